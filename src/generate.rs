@@ -76,17 +76,17 @@ pub struct GenerateArgs {
     seed: u64,
 }
 
-fn not_below_zero(text: &str) -> Result<f64, String> {
+pub(crate) fn not_below_zero(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| *number >= 0.0 && number.is_finite());
     number.ok_or_else(|| "expected a number of at least 0, such as 0.6".to_string())
 }
 
-fn share(text: &str) -> Result<f64, String> {
+pub(crate) fn share(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number| *number > 0.0 && *number <= 1.0);
     number.ok_or_else(|| "expected a number above 0 and at most 1, such as 0.95".to_string())
 }
 
-fn not_empty(text: &str) -> Result<String, String> {
+pub(crate) fn not_empty(text: &str) -> Result<String, String> {
     if text.is_empty() { Err("expected a text, found an empty one".to_string()) } else { Ok(text.to_string()) }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`cli`] | the command line; each command has a module of its name: [`inspect`], [`run`], [`sql`], [`outputs`], [`cache`], [`model`], [`sample`], [`schedule`], [`feed`], [`train`], [`generate`] |
+//! | [`cli`] | the command line; each command has a module of its name: [`inspect`], [`run`], [`sql`], [`outputs`], [`cache`], [`model`], [`sample`], [`schedule`], [`feed`], [`train`], [`generate`], [`eval`] |
 //! | [`config`] | settings from files, variables and the command line |
 //! | [`failure`] | why a command failed, and its exit code |
 //! | [`output`], [`progress`] | output for people and machines |
@@ -11,6 +11,7 @@
 pub mod cache;
 pub mod cli;
 pub mod config;
+pub mod eval;
 pub mod failure;
 pub mod feed;
 pub mod generate;

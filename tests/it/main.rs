@@ -6,6 +6,7 @@ mod bad_input;
 mod cache;
 mod cli;
 mod common;
+mod eval;
 mod evidence;
 mod extractive;
 mod feed;

@@ -278,7 +278,7 @@ impl AnswerStore for AnswerFolder {
 }
 
 /// The folder of the answers of an output.
-pub(crate) fn of_output(output: &Url) -> Result<Url> {
+pub fn of_output(output: &Url) -> Result<Url> {
     asap_folder::join(&asap_folder::asap_folder(output)?, CACHE)
 }
 

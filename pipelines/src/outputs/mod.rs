@@ -9,6 +9,7 @@ mod shard_reader;
 pub mod status;
 pub mod vacuum;
 pub mod verify;
+pub mod whole_table;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -28,6 +28,7 @@ mod syscalls;
 
 pub use entry::enter;
 pub use error::SandboxError;
+pub use extract::program;
 pub use problem::{Problem, Test, Tests};
 pub use rows::{humaneval_plus, leetcode, livecodebench};
 pub use sandbox::{Limits, Sandbox};

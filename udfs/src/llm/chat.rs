@@ -179,11 +179,27 @@ impl Reply {
     }
 }
 
+/// A model that an endpoint serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    pub id: String,
+    /// Tokens of a prompt with its response, if the endpoint reports them (vLLM's `max_model_len`).
+    pub window: Option<u64>,
+}
+
 #[async_trait]
 pub trait Chat: Debug + Send + Sync {
     /// Sends one request. The implementation handles limits, retries, the budget and counts, but not caches. It starts
     /// a call that costs money only while one of `callers` waits, and then keeps it running.
     async fn chat(&self, request: &ChatRequest, callers: &Arc<Callers>) -> Reply;
+
+    /// Returns the models that the endpoint lists; None if it lists none. It costs nothing.
+    ///
+    /// # Errors
+    /// If there is no connection to the endpoint.
+    async fn served(&self) -> std::result::Result<Option<Vec<Served>>, CallError> {
+        Ok(None)
+    }
 
     /// Returns why recent failures may not be the rows' own: the model is down, or it denies requests.
     fn verdict(&self) -> Option<String> {

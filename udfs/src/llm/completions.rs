@@ -10,7 +10,7 @@ use std::sync::Arc;
 use datafusion::common::config_err;
 
 use super::answers::Answers;
-use super::chat::{CallError, Chat, ChatResponse};
+use super::chat::{CallError, Chat, ChatResponse, Served};
 use super::local::CONVERSATIONS_IN_FLIGHT;
 use super::request::{ChatRequest, Message};
 use super::{Llm, LlmError, Result};
@@ -60,6 +60,14 @@ impl Completions {
     /// Returns how many conversations should wait at once. A local model answers them in one batch.
     pub fn window(&self) -> usize {
         self.window
+    }
+
+    /// Returns the models that the endpoint lists; None if it lists none, and for a local model. It costs nothing.
+    ///
+    /// # Errors
+    /// If there is no connection to the endpoint.
+    pub async fn served(&self) -> std::result::Result<Option<Vec<Served>>, CallError> {
+        self.chat.served().await
     }
 
     /// Returns the response to a conversation, or the reason why it has none. `sample` is the index among the responses

@@ -8,14 +8,16 @@ use async_trait::async_trait;
 use chrono::Utc;
 use datafusion::common::Result;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
-use reqwest::{Response, Url};
+use reqwest::{RequestBuilder, Response, Url};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::breaker::Account;
-use super::chat::{Answer, CallError, Chat, FailureKind, Outcome, Reply};
+use super::chat::{Answer, CallError, Chat, FailureKind, Outcome, Reply, Served};
 use super::endpoint::{CONNECT_TIMEOUT, Endpoint};
 use super::meter::{Budget, Meter, Prices};
 use super::request::{ChatRequest, Message};
+use super::json;
 use super::response::{self, Failure};
 use super::retry;
 use super::secret::Secret;
@@ -29,6 +31,7 @@ use tracing::Instrument;
 const BYTES_PER_TOKEN: usize = 64;
 const BYTES_AROUND: usize = 64 << 10;
 const TEMPLATE_TOKENS: u64 = 64;
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct OpenAi {
     endpoint: Arc<Endpoint>,
@@ -236,10 +239,7 @@ impl OpenAi {
             Err(error) => return (Err(Failure::lasting(FailureKind::Refused, error.to_string())), Some((0, 0))),
         };
         let Endpoint { client, url, .. } = &*self.endpoint;
-        let mut post = client.post(url.clone()).timeout(self.timeout);
-        if let Some(bearer) = self.key.as_ref().and_then(Secret::bearer) {
-            post = post.header(AUTHORIZATION, bearer);
-        }
+        let post = self.authorized(client.post(url.clone())).timeout(self.timeout);
         let response = match post.header(CONTENT_TYPE, "application/json").body(body).send().await {
             Ok(response) => response,
             Err(error) => return (Err(self.broken(&error)), error.is_connect().then_some((0, 0))),
@@ -259,6 +259,13 @@ impl OpenAi {
             Err(Failure { error, .. }) => Some((error.tokens_in, error.tokens_out)),
         };
         (result, tokens)
+    }
+
+    fn authorized(&self, request: RequestBuilder) -> RequestBuilder {
+        match self.key.as_ref().and_then(Secret::bearer) {
+            Some(bearer) => request.header(AUTHORIZATION, bearer),
+            None => request,
+        }
     }
 
     async fn text(&self, mut response: Response, limit: usize) -> std::result::Result<String, Failure> {
@@ -310,10 +317,11 @@ struct Tried {
 impl Chat for OpenAi {
     async fn chat(&self, request: &ChatRequest, callers: &Arc<Callers>) -> Reply {
         let reply = self.send(request, callers).await;
+        let asked = if request.is_whole { "the response may have" } else { "asap.anchor.max_tokens is" };
         let outcome = reply.outcome.map_err(|error| match error.kind {
             FailureKind::TooLong => CallError {
                 message: format!(
-                    "{} (the prompt has {} bytes, asap.anchor.max_tokens is {})",
+                    "{} (the prompt has {} bytes, {asked} {})",
                     error.message,
                     request.bytes(),
                     request.max_tokens
@@ -323,6 +331,26 @@ impl Chat for OpenAi {
             _ => error,
         });
         Reply { outcome, ..reply }
+    }
+
+    async fn served(&self) -> std::result::Result<Option<Vec<Served>>, CallError> {
+        let url = self.endpoint.url.as_str().replace("/chat/completions", "/models");
+        let get = self.authorized(self.endpoint.client.get(&url)).timeout(LIST_TIMEOUT);
+        let response = match get.send().await {
+            Ok(response) if response.status().is_success() => response,
+            Err(error) if error.is_connect() => {
+                let Failure { error, .. } = self.broken(&error);
+                return Err(CallError { message: format!("{url}: {}", error.message), ..error });
+            }
+            // An endpoint need not have a list.
+            _ => return Ok(None),
+        };
+        let Ok(text) = self.text(response, BYTES_AROUND).await else { return Ok(None) };
+        let listed = json::parse(&text).unwrap_or_default();
+        let model = |model: &Value| {
+            Some(Served { id: model["id"].as_str()?.to_string(), window: model["max_model_len"].as_u64() })
+        };
+        Ok(listed["data"].as_array().map(|models| models.iter().filter_map(model).collect()))
     }
 
     fn verdict(&self) -> Option<String> {

@@ -1,0 +1,209 @@
+//! Asks the model, at an endpoint or in a folder, for the responses that are not stored yet.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use asap_lm::config::ModelConfig;
+use asap_lm::locate;
+use asap_pipelines::answers::{AnswerFolder, of_output};
+use asap_pipelines::outputs::whole_table;
+use asap_pipelines::run::Observer;
+use asap_udfs::Settings;
+use asap_udfs::llm::Llm;
+use asap_udfs::llm::chat::ChatResponse;
+use asap_udfs::llm::completions::{Completions, Options};
+use asap_udfs::llm::request::Message;
+use asap_udfs::settings::{Positive, Provider};
+use datafusion::error::DataFusionError;
+use futures::{StreamExt, TryStreamExt};
+use url::Url;
+
+use super::EvalArgs;
+use super::bench::Problem;
+use crate::config;
+use crate::failure::Failure;
+use crate::output::{calls, count, note};
+use crate::progress::Bar;
+
+
+/// How responses are sampled.
+pub(crate) struct Sampled {
+    /// In ascending order.
+    pub budgets: Vec<u32>,
+    pub samples: u32,
+    pub temperature: f64,
+    pub top_p: f64,
+    pub stop: Vec<String>,
+    pub concurrency: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub problem: usize,
+    pub sample: u32,
+    pub budget: u32,
+}
+
+/// A response, with its chain in think tags.
+#[derive(Debug, Clone)]
+pub(crate) struct Response {
+    pub text: String,
+    pub is_cut_off: bool,
+    pub tokens: u64,
+    pub seconds: f64,
+}
+
+/// The responses, or why there is none.
+pub(crate) type Asked = HashMap<Place, Result<Response, String>>;
+
+/// # Errors
+/// Before any call: if a setting is wrong, the model cannot be opened, or a budget exceeds its window. After the first
+/// response: if the endpoint serves another model, or does not report its tokens. Later: if the endpoint is down or
+/// responses cannot be stored.
+pub(crate) async fn ask(
+    args: &EvalArgs,
+    model: &str,
+    problems: &[Problem],
+    sampled: &Sampled,
+    url: &Url,
+) -> Result<Asked, Failure> {
+    let settings = settings(args, model)?;
+    let most = sampled.budgets.iter().copied().max().unwrap_or(0);
+    let answers = AnswerFolder::open(&of_output(url)?).await?;
+    let llm = Llm::new(Some(Arc::new(answers)));
+    if args.endpoint.is_none() {
+        let window = ModelConfig::load(&locate(model)?)?.max_position_embeddings;
+        fits(most, window as u64, model)?;
+    }
+    let completions = Completions::new(&settings, &llm)?;
+    if let Some(endpoint) = &args.endpoint {
+        check_served(&completions, endpoint, model, most).await?;
+    }
+    whole_table::check_writable(url).await?;
+    let asking = Asking { completions: &completions, problems, sampled, model, is_endpoint: args.endpoint.is_some() };
+    let places = (0..problems.len()).flat_map(|problem| (0..sampled.samples).map(move |sample| (problem, sample)));
+    let bar = Bar::new("asking", false);
+    bar.begin(problems.len() as u64 * u64::from(sampled.samples), 1);
+    let each = |(problem, sample)| {
+        let (asking, bar, llm) = (&asking, &bar, &llm);
+        async move {
+            let found = asking.budgets(problem, sample).await?;
+            let tokens = found.iter().filter_map(|(_, found)| found.as_ref().ok()).map(|found| found.tokens).sum();
+            bar.advance(1, tokens);
+            bar.slices(0, 0, llm.usage());
+            Ok::<_, Failure>(found)
+        }
+    };
+    let mut places = places;
+    let mut asked = Asked::new();
+    // A wrong endpoint shows in one response, so the first is awaited before the others are paid.
+    if let Some(first) = places.next() {
+        asked.extend(each(first).await?);
+    }
+    let mut found = futures::stream::iter(places.map(each)).buffer_unordered(sampled.concurrency as usize);
+    while let Some(found) = found.try_next().await? {
+        asked.extend(found);
+    }
+    drop(found);
+    bar.finish();
+    if let Some(calls) = calls(&llm.usage()) {
+        note(calls);
+    }
+    Ok(asked)
+}
+
+fn settings(args: &EvalArgs, model: &str) -> Result<Settings, Failure> {
+    let mut settings = config::load(&args.settings)?;
+    settings.anchor_model = Some(match args.endpoint {
+        Some(_) => model.to_string(),
+        None => locate(model)?.to_string_lossy().into_owned(),
+    });
+    settings.anchor_provider = if args.endpoint.is_some() { Provider::Openai } else { Provider::Local };
+    settings.anchor_base_url.clone_from(&args.endpoint);
+    settings.anchor_max_concurrent_requests = Positive(args.concurrency);
+    Ok(settings)
+}
+
+fn fits(budget: u32, window: u64, model: &str) -> Result<(), Failure> {
+    if u64::from(budget) < window {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "--budget {budget} does not fit the window of {model}, {} tokens for problem and response: set a smaller budget",
+        count(window)
+    )))
+}
+
+/// Asks the endpoint for its list of models, which costs nothing. An endpoint without a list is not an error.
+async fn check_served(completions: &Completions, endpoint: &str, model: &str, most: u32) -> Result<(), Failure> {
+    let Some(served) = completions.served().await.map_err(|error| Failure::TryLater(error.to_string()))? else { return Ok(()) };
+    match served.iter().find(|served| served.id == model) {
+        Some(served) => served.window.map_or(Ok(()), |window| fits(most, window, model)),
+        None if served.is_empty() => Ok(()),
+        None => {
+            let ids = served.iter().map(|served| served.id.as_str()).collect::<Vec<_>>().join(", ");
+            Err(Failure::Usage(format!("{endpoint} serves no model {model}; it serves {ids}")))
+        }
+    }
+}
+
+struct Asking<'a> {
+    completions: &'a Completions,
+    problems: &'a [Problem],
+    sampled: &'a Sampled,
+    model: &'a str,
+    is_endpoint: bool,
+}
+
+impl Asking<'_> {
+    /// Asks for a response at each budget. A greedy response that ends within a smaller budget is also the response at
+    /// that budget, so it is paid once.
+    async fn budgets(&self, problem: usize, sample: u32) -> Result<Vec<(Place, Result<Response, String>)>, Failure> {
+        let mut found: Vec<(Place, Result<Response, String>)> = Vec::new();
+        for &budget in self.sampled.budgets.iter().rev() {
+            let longer = found.last().and_then(|(_, response)| response.as_ref().ok());
+            let ends_earlier = |response: &&Response| !response.is_cut_off && response.tokens <= u64::from(budget);
+            let response = match longer.filter(|_| self.sampled.temperature == 0.0).filter(ends_earlier) {
+                Some(response) => Ok(response.clone()),
+                None => self.respond(problem, sample, budget).await?,
+            };
+            found.push((Place { problem, sample, budget }, response));
+        }
+        Ok(found)
+    }
+
+    async fn respond(&self, problem: usize, sample: u32, budget: u32) -> Result<Result<Response, String>, Failure> {
+        let Sampled { temperature, top_p, ref stop, .. } = *self.sampled;
+        let options = Options { max_tokens: budget, temperature, top_p, stop: stop.clone(), seed: None };
+        let message = Message { role: "user", content: self.problems[problem].prompt.clone() };
+        match self.completions.respond(vec![message], sample, &options).await.map_err(DataFusionError::from)? {
+            Ok(response) => Ok(Ok(self.checked(response)?)),
+            Err(error) => Ok(Err(error.to_string())),
+        }
+    }
+
+    fn checked(&self, response: ChatResponse) -> Result<Response, Failure> {
+        if let Some(served) = response.model.as_deref().filter(|served| self.is_endpoint && !is_same(served, self.model)) {
+            return Err(Failure::Failed(format!(
+                "the endpoint answers with the model {served}, not {}: name it in --model",
+                self.model
+            )));
+        }
+        let Some(tokens) = response.completion_tokens else {
+            return Err(Failure::Failed(
+                "the endpoint reports no usage.completion_tokens, so tokens cannot be counted: use an endpoint that \
+                 reports usage"
+                    .to_string(),
+            ));
+        };
+        let is_cut_off = response.finish_reason.as_deref() == Some("length");
+        Ok(Response { text: response.generation().into_owned(), is_cut_off, tokens, seconds: response.seconds })
+    }
+}
+
+/// Whether two names are of one model. Endpoints add versions, such as `gpt-4o-2024-08-06`, and folders.
+fn is_same(served: &str, asked: &str) -> bool {
+    let last = |name: &str| name.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_lowercase();
+    let (served, asked) = (last(served), last(asked));
+    served.starts_with(&asked) || asked.starts_with(&served)
+}

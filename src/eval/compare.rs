@@ -1,0 +1,149 @@
+//! Compares two evaluations of the same problems.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::row::Row;
+use super::statistics::{Estimate, mcnemar, mean, paired};
+use super::summary::{by_problem, is_correct, tokens};
+use crate::failure::Failure;
+use crate::output::{count, table};
+
+/// The evidence against equal accuracy that a sentence calls a difference.
+const SIGNIFICANT: f64 = 0.05;
+
+/// B compared with A at one budget, over the problems that both have.
+#[derive(Debug, Serialize)]
+pub(crate) struct Compared {
+    pub budget: i64,
+    pub problems: usize,
+    pub accuracy_a: f64,
+    pub accuracy_b: f64,
+    /// The accuracy of B minus that of A.
+    pub accuracy: Estimate,
+    /// Problems that only A solves, and only B. With several responses: solves more often.
+    pub only_a: u64,
+    pub only_b: u64,
+    /// McNemar's exact test.
+    pub p_value: f64,
+    pub tokens_a: f64,
+    pub tokens_b: f64,
+    /// The tokens of B minus those of A.
+    pub tokens: Estimate,
+    /// Problems without a response in one of the two. They are left out.
+    pub failed: usize,
+    pub verdict: String,
+}
+
+/// # Errors
+/// If the two evaluations differ in bench, problems or budgets.
+pub(crate) fn compare(a: &[Row], b: &[Row]) -> Result<Vec<Compared>, Failure> {
+    same("benches", a, b, |row| row.bench.clone())?;
+    same("budgets", a, b, |row| row.budget)?;
+    same("problems", a, b, |row| (row.id.clone(), row.gold.clone()))?;
+    let budgets: BTreeSet<i64> = a.iter().map(|row| row.budget).collect();
+    Ok(budgets.into_iter().map(|budget| at_budget(budget, a, b)).collect())
+}
+
+fn same<T: Ord>(what: &str, a: &[Row], b: &[Row], of: impl Fn(&Row) -> T) -> Result<(), Failure> {
+    let [of_a, of_b] = [a, b].map(|rows| rows.iter().map(&of).collect::<BTreeSet<T>>());
+    if of_a == of_b {
+        return Ok(());
+    }
+    let only = [of_a.difference(&of_b).count(), of_b.difference(&of_a).count()];
+    Err(Failure::Usage(format!(
+        "the two evaluations have different {what}: {} are only in A, {} only in B. Evaluate both with the same flags",
+        only[0], only[1]
+    )))
+}
+
+fn at_budget(budget: i64, a: &[Row], b: &[Row]) -> Compared {
+    let [a, b] = [a, b].map(|rows| rows.iter().filter(|row| row.budget == budget).collect::<Vec<_>>());
+    let pairs = |value: fn(&Row) -> Option<f64>| {
+        let (mut of_a, mut of_b) = (by_problem(&a, value), by_problem(&b, value));
+        of_a.sort_unstable_by_key(|(id, _)| *id);
+        of_b.sort_unstable_by_key(|(id, _)| *id);
+        let other = |id: &str| of_b.binary_search_by_key(&id, |(id, _)| *id).ok().map(|place| of_b[place].1);
+        of_a.iter().filter_map(|(id, value)| Some((*value, other(id)?))).collect::<Vec<(f64, f64)>>()
+    };
+    let (correct, tokens) = (pairs(is_correct), pairs(tokens));
+    let means = |pairs: &[(f64, f64)]| {
+        let (a, b): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+        (mean(&a), mean(&b))
+    };
+    let difference = |pairs: &[(f64, f64)]| paired(&pairs.iter().map(|(a, b)| b - a).collect::<Vec<_>>());
+    let more = |test: fn(&(f64, f64)) -> bool| correct.iter().filter(|pair| test(pair)).count() as u64;
+    let (only_a, only_b) = (more(|(a, b)| a > b), more(|(a, b)| b > a));
+    let ((accuracy_a, accuracy_b), (tokens_a, tokens_b)) = (means(&correct), means(&tokens));
+    let problems: BTreeSet<&str> = a.iter().map(|row| row.id.as_str()).collect();
+    let mut compared = Compared {
+        budget,
+        problems: correct.len(),
+        accuracy_a,
+        accuracy_b,
+        accuracy: difference(&correct),
+        only_a,
+        only_b,
+        p_value: mcnemar(only_a, only_b),
+        tokens_a,
+        tokens_b,
+        tokens: difference(&tokens),
+        failed: problems.len() - correct.len(),
+        verdict: String::new(),
+    };
+    compared.verdict = compared.sentence();
+    compared
+}
+
+impl Compared {
+    fn sentence(&self) -> String {
+        let Self { budget, problems, accuracy, tokens, p_value, .. } = self;
+        let points = 100.0 * accuracy.value;
+        let accurate = match *p_value < SIGNIFICANT {
+            true if points > 0.0 => format!("B is more accurate than A by {points:.1} points (p = {p_value:.3})"),
+            true => format!("B is less accurate than A by {:.1} points (p = {p_value:.3})", -points),
+            false => format!("no difference in accuracy is shown ({points:+.1} points, p = {p_value:.3})"),
+        };
+        let shorter = match tokens.excludes_zero() {
+            true if tokens.value < 0.0 => format!("B uses {:.0} fewer tokens for a problem", -tokens.value),
+            true => format!("B uses {:.0} more tokens for a problem", tokens.value),
+            false => "no difference in tokens is shown".to_string(),
+        };
+        format!("At {} tokens, on {problems} problems, {accurate}, and {shorter}.", count(budget.unsigned_abs()))
+    }
+}
+
+pub(crate) fn tables(compared: &[Compared]) -> String {
+    let signed = |estimate: &Estimate, scale: f64, digits: usize| {
+        let [value, low, high] = [estimate.value, estimate.low, estimate.high].map(|value| scale * value);
+        format!("{value:+.digits$} [{low:+.digits$}, {high:+.digits$}]")
+    };
+    let rows = compared.iter().map(|at| {
+        [
+            count(at.budget.unsigned_abs()),
+            count(at.problems as u64),
+            format!("{:.1} %", 100.0 * at.accuracy_a),
+            format!("{:.1} %", 100.0 * at.accuracy_b),
+            signed(&at.accuracy, 100.0, 1),
+            count(at.only_a),
+            count(at.only_b),
+            format!("{:.3}", at.p_value),
+            format!("{:.0}", at.tokens_a),
+            format!("{:.0}", at.tokens_b),
+            signed(&at.tokens, 1.0, 0),
+        ]
+    });
+    let header = [
+        "budget", "problems", "A", "B", "B − A, points", "only A", "only B", "p", "tokens A", "tokens B",
+        "B − A, tokens",
+    ];
+    let mut lines = vec![table(header, rows), String::new()];
+    for at in compared {
+        lines.push(at.verdict.clone());
+        if at.failed > 0 {
+            lines.push(format!("{} problems lack a response in A or B and are left out.", at.failed));
+        }
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,312 @@
+//! `asap eval`: evaluates a model on the paper's benchmarks, and compares two evaluations.
+//!
+//! ```text
+//!   files ─ bench ─▶ problems ─ ask ─▶ responses ─ grade ─▶ rows ─▶ Delta table ─ summary, compare
+//!                                       │  ▲
+//!                              answers: TO/.asap/cache
+//! ```
+//!
+//! Every response is stored before it is used, so a killed evaluation asks only for what is missing. The table is
+//! written at the end: it is the stored responses with the grades of the last command.
+
+mod ask;
+mod bench;
+mod compare;
+mod grade;
+mod row;
+mod statistics;
+mod summary;
+
+use std::collections::{BTreeSet, HashMap};
+use std::num::NonZeroU32;
+
+use asap_pipelines::location;
+use asap_pipelines::outputs::whole_table;
+use asap_pipelines::run::Observer;
+use asap_programs::{Limits, Sandbox, SandboxError};
+use clap::Args;
+use rayon::prelude::*;
+
+use crate::config::SettingArgs;
+use crate::failure::Failure;
+use crate::output::{SummaryFormat, at_least_one, note, print_as, several};
+use crate::progress::Bar;
+use ask::{Asked, Sampled};
+use bench::{Bench, Check, Problem};
+use row::Row;
+use summary::{AtBudget, Summary};
+
+/// The property of a table that says it is an evaluation: its bench and model.
+const PROPERTY: &str = "asap.eval";
+
+/// Evaluate a model on a benchmark, or compare two evaluations
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asap eval --bench gsm8k --data test.jsonl --endpoint http://localhost:8000/v1 --model out/model --to out/eval/gsm8k
+  asap eval --bench math500 --data test.jsonl --model out/model --budget 1024,2048,4096 --to out/eval/math500
+  asap eval --bench aime24 --data aime24.jsonl --model org/name --samples 16 --temperature 0.6 --top-p 0.95 --to out/eval/aime24
+  asap eval --compare out/eval/original out/eval/pruned
+
+asap reads the published file of a benchmark and downloads nothing. With --endpoint, a server answers (such as vLLM).
+Without it, asap loads the model from a folder and answers itself.
+
+Run the same command again to resume, or to grade again without a call.")]
+pub struct EvalArgs {
+    /// Evaluate on this benchmark
+    #[arg(long, value_enum, required_unless_present = "compare", requires = "to")]
+    bench: Option<Bench>,
+    /// Read the problems from this file: JSON lines, also compressed with gzip. May be repeated
+    #[arg(long, value_name = "FILE", required_unless_present = "compare")]
+    data: Vec<String>,
+    /// Ask this endpoint, which serves an API like OpenAI's
+    #[arg(long, value_name = "URL")]
+    endpoint: Option<String>,
+    /// Ask this model: its name at the endpoint, or without --endpoint a folder in Hugging Face's layout
+    #[arg(long, value_name = "NAME|DIR", required_unless_present = "compare")]
+    model: Option<String>,
+    /// Set the maximum tokens of a response. Several budgets are evaluated at once [default: that of the paper]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    budget: Vec<NonZeroU32>,
+    /// Ask for K responses to each problem
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    samples: u32,
+    /// Divide logits by this before a token is sampled. At 0 the likeliest token is taken
+    #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = crate::generate::not_below_zero)]
+    temperature: f64,
+    /// Draw from the most likely tokens with this total probability
+    #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = crate::generate::share)]
+    top_p: f64,
+    /// End a response before this text. May be repeated
+    #[arg(long, value_name = "TEXT", value_parser = crate::generate::not_empty)]
+    stop: Vec<String>,
+    /// Keep N requests in flight
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
+    concurrency: u32,
+    /// Evaluate on the first N problems
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    limit: Option<usize>,
+    /// Write the responses to this folder: a new one, or one of an evaluation of the same model and benchmark
+    #[arg(long, value_name = "LOC")]
+    to: Option<String>,
+    /// Run programs with this Python
+    #[arg(long, value_name = "PATH", default_value = "python3")]
+    python: String,
+    /// Compare two evaluations of the same problems
+    #[arg(long, value_name = "LOC", num_args = 2, conflicts_with_all = ["bench", "data", "model", "endpoint", "to"])]
+    compare: Vec<String>,
+    /// Set the output format of the summary; json prints one object on the last line
+    #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
+    format: SummaryFormat,
+    #[command(flatten)]
+    settings: SettingArgs,
+}
+
+pub async fn run(args: EvalArgs) -> Result<(), Failure> {
+    if let [a, b] = args.compare.as_slice() {
+        let (a, b) = (load(a).await?, load(b).await?);
+        let compared = compare::compare(&a, &b)?;
+        return Ok(print_as(args.format, &compared, || compare::tables(&compared))?);
+    }
+    let (Some(bench), Some(model), Some(to)) = (args.bench, &args.model, &args.to) else {
+        return Err(Failure::Usage("expected --bench, --data, --model and --to, or --compare".to_string()));
+    };
+    if args.samples > 1 && args.temperature == 0.0 {
+        let what = "gives equal responses at --temperature 0: set a temperature above 0";
+        return Err(Failure::Usage(format!("--samples {} {what}", args.samples)));
+    }
+    let mut problems = bench.read(&args.data, args.limit)?;
+    let whole = bench.problems();
+    if args.limit.is_none() && problems.len() != whole {
+        note(format!("{} has {whole} problems; these files have {}", bench.name(), problems.len()));
+    }
+    let (sandbox, left_out) = match bench.runs_programs() {
+        true => {
+            let (sandbox, kept, left_out) = with_references(&args.python, problems).await?;
+            problems = kept;
+            (Some(sandbox), left_out)
+        }
+        false => (None, vec![]),
+    };
+    let target = Target::open(to, bench, model).await?;
+    let budgets: BTreeSet<u32> = match args.budget.as_slice() {
+        [] => BTreeSet::from([bench.budget()]),
+        budgets => budgets.iter().map(|budget| budget.get()).collect(),
+    };
+    let sampled = Sampled {
+        budgets: budgets.iter().copied().collect(),
+        samples: args.samples,
+        temperature: args.temperature,
+        top_p: args.top_p,
+        stop: args.stop.clone(),
+        concurrency: args.concurrency,
+    };
+    let asked = ask::ask(&args, model, &problems, &sampled, &target.url).await?;
+    let mut rows = rows_of(bench, model, &problems, &sampled, asked);
+    grade::complete_tags(&mut rows);
+    let rows = graded(rows, problems, sandbox).await?;
+    let properties = HashMap::from([(PROPERTY.to_string(), Some(target.identity))]);
+    whole_table::replace(&target.url, &row::to_batch(&rows)?, properties).await?;
+    let summary = summarize(&args, bench, model, to, left_out, &rows);
+    print_as(args.format, &summary, || summary.table())?;
+    verdict(&summary)
+}
+
+/// The folder of an evaluation.
+struct Target {
+    url: url::Url,
+    /// The value of [`PROPERTY`].
+    identity: String,
+}
+
+impl Target {
+    async fn open(to: &str, bench: Bench, model: &str) -> Result<Self, Failure> {
+        let url = location::folder(to)?;
+        let identity = serde_json::json!({ "bench": bench.name(), "model": model }).to_string();
+        let found = whole_table::read(&url).await?;
+        match found.map(|table| table.properties.get(PROPERTY).cloned()) {
+            None => Ok(Self { url, identity }),
+            Some(Some(found)) if found == identity => Ok(Self { url, identity }),
+            Some(Some(found)) => {
+                Err(Failure::Usage(format!("{to} is an evaluation of {found}, not of {identity}: choose another folder")))
+            }
+            Some(None) => Err(Failure::Usage(format!("{to} is a table, but not of asap eval: choose another folder"))),
+        }
+    }
+}
+
+async fn load(location: &str) -> Result<Vec<Row>, Failure> {
+    let table = whole_table::read(&location::folder(location)?).await?;
+    let table = table.filter(|table| table.properties.contains_key(PROPERTY));
+    let table = table.ok_or_else(|| Failure::Usage(format!("{location} is not an evaluation: asap eval wrote no table there")))?;
+    Ok(row::of_batches(&table.batches)?)
+}
+
+/// Opens the sandbox, runs the bench's own programs, and leaves out the problems that they fail.
+async fn with_references(
+    python: &str,
+    mut problems: Vec<Problem>,
+) -> Result<(Sandbox, Vec<Problem>, Vec<String>), Failure> {
+    let wrong = |error: SandboxError| Failure::Usage(error.to_string());
+    let (python, command) = (python.to_string(), child_command()?);
+    let bar = Bar::new("running the bench's own programs", false);
+    bar.begin(problems.len() as u64, 1);
+    let checked = tokio::task::spawn_blocking(move || {
+        let sandbox = Sandbox::new(&python, command, Limits::default())?;
+        sandbox.check_imports(problems.iter().filter_map(Problem::program))?;
+        let passed = problems.par_iter_mut().map(|problem| {
+            let Check::Program(program) = &mut problem.check else { return Ok(true) };
+            let verdict = sandbox.check_reference(program)?;
+            bar.advance(1, 0);
+            Ok(verdict.is_none_or(|verdict| verdict.passed()))
+        });
+        let passed = passed.collect::<Result<Vec<bool>, SandboxError>>()?;
+        bar.finish();
+        Ok((sandbox, problems, passed))
+    });
+    let (sandbox, problems, passed) = checked.await.map_err(stopped)?.map_err(wrong)?;
+    let (mut kept, mut left_out) = (Vec::new(), Vec::new());
+    for (problem, passed) in problems.into_iter().zip(passed) {
+        match passed {
+            true => kept.push(problem),
+            false => left_out.push(problem.id),
+        }
+    }
+    if kept.is_empty() {
+        let what = "every program of the bench fails its own tests here; check --python";
+        return Err(Failure::Failed(format!("{what}: {}", left_out.join(", "))));
+    }
+    if !left_out.is_empty() {
+        let what = several(left_out.len() as u64, "problem");
+        note(format!("{what} left out, because the bench's own program fails its tests here: {}", left_out.join(", ")));
+    }
+    Ok((sandbox, kept, left_out))
+}
+
+/// The command that starts this program as the sandbox of a Python program.
+fn child_command() -> Result<Vec<std::ffi::OsString>, Failure> {
+    let program = std::env::current_exe()?;
+    Ok(vec![program.into(), asap_programs::COMMAND.into()])
+}
+
+fn rows_of(bench: Bench, model: &str, problems: &[Problem], sampled: &Sampled, asked: Asked) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for &budget in &sampled.budgets {
+        for (index, problem) in problems.iter().enumerate() {
+            for sample in 0..sampled.samples {
+                let response = asked.get(&ask::Place { problem: index, sample, budget });
+                let mut row = Row {
+                    bench: bench.name(),
+                    id: problem.id.clone(),
+                    sample: sample.into(),
+                    budget: budget.into(),
+                    model: model.to_string(),
+                    temperature: sampled.temperature,
+                    top_p: sampled.top_p,
+                    prompt: problem.prompt.clone(),
+                    concurrency: sampled.concurrency.into(),
+                    ..Row::default()
+                };
+                if let Check::Answer(gold) = &problem.check {
+                    row.gold = Some(gold.clone());
+                }
+                match response {
+                    Some(Ok(response)) => {
+                        row.response = Some(response.text.clone());
+                        row.finish_reason = Some(if response.is_cut_off { "length" } else { "stop" }.to_string());
+                        row.tokens = Some(response.tokens as i64);
+                        row.seconds = Some(response.seconds);
+                    }
+                    Some(Err(why)) => row.why.clone_from(why),
+                    None => row.why = "interrupted".to_string(),
+                }
+                rows.push(row);
+            }
+        }
+    }
+    rows
+}
+
+async fn graded(mut rows: Vec<Row>, problems: Vec<Problem>, sandbox: Option<Sandbox>) -> Result<Vec<Row>, Failure> {
+    let bar = Bar::new("grading", false);
+    bar.begin(rows.len() as u64, 1);
+    let grading = tokio::task::spawn_blocking(move || {
+        let by_id: HashMap<&str, &Problem> = problems.iter().map(|problem| (problem.id.as_str(), problem)).collect();
+        grade::grade_all(&mut rows, &by_id, sandbox.as_ref(), || bar.advance(1, 0))?;
+        bar.finish();
+        Ok(rows)
+    });
+    grading.await.map_err(stopped)?.map_err(|error: SandboxError| Failure::Failed(error.to_string()))
+}
+
+fn stopped(error: tokio::task::JoinError) -> Failure {
+    Failure::Failed(format!("the evaluation stopped: {error}"))
+}
+
+fn summarize(args: &EvalArgs, bench: Bench, model: &str, to: &str, left_out: Vec<String>, rows: &[Row]) -> Summary {
+    let budgets: BTreeSet<i64> = rows.iter().map(|row| row.budget).collect();
+    let at = |budget: i64| AtBudget::of(budget, &rows.iter().filter(|row| row.budget == budget).collect::<Vec<_>>());
+    Summary {
+        bench: bench.name(),
+        model: model.to_string(),
+        to: to.to_string(),
+        temperature: args.temperature,
+        samples: args.samples,
+        concurrency: args.concurrency.into(),
+        left_out,
+        budgets: budgets.into_iter().map(at).collect(),
+    }
+}
+
+/// Fails if responses are missing: the same command asks for them again.
+fn verdict(summary: &Summary) -> Result<(), Failure> {
+    let failed: usize = summary.budgets.iter().map(|at| at.failed).sum();
+    match failed {
+        0 => Ok(()),
+        failed => Err(Failure::TryLater(format!(
+            "{} are missing, and the accuracy does not count them: the column why shows the reason. Run the same \
+             command to ask for them again",
+            several(failed as u64, "response")
+        ))),
+    }
+}

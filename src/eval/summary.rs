@@ -1,0 +1,123 @@
+//! The figures of an evaluation.
+
+use serde::Serialize;
+
+use super::row::Row;
+use super::statistics::{Estimate, mean, quantile, share};
+use crate::output::{count, table};
+
+/// The figures of one budget.
+#[derive(Debug, Serialize)]
+pub(crate) struct AtBudget {
+    pub budget: i64,
+    pub problems: usize,
+    pub responses: usize,
+    /// Responses that are correct, as a share.
+    pub accuracy: Estimate,
+    /// The mean number of tokens of a response.
+    pub tokens: f64,
+    /// Responses that were cut off at the budget.
+    pub truncated: usize,
+    /// Responses without an answer or a program.
+    pub unanswered: usize,
+    /// Calls that failed. They are in no other figure.
+    pub failed: usize,
+    /// The total time of the requests, divided by the requests in flight and by the problems.
+    pub seconds_per_problem: f64,
+    /// The time of a request: its median, and the time that 95 % of the requests do not exceed.
+    pub request_seconds: f64,
+    pub request_seconds_p95: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    pub bench: String,
+    pub model: String,
+    pub to: String,
+    pub temperature: f64,
+    pub samples: u32,
+    pub concurrency: i64,
+    /// Problems whose own program fails its tests here. They were not asked.
+    pub left_out: Vec<String>,
+    pub budgets: Vec<AtBudget>,
+}
+
+/// The mean correctness of each problem at one budget, in the order of the rows. Rows whose call failed do not count.
+pub(crate) fn by_problem<'a>(rows: &[&'a Row], value: impl Fn(&Row) -> Option<f64>) -> Vec<(&'a str, f64)> {
+    let mut found: Vec<(&str, Vec<f64>)> = Vec::new();
+    for row in rows {
+        let Some(value) = value(row) else { continue };
+        match found.last_mut().filter(|(id, _)| *id == row.id) {
+            Some((_, values)) => values.push(value),
+            None => found.push((&row.id, vec![value])),
+        }
+    }
+    found.into_iter().map(|(id, values)| (id, mean(&values))).collect()
+}
+
+pub(crate) fn is_correct(row: &Row) -> Option<f64> {
+    row.correct.map(|correct| f64::from(u8::from(correct)))
+}
+
+pub(crate) fn tokens(row: &Row) -> Option<f64> {
+    row.tokens.map(|tokens| tokens as f64)
+}
+
+impl AtBudget {
+    /// The rows of a problem follow each other.
+    pub(crate) fn of(budget: i64, rows: &[&Row]) -> Self {
+        let answered: Vec<&Row> = rows.iter().copied().filter(|row| row.correct.is_some()).collect();
+        let (correct, tokens) = (by_problem(&answered, is_correct), by_problem(&answered, tokens));
+        let values = |found: &[(&str, f64)]| found.iter().map(|(_, value)| *value).collect::<Vec<_>>();
+        let with = |test: &dyn Fn(&Row) -> bool| answered.iter().filter(|row| test(row)).count();
+        let mut seconds: Vec<f64> = answered.iter().filter_map(|row| row.seconds).collect();
+        let busy: f64 = answered.iter().filter_map(|row| Some(row.seconds? / row.concurrency.max(1) as f64)).sum();
+        Self {
+            budget,
+            problems: correct.len(),
+            responses: answered.len(),
+            accuracy: share(&values(&correct)),
+            tokens: mean(&values(&tokens)),
+            truncated: with(&|row| row.finish_reason.as_deref() == Some("length")),
+            unanswered: with(&|row| row.answer.is_none()),
+            failed: rows.len() - answered.len(),
+            seconds_per_problem: busy / correct.len().max(1) as f64,
+            request_seconds: quantile(&mut seconds, 0.5),
+            request_seconds_p95: quantile(&mut seconds, 0.95),
+        }
+    }
+}
+
+impl Summary {
+    pub(crate) fn table(&self) -> String {
+        let percent = |share: f64| format!("{:.1}", 100.0 * share);
+        let rows = self.budgets.iter().map(|at| {
+            let Estimate { value, low, high } = at.accuracy;
+            [
+                count(at.budget.unsigned_abs()),
+                count(at.problems as u64),
+                format!("{} %", percent(value)),
+                format!("{}–{} %", percent(low), percent(high)),
+                format!("{:.0}", at.tokens),
+                count(at.truncated as u64),
+                count(at.unanswered as u64),
+                format!("{:.2}", at.seconds_per_problem),
+            ]
+        });
+        let header =
+            ["budget", "problems", "accuracy", "95 % interval", "tokens", "truncated", "unanswered", "s/problem"];
+        let Self { bench, model, to, samples, temperature, concurrency, .. } = self;
+        let mut lines = vec![format!("{bench}, {model} -> {to}\n"), table(header, rows), String::new()];
+        let responses = match samples {
+            1 => "one response to each problem".to_string(),
+            samples => format!("{samples} responses to each problem"),
+        };
+        let sampled = if *temperature == 0.0 { "greedy".to_string() } else { format!("temperature {temperature}") };
+        lines.push(format!("{responses}, {sampled}; s/problem with {concurrency} requests in flight"));
+        if !self.left_out.is_empty() {
+            let left_out = self.left_out.join(", ");
+            lines.push(format!("left out, because the bench's own program fails its tests here: {left_out}"));
+        }
+        lines.join("\n")
+    }
+}

@@ -1,0 +1,331 @@
+//! `asap eval`: the same model in a folder and behind a server, programs, budgets, kills, comparisons and bad input.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use asap_lm::Message;
+use asap_lm::generate::{Finish, Generator};
+use asap_lm::sampling::Sampling;
+use asap_test_support::{Call, Reply, Server};
+use serde_json::{Value, json};
+
+use crate::common::{Workplace, root};
+
+const MATH: [&str; 4] = ["eval", "--bench", "gsm8k", "--data"];
+
+fn problems(workplace: &Workplace, number: usize) {
+    let line = |n: usize| {
+        json!({ "question": format!("What is {n} + 25?"), "answer": format!("Add.\n#### {}", n + 25) }).to_string()
+    };
+    workplace.write("test.jsonl", (0..number).map(|n| line(n) + "\n").collect::<String>());
+}
+
+/// Serves the small model as an endpoint does.
+fn served() -> Server {
+    let generator = Mutex::new(Generator::load(&root().join("data/model"), &std::sync::Arc::default()).unwrap());
+    Server::start(move |call: &Call| {
+        if call.head.starts_with("GET") {
+            return Reply::Json(json!({ "data": [{ "id": "m", "max_model_len": 4096 }] }));
+        }
+        let number = |name: &str| call.body[name].as_f64().unwrap();
+        let sampling = Sampling {
+            temperature: number("temperature"),
+            top_p: number("top_p"),
+            seed: 1,
+            max_tokens: number("max_tokens") as usize,
+            stop: vec![],
+        };
+        let message = Message { role: "user", content: call.prompt() };
+        let mut generator = generator.lock().unwrap();
+        let (prompt, mut texts) = (generator.prompt(&[message], true), Vec::new());
+        let mut asked = Some(((), prompt, sampling));
+        generator.serve(|_, _| asked.take(), |()| true, |(), text| texts.push(text.unwrap()));
+        let text = texts.remove(0);
+        let finish = if text.finish == Finish::Length { "length" } else { "stop" };
+        Reply::Json(json!({
+            "model": "m",
+            "choices": [{ "message": { "role": "assistant", "content": text.text }, "finish_reason": finish }],
+            "usage": { "prompt_tokens": text.tokens_in, "completion_tokens": text.tokens_out },
+        }))
+    })
+}
+
+/// A model that says this of each question, after 50 tokens.
+fn scripted(says: impl Fn(&str) -> String + Send + Sync + 'static) -> Server {
+    Server::start(move |call: &Call| match call.head.starts_with("GET") {
+        true => Reply::error(404, "no such page"),
+        false => Reply::Json(json!({
+            "model": "m",
+            "choices": [{ "message": { "content": says(call.prompt()) }, "finish_reason": "stop" }],
+            "usage": { "prompt_tokens": 20, "completion_tokens": 50 },
+        })),
+    })
+}
+
+fn rows(workplace: &Workplace, of: &str, columns: &str) -> Vec<Value> {
+    workplace.rows(&format!("SELECT {columns} FROM '{of}' ORDER BY budget, id, sample"))
+}
+
+const SAME: &str = "id, sample, budget, response, finish_reason, answer, gold, correct, why, tokens";
+
+#[test]
+fn a_folder_and_a_server_of_the_same_model_give_the_same_rows() {
+    let (workplace, server) = (Workplace::new(), served());
+    problems(&workplace, 12);
+    let budgets = ["test.jsonl", "--budget", "16,48,96"];
+    let folder = ["--model", "small", "--to", "folder"];
+    let url = server.base_url();
+    let endpoint = ["--endpoint", &url, "--model", "m", "--to", "endpoint"];
+    workplace.run([&MATH[..], &budgets, &folder].concat()).ok();
+    let finished = workplace.run([&MATH[..], &budgets, &endpoint, &["--format", "json"]].concat());
+    let summary: Value = serde_json::from_str(finished.ok().lines().last().unwrap()).unwrap();
+    let found = rows(&workplace, "folder", SAME);
+    assert_eq!(found.len(), 36);
+    assert_eq!(rows(&workplace, "endpoint", SAME), found);
+
+    // What separate runs give, and one request for responses that end within the smallest budget.
+    for budget in ["16", "48", "96"] {
+        let to = format!("alone-{budget}");
+        workplace.run([&MATH[..], &["test.jsonl", "--budget", budget, "--model", "small", "--to", &to]].concat()).ok();
+        let alone = rows(&workplace, &to, SAME);
+        let of_budget: Vec<_> = found.iter().filter(|row| row["budget"].to_string() == budget).cloned().collect();
+        assert_eq!(alone, of_budget, "{budget}");
+    }
+    let calls = server.count();
+    let cut = |budget: u64| found.iter().filter(|row| row["budget"] == budget && row["finish_reason"] == "length").count();
+    assert_eq!(calls - 1, 12 + cut(16) + cut(48), "one request for the list of models");
+
+    // The same command grades again, without a call.
+    workplace.run([&MATH[..], &budgets, &endpoint].concat()).ok();
+    assert_eq!(server.count(), calls + 1);
+    assert_eq!(rows(&workplace, "endpoint", SAME), found);
+    let at = &summary["budgets"][2];
+    let correct = found.iter().filter(|row| row["budget"] == 96 && row["correct"] == true).count();
+    assert_eq!((at["budget"].clone(), at["problems"].clone()), (json!(96), json!(12)));
+    assert!((at["accuracy"]["value"].as_f64().unwrap() - correct as f64 / 12.0).abs() < 1e-9);
+}
+
+#[test]
+fn chains_come_in_a_field_in_tags_or_without_their_first_tag() {
+    let reply = |message: Value, finish: &str| {
+        Reply::Json(json!({ "model": "m", "choices": [{ "message": message, "finish_reason": finish }],
+            "usage": { "prompt_tokens": 9, "completion_tokens": 30 } }))
+    };
+    let server = Server::start(move |call: &Call| match call.prompt() {
+        text if text.contains("What is 0 +") => reply(json!({ "reasoning_content": "r", "content": "\\boxed{25}" }), "stop"),
+        text if text.contains("What is 1 +") => reply(json!({ "content": "<think>\nr\n</think>\n\n\\boxed{26}" }), "stop"),
+        text if text.contains("What is 2 +") => reply(json!({ "content": "r\n</think>\n\n\\boxed{27}" }), "stop"),
+        // Cut off in the chain, whose first tag is in the prompt.
+        text if text.contains("What is 3 +") => reply(json!({ "content": "So it may be \\boxed{28}, or" }), "length"),
+        text if text.contains("What is 4 +") => reply(json!({ "reasoning_content": "\\boxed{29}", "content": null }), "length"),
+        _ => Reply::error(404, "no such page"),
+    });
+    let workplace = Workplace::new();
+    problems(&workplace, 5);
+    let url = server.base_url();
+    let finished = workplace.run([&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", "out"]].concat());
+    let table = finished.ok();
+    assert!(table.contains("60.0 %"), "{table}");
+    let found = rows(&workplace, "out", "response, correct, why");
+    for (row, response) in found.iter().zip([
+        "<think>\nr\n</think>\n\n\\boxed{25}",
+        "<think>\nr\n</think>\n\n\\boxed{26}",
+        "<think>\nr\n</think>\n\n\\boxed{27}",
+        "<think>\nSo it may be \\boxed{28}, or",
+        "<think>\n\\boxed{29}",
+    ]) {
+        assert_eq!(row["response"], response);
+    }
+    let whys: Vec<_> = found.iter().map(|row| row["why"].as_str().unwrap()).collect();
+    assert_eq!(whys, ["ok", "ok", "ok", "no_answer", "no_answer"]);
+}
+
+#[test]
+fn a_killed_evaluation_resumes_and_pays_again_only_for_requests_in_flight() {
+    const PROBLEMS: usize = 60;
+    let workplace = Workplace::new();
+    problems(&workplace, PROBLEMS);
+    let server = Server::start(|call: &Call| match call.head.starts_with("GET") {
+        true => Reply::error(404, "no such page"),
+        false => {
+            let answer = json!({ "model": "m", "choices": [{ "message": { "content": "\\boxed{25}" }, "finish_reason": "stop" }],
+                "usage": { "prompt_tokens": 9, "completion_tokens": 5 } });
+            Reply::After(Duration::from_millis(60), Box::new(Reply::Json(answer)))
+        }
+    });
+    let url = server.base_url();
+    let asked =
+        [&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--concurrency", "4", "--to", "out"]].concat();
+    let mut kills = 0;
+    while kills < 3 {
+        let before = server.count();
+        let mut child = workplace.command(&asked).stderr(std::process::Stdio::null()).spawn().unwrap();
+        while server.count() < before + 15 && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        kills += 1;
+    }
+    workplace.run(&asked).ok();
+    let lists = server.calls().iter().filter(|call| call.head.starts_with("GET")).count();
+    let paid = server.count() - lists;
+    assert!((PROBLEMS..=PROBLEMS + 4 * kills).contains(&paid), "{paid} calls for {PROBLEMS} problems");
+    assert_eq!(rows(&workplace, "out", "id").len(), PROBLEMS);
+}
+
+#[test]
+fn two_evaluations_are_compared_problem_by_problem() {
+    let workplace = Workplace::new();
+    problems(&workplace, 40);
+    let numbered = |prompt: &str| -> u64 {
+        let number = prompt.split("What is ").nth(1).unwrap().split(' ').next().unwrap();
+        number.parse().unwrap()
+    };
+    let say = move |right: fn(u64) -> bool| {
+        scripted(move |prompt| {
+            let n = numbered(prompt);
+            format!("\\boxed{{{}}}", if right(n) { n + 25 } else { 1 })
+        })
+    };
+    let (a, b) = (say(|n| n % 4 == 0), say(|n| n % 4 == 0 || n < 20));
+    for (server, to) in [(&a, "a"), (&b, "b")] {
+        let url = server.base_url();
+        workplace.run([&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", to]].concat()).ok();
+    }
+    let finished = workplace.run(["eval", "--compare", "a", "b", "--format", "json"]);
+    let compared: Value = serde_json::from_str(finished.ok().lines().last().unwrap()).unwrap();
+    let at = &compared[0];
+    assert_eq!((at["only_a"].as_u64(), at["only_b"].as_u64()), (Some(0), Some(15)));
+    assert!((at["accuracy"]["value"].as_f64().unwrap() - 0.375).abs() < 1e-9);
+    assert!((at["p_value"].as_f64().unwrap() - 2.0 * 0.5_f64.powi(15)).abs() < 1e-9);
+    assert!(at["verdict"].as_str().unwrap().contains("B is more accurate than A by 37.5 points"), "{at}");
+    assert!(at["verdict"].as_str().unwrap().contains("no difference in tokens"), "{at}");
+    let table = workplace.run(["eval", "--compare", "a", "b"]);
+    assert!(table.ok().contains("+37.5"), "{}", table.stdout);
+
+    problems(&workplace, 39);
+    let url = a.base_url();
+    workplace.run([&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", "fewer"]].concat()).ok();
+    let refused = workplace.run(["eval", "--compare", "a", "fewer"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("different problems: 1 are only in A"), "{}", refused.stderr);
+    let refused = workplace.run(["eval", "--compare", "a", "nothing"]);
+    assert!(refused.stderr.contains("nothing is not an evaluation"), "{}", refused.stderr);
+}
+
+#[test]
+fn programs_are_graded_by_their_tests() {
+    let workplace = Workplace::new();
+    let problem = |id: u64, name: &str, body: &str| {
+        json!({ "task_id": format!("Own/{id}"), "entry_point": name, "prompt": format!("def {name}(a, b):\n    \"\"\"{name} of two numbers.\"\"\"\n"),
+            "canonical_solution": format!("    {body}\n"), "base_input": [[1, 2], [3, 4]], "plus_input": [[-5, 5]], "atol": 0 })
+        .to_string()
+    };
+    let lines = [
+        problem(0, "total", "return a + b"),
+        problem(1, "difference", "return a - b"),
+        problem(2, "broken", "return nothing"),
+    ];
+    workplace.write("own.jsonl", lines.join("\n"));
+    let server = scripted(|prompt| match prompt.contains("total") {
+        true => "<think>x</think>\n```python\ndef total(a, b):\n    return a + b\n```".to_string(),
+        false => "<think>x</think>\n```python\ndef difference(a, b):\n    return b - a\n```".to_string(),
+    });
+    let url = server.base_url();
+    let asked =
+        ["eval", "--bench", "humaneval+", "--data", "own.jsonl", "--endpoint", &url, "--model", "m", "--to", "out"];
+    let finished = workplace.run(asked);
+    assert!(finished.ok().contains("50.0 %") && finished.stdout.contains("Own/2"), "{}", finished.stdout);
+    let found = rows(&workplace, "out", "id, correct, why, answer");
+    assert_eq!(found.len(), 2, "the problem whose own program fails is not asked");
+    assert_eq!((&found[0]["correct"], &found[0]["why"]), (&json!(true), &json!("ok")));
+    assert!(found[1]["why"].as_str().unwrap().starts_with("wrong_answer: call 1"), "{}", found[1]);
+    assert!(found[1]["answer"].as_str().unwrap().contains("def difference"));
+}
+
+#[test]
+fn bad_input_is_refused_before_a_call() {
+    let workplace = Workplace::new();
+    problems(&workplace, 3);
+    let server = served();
+    let url = server.base_url();
+    workplace.write("other.jsonl", r#"{"problem": "p", "solution": "s"}"#);
+    workplace.write("empty.jsonl", "");
+    let lcb = json!({ "question_id": "q", "question_content": "c", "starter_code": "", "public_test_cases": "[]",
+        "private_test_cases": "[]", "metadata": "{}", "contest_date": "2024-01-01" });
+    workplace.write("untested.jsonl", lcb.to_string());
+    workplace.write("table/x.jsonl", r#"{"a": 1}"#);
+    let endpoint = ["--endpoint", url.as_str(), "--model", "m"];
+    let cases: [(&[&str], &str); 9] = [
+        (&["--bench", "gsm8k", "--data", "other.jsonl"], "found no field question and answer; it has problem, solution"),
+        (&["--bench", "math500", "--data", "other.jsonl"], "found no field answer"),
+        (&["--bench", "gsm8k", "--data", "empty.jsonl"], "empty.jsonl has no problems"),
+        (&["--bench", "gsm8k", "--data", "missing.jsonl"], "cannot read missing.jsonl"),
+        (&["--bench", "livecodebench-v1-v3", "--data", "untested.jsonl"], "found no tests"),
+        (&["--bench", "gsm8k", "--data", "test.jsonl", "--budget", "4096"], "does not fit the window of m, 4,096"),
+        (&["--bench", "gsm8k", "--data", "test.jsonl", "--samples", "2"], "set a temperature above 0"),
+        (&["--bench", "gsm8k", "--data", "test.jsonl", "--top-p", "0"], "--top-p"),
+        (&["--bench", "humaneval+", "--data", "test.jsonl", "--python", "no-python"], "lacks task_id"),
+    ];
+    for (flags, expected) in cases {
+        let refused = workplace.run([&["eval"], flags, &endpoint[..], &["--to", "out"]].concat());
+        assert_eq!(refused.code, 2, "{flags:?}: {}", refused.stderr);
+        assert!(refused.stderr.contains(expected), "{flags:?}: {}", refused.stderr);
+    }
+    let asked = [&MATH[..], &["test.jsonl", "--to", "out"]].concat();
+    for (flags, code, expected) in [
+        (vec!["--endpoint", &url, "--model", "other"], 2, "serves no model other; it serves m"),
+        (vec!["--endpoint", "http://127.0.0.1:9/v1", "--model", "m"], 75, "127.0.0.1:9"),
+        (vec!["--model", "no/such/folder"], 1, "no/such/folder"),
+        (vec!["--model", "small", "--budget", "1000000"], 2, "does not fit the window of small"),
+    ] {
+        let refused = workplace.run([&asked[..], &flags].concat());
+        assert_eq!(refused.code, code, "{flags:?}: {}", refused.stderr);
+        assert!(refused.stderr.contains(expected), "{flags:?}: {}", refused.stderr);
+    }
+    let posts = server.calls().iter().filter(|call| call.head.starts_with("POST")).count();
+    assert_eq!(posts, 0, "nothing was paid");
+    assert!(!Path::new(&workplace.path("out/_delta_log")).exists());
+}
+
+#[test]
+fn an_endpoint_that_gives_too_little_ends_the_evaluation_after_one_call() {
+    let workplace = Workplace::new();
+    problems(&workplace, 20);
+    for (usage, model, expected) in [
+        (Value::Null, "m", "reports no usage.completion_tokens"),
+        (json!({ "prompt_tokens": 5, "completion_tokens": 5 }), "another", "answers with the model another, not m"),
+    ] {
+        let server = Server::start(move |call: &Call| match call.head.starts_with("GET") {
+            true => Reply::error(404, "no such page"),
+            false => Reply::Json(json!({ "model": model, "usage": usage,
+                "choices": [{ "message": { "content": "\\boxed{1}" }, "finish_reason": "stop" }] })),
+        });
+        let url = server.base_url();
+        let to = format!("out-{model}");
+        let failed = workplace.run([&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", &to]].concat());
+        assert_eq!(failed.code, 1);
+        assert!(failed.stderr.contains(expected), "{}", failed.stderr);
+        assert_eq!(server.calls().iter().filter(|call| call.head.starts_with("POST")).count(), 1);
+    }
+}
+
+#[test]
+fn failed_calls_are_not_counted_and_asked_for_again() {
+    let workplace = Workplace::new();
+    problems(&workplace, 10);
+    let server = Server::start(|call: &Call| match call.prompt() {
+        text if text.contains("What is 7 +") => Reply::error(400, "this prompt is not accepted"),
+        "" => Reply::error(404, "no such page"),
+        _ => Reply::Json(json!({ "model": "m", "usage": { "prompt_tokens": 5, "completion_tokens": 5 },
+            "choices": [{ "message": { "content": "\\boxed{25}" }, "finish_reason": "stop" }] })),
+    });
+    let url = server.base_url();
+    let failed = workplace.run([&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", "out"]].concat());
+    assert_eq!(failed.code, 75, "{}", failed.stderr);
+    assert!(failed.stderr.contains("1 response"), "{}", failed.stderr);
+    let found = workplace.rows("SELECT why, correct, response FROM 'out' WHERE response IS NULL");
+    assert!(found.len() == 1 && found[0]["why"].as_str().unwrap().contains("not accepted"), "{found:?}");
+}
