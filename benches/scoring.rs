@@ -1,5 +1,5 @@
-//! Scores chains with the shape of Qwen2.5-0.5B and random weights. The peer is transformers:
-//! `python3 benches/peers/scoring.py`.
+//! Scores chains with the shape of Qwen2.5-0.5B and random weights. The peers are transformers
+//! and candle: `python3 benches/peers/scoring.py`.
 //!
 //! Each case runs in its own process and prints one line of JSON. `cargo bench --package asap-lm --locked --bench
 //! scoring` runs the cases of the peer. Names of cases after `--` select other cases.
@@ -13,12 +13,13 @@ use asap_lm::config::ModelConfig;
 use asap_lm::decoder::Decoder;
 use asap_lm::ops::{self, Bf16Matrix, F32Matrix, Pool, Projection, Sequence};
 use asap_lm::output::{Output, Target};
-use asap_lm::weights::Weights;
-use candle_core::{Device, Tensor};
 use cpu_time::ProcessTime;
+use random::Random;
 
 #[path = "common/processes.rs"]
 mod processes;
+#[path = "common/random.rs"]
+mod random;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -64,19 +65,14 @@ impl Case {
         let config =
             ModelConfig { num_hidden_layers: self.layers, ..ModelConfig::parse(processes::HALF_A_BILLION).unwrap() };
         let mut random = Random(1);
-        let weights = Weights::<M>::build(&config, |_, shape| {
-            let values = random.values(shape.iter().product());
-            let dtype = if shape.len() == 2 { M::dtype(candle_core::DType::F32) } else { candle_core::DType::F32 };
-            Ok(Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(dtype)?)
-        })
-        .unwrap();
+        let weights = random.weights::<M>(&config);
         let output = Output::new(weights.output().clone());
         let decoder = Decoder::new(config, weights);
         let tokens: usize = self.lengths.iter().sum();
-        let ids: Vec<u32> = (0..tokens).map(|i| (i * 7919 % decoder.config.vocab_size) as u32).collect();
-        let asked: Vec<u32> = (1..=40).map(|i| (i * (tokens - 2) / 40) as u32).collect();
-        let (mut cpu, mut wall) = (f64::MAX, f64::MAX);
+        let (ids, asked) = random::chain(tokens, decoder.config.vocab_size);
+        let (mut cpu, mut wall, mut surprisal) = (f64::MAX, f64::MAX, vec![]);
         for _ in 0..self.runs {
+            surprisal.clear();
             let (begun, clock) = (ProcessTime::now(), Instant::now());
             decoder
                 .hidden_by_pass(
@@ -86,7 +82,9 @@ impl Case {
                     |places, hidden| {
                         let own = asked[places].iter().enumerate();
                         let own = own.map(|(place, row)| Target { row: place as u32, id: ids[*row as usize + 1] });
-                        output.score(&hidden, &own.collect::<Vec<_>>()).map(drop)
+                        let scores = output.score(&hidden, &own.collect::<Vec<_>>())?;
+                        surprisal.extend(scores.iter().map(|score| score.surprisal));
+                        Ok(())
                     },
                 )
                 .unwrap();
@@ -96,7 +94,7 @@ impl Case {
         let (name, peak) = (self.name, processes::peak());
         let attention = if self.lengths.len() > 1 { self.attention(&decoder, &mut random) } else { 0.0 };
         println!(
-            r#"{{"case": "{name}", "tokens": {tokens}, "cpu": {cpu:.3}, "wall": {wall:.3}, "attention": {attention:.3}, "peak": {peak}}}"#
+            r#"{{"case": "{name}", "tokens": {tokens}, "cpu": {cpu:.3}, "wall": {wall:.3}, "attention": {attention:.3}, "peak": {peak}, "surprisal": {surprisal:?}}}"#
         );
     }
 
@@ -120,20 +118,5 @@ impl Case {
             best = best.min(sum);
         }
         best
-    }
-}
-
-/// Deterministic numbers within ±0.035.
-struct Random(u64);
-
-impl Random {
-    fn values(&mut self, count: usize) -> Vec<f32> {
-        let draw = |_| {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            ((self.0 >> 40) as f32 / (1 << 24) as f32 - 0.5) * 0.07
-        };
-        (0..count).map(draw).collect()
     }
 }

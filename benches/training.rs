@@ -1,5 +1,5 @@
-//! Runs training steps on random weights: 2.7 million parameters, and the shape of Qwen2.5-0.5B. The peer is
-//! transformers: `python3 benches/peers/training.py`.
+//! Runs training steps on random weights: 2.7 million parameters, and the shape of Qwen2.5-0.5B. The peers
+//! are transformers and candle: `python3 benches/peers/training.py`.
 //!
 //! Each case runs in its own process and prints one line of JSON. `cargo bench --package asap-lm --locked --bench
 //! training` runs the cases of the peer. Names of cases after `--` select other cases.
@@ -15,15 +15,11 @@ use cpu_time::ProcessTime;
 
 #[path = "common/processes.rs"]
 mod processes;
+#[path = "common/small.rs"]
+mod small;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-const SMALL: &str = r#"{
-    "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 192,
-    "intermediate_size": 768, "max_position_embeddings": 32768, "num_attention_heads": 6, "num_hidden_layers": 4,
-    "num_key_value_heads": 2, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": true, "vocab_size": 2816
-}"#;
 
 struct Case {
     name: &'static str,
@@ -59,7 +55,7 @@ fn main() {
 
 impl Case {
     const fn small(name: &'static str, chains: usize, tokens: usize) -> Self {
-        Self { name, shape: SMALL, keep: Keep::All, threads: 1, chains, tokens, steps: 5, of_peer: true }
+        Self { name, shape: small::SMALL, keep: Keep::All, threads: 1, chains, tokens, steps: 5, of_peer: true }
     }
 
     const fn large(name: &'static str, keep: Keep) -> Self {
@@ -92,11 +88,13 @@ impl Case {
         let mut optimizer = AdamW::new(constants, &decoder.weights);
         let mut sum = Gradient::zeros(&decoder.weights);
         let mut activations = Activations::new(self.keep);
-        let (mut cpu, mut wall) = (f64::MAX, f64::MAX);
+        let (mut cpu, mut wall, mut losses) = (f64::MAX, f64::MAX, vec![]);
         for step in 0..=self.steps {
             let (begun, clock) = (ProcessTime::now(), Instant::now());
             sum.clear();
-            activations.gradient(&decoder, &batch, 1.0 / batch.targets.len() as f32, &mut sum, &|| true).unwrap();
+            let tokens = batch.targets.len() as f32;
+            let nats = activations.gradient(&decoder, &batch, 1.0 / tokens, &mut sum, &|| true).unwrap();
+            losses.push(nats / f64::from(tokens));
             let norm = sum.norm();
             optimizer.step(&decoder.weights, &sum, norm, 1e-4).unwrap();
             // The first step allocates the memory.
@@ -107,7 +105,7 @@ impl Case {
         }
         let (name, tokens, peak) = (self.name, batch.ids.len(), processes::peak());
         println!(
-            r#"{{"case": "{name}", "tokens": {tokens}, "cpu": {cpu:.3}, "wall": {wall:.3}, "peak": {peak}, "expected": {expected}}}"#
+            r#"{{"case": "{name}", "tokens": {tokens}, "cpu": {cpu:.3}, "wall": {wall:.3}, "peak": {peak}, "expected": {expected}, "losses": {losses:?}}}"#
         );
     }
 }

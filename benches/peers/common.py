@@ -44,6 +44,19 @@ def lines_of_json(command):
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
+def candle(*cases):
+    """Runs cases of the bench of candle, and returns what it prints."""
+    bench = ["cargo", "bench", "--package", "asap-benches-candle", "--locked", "--bench", "candle", "--", *cases]
+    return lines_of_json(bench)
+
+
+def agree(key, ours, theirs, tolerance):
+    """Exits if the numbers of two runs of a case differ by more than the tolerance."""
+    worst = max(abs(our - their) for our, their in zip(ours[key], theirs[key], strict=True))
+    if worst > tolerance:
+        sys.exit(f"the {key} of {theirs['case']} differ from the peer's by {worst}, expected at most {tolerance}")
+
+
 def ours(group, name):
     """Returns the median CPU seconds that criterion measured."""
     letters = "".join("_" if letter in '?"/\\*<>:|^' else letter for letter in name)

@@ -1,4 +1,5 @@
-"""Scoring against transformers on the shape of Qwen2.5-0.5B: 2,048 tokens, 40 positions, one thread, random weights.
+"""Scoring against transformers and candle on the shape of Qwen2.5-0.5B: 2,048 tokens, 40 positions, one thread, random
+weights. candle and asap have the same weights, and must give the same scores.
 
     python3 benches/peers/scoring.py
 """
@@ -8,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from common import is_with, lines_of_json, measured
+from common import agree, candle, is_with, lines_of_json, measured
 
 PACKAGES = ["torch==2.15.0", "transformers==5.23.0"]
 # The minimum speed ratio to the peer.
@@ -36,6 +37,12 @@ def main():
         print(row(f"{dtype}, tokens/CPU s", *map("{:.0f}".format, speeds), f"{speeds[0] / speeds[1]:.2f}", f"> {goal}"))
         bound = WEIGHTS[dtype] + 300
         print(row(f"{dtype}, peak MB", *map("{:.0f}".format, peaks), f"{peaks[0] / peaks[1]:.2f}", f"< {bound}"))
+    (theirs,) = candle("f32")
+    agree("surprisal", ours["f32"], theirs, 1e-3)
+    speeds = [2048 / run["cpu"] for run in (ours["f32"], theirs)]
+    peaks = [run["peak"] / 1e6 for run in (ours["f32"], theirs)]
+    print(row("f32, candle, tokens/CPU s", *map("{:.0f}".format, speeds), f"{speeds[0] / speeds[1]:.2f}", ""))
+    print(row("f32, candle, peak MB", *map("{:.0f}".format, peaks), f"{peaks[0] / peaks[1]:.2f}", ""))
     for dtype in GOALS:
         two = ours[dtype]["wall"] / ours[f"{dtype}-two-cores"]["wall"]
         print(row(f"{dtype}, two cores over one", f"{two:.2f}", "", "", "> 1.8"))

@@ -1,21 +1,28 @@
 """asap against the Python package tokenizers, built on the same crate, in CPU seconds of one run on one machine.
 
 `cargo bench` writes the chains and our tokens. The peer must find the same. `CORPUS` names other traces than the sample's.
-To refine, the peer tokenizes the remaining chain after each dropped step, as in published code.
+To refine, the peer tokenizes the remaining chain after each dropped step, as in published code. A second peer is the release
+candidate of tokenizers 1.0, which gives no offsets; it runs in an environment of its own.
 """
 
 import json
+import subprocess
 import sys
 
 from common import ROOT, bench, is_with, measured, ours, target
 
 PEER = "tokenizers==0.23.2"
+NEXT = "tokenizers==1.0.0rc3"
 
 
 def main():
-    if is_with("tokens", PEER):
+    if "--next" in sys.argv:
+        if is_with("tokens_next", NEXT):
+            compare_next()
+    elif is_with("tokens", PEER):
         bench("tokens")
         compare()
+        subprocess.check_call([sys.executable, __file__, "--next"])
 
 
 def compare():
@@ -46,6 +53,22 @@ def compare():
             sys.exit(f"the remaining steps of {model} differ")
         our, peer = len(chains) / ours("tokens", f"{model}, refine"), len(chains) / seconds
         print(f"{model:44} {our:8.0f} {peer:8.1f} {our / peer:6.1f} x")
+
+
+def compare_next():
+    from tokenizers import Tokenizer
+
+    inputs = json.loads((target() / "tmp" / "tokens.json").read_text())
+    chains = inputs["chains"]
+    megabytes = sum(len(chain.encode()) for chain in chains) / 1e6
+    print(f"{NEXT}, MB per CPU second")
+    for model, ids in inputs["ids"].items():
+        tokenizer = Tokenizer.from_file(str(ROOT / model / "tokenizer.json"))
+        found, seconds = measured(lambda: tokenizer.encode_batch(chains, add_special_tokens=False))
+        if [list(encoding.ids) for encoding in found] != ids:
+            sys.exit(f"the tokens of {model} differ")
+        our, peer = megabytes / ours("tokens", f"{model}, ids"), megabytes / seconds
+        print(f"{model + ', encode_batch':44} {our:8.1f} {peer:8.2f} {our / peer:6.1f} x")
 
 
 def refine(tokenizer, steps):
