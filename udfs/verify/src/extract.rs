@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::boxes::{BETWEEN, Unfinished, boxed, joins};
+use asap_kernels::code_fences::Blocks;
 use asap_kernels::tags;
 
 const SEARCHED: usize = 65_536;
@@ -27,6 +28,27 @@ pub fn answer(response: &str) -> Option<Cow<'_, str>> {
         Ok(Some(stated)) => Some(stated),
         Ok(None) => phrase(behind).or_else(|| marked(behind).map(Cow::Borrowed)),
     }
+}
+
+/// Returns the answer of a text as far as it can be compared: what the text states ([`answer`]), or else the text itself
+/// if it is a single line. None for a program, which only its tests can judge: a text with a fenced block of code and
+/// no box, or several lines that state no answer.
+///
+/// ```
+/// assert_eq!(asap_verify::comparable("So it is \\boxed{4}.").as_deref(), Some("4"));
+/// assert_eq!(asap_verify::comparable("4").as_deref(), Some("4"));
+/// assert_eq!(asap_verify::comparable("```python\nprint(4)\n```"), None);
+/// ```
+pub fn comparable(text: &str) -> Option<Cow<'_, str>> {
+    let mut blocks = Blocks::default();
+    let is_fenced = text.lines().any(|line| blocks.read(line).is_some());
+    if is_fenced && !text.contains("\\boxed") {
+        return None;
+    }
+    answer(text).or_else(|| {
+        let line = text.trim();
+        (!line.contains('\n')).then_some(Cow::Borrowed(line))
+    })
 }
 
 /// Whether a chain of thought begins and does not end, by any tag of any model, at any position.

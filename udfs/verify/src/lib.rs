@@ -8,7 +8,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `extract`, `boxes` | finding the answer in a response |
-//! | `stated` | finding the first step of a chain that states it |
+//! | `stated` | finding the first step of a chain, and the sentences, that state it |
 //! | `characters`, `numerals`, `lexer`, `token`, `words`, `units` | LaTeX and Unicode to tokens |
 //! | `span`, `reader`, `lists`, `relations`, `values`, `shape` | tokens to answers: value, list, interval, equation |
 //! | `notation` | notation that looks like a product but is not |
@@ -57,8 +57,8 @@ mod values;
 mod words;
 mod work;
 
-pub use extract::answer;
-pub use stated::first_stating;
+pub use extract::{answer, comparable};
+pub use stated::{first_stating, unstated};
 
 /// Whether the [`answer`] of a response is the expected one. `gold` is an answer, or a solution that states one like a
 /// response. False for a response without an answer.
@@ -70,7 +70,16 @@ pub use stated::first_stating;
 pub fn verify(gold: &str, response: &str) -> bool {
     let Some(found) = answer(response) else { return false };
     let gold = answer(gold).unwrap_or(Cow::Borrowed(gold));
-    same(gold.trim(), found.trim())
+    equal(&gold, &found)
+}
+
+/// Whether two answers are equal, by the rules of [`verify`].
+///
+/// ```
+/// assert!(asap_verify::equal("x = 0.5", r"\frac{1}{2}"));
+/// ```
+pub fn equal(gold: &str, stated: &str) -> bool {
+    same(gold.trim(), stated.trim())
 }
 
 fn same(gold: &str, found: &str) -> bool {

@@ -1,6 +1,7 @@
-//! Finds the first step of a chain that states an answer.
+//! Finds what states an answer: the first step of a chain, and every sentence.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use super::{extract, same};
 
@@ -17,13 +18,54 @@ const COMPARED: usize = 32;
 /// ```
 pub fn first_stating(gold: &str, steps: &[&str]) -> Option<usize> {
     let gold = extract::answer(gold).unwrap_or(Cow::Borrowed(gold));
-    let gold = gold.trim();
-    let is_gold = |stated: &Cow<str>| stated.len() <= gold.len() + LONGER && same(gold, stated.trim());
-    steps.iter().position(|step| {
-        let mut stated = statements(step);
-        stated.drain(..stated.len().saturating_sub(COMPARED));
-        stated.iter().any(is_gold)
-    })
+    steps.iter().position(|step| states(step, gold.trim()))
+}
+
+/// Returns the steps without the sentences that state the answer, as [`first_stating`] finds it. A step keeps its
+/// place, even if nothing of it is left. A sentence ends with its line, or at a period, `?` or `!` before a space; a
+/// formula is not cut.
+///
+/// ```
+/// assert_eq!(asap_verify::unstated("4", &["Let me add. 2 + 2 = 4.", "It is 4."]), ["Let me add.", ""]);
+/// ```
+pub fn unstated<'a>(gold: &str, steps: &[&'a str]) -> Vec<Cow<'a, str>> {
+    let gold = extract::answer(gold).unwrap_or(Cow::Borrowed(gold));
+    let without = |step: &&'a str| {
+        let sentences = sentences(step);
+        let left: Vec<&str> = sentences.iter().copied().filter(|sentence| !states(sentence, gold.trim())).collect();
+        match left.len() == sentences.len() {
+            true => Cow::Borrowed(*step),
+            false => Cow::Owned(left.concat().trim_end().to_string()),
+        }
+    };
+    steps.iter().map(without).collect()
+}
+
+fn states(text: &str, gold: &str) -> bool {
+    let mut stated = statements(text);
+    stated.drain(..stated.len().saturating_sub(COMPARED));
+    stated.iter().any(|stated| stated.len() <= gold.len() + LONGER && same(gold, stated.trim()))
+}
+
+/// Cuts a text into its sentences, each with the white space after it.
+fn sentences(text: &str) -> Vec<&str> {
+    let mut formulas = formula_spans(text).into_iter().peekable();
+    let (mut found, mut start) = (Vec::new(), 0);
+    let mut letters = text.char_indices().peekable();
+    while let Some((place, letter)) = letters.next() {
+        while formulas.next_if(|formula| formula.end <= place).is_some() {}
+        let is_in_formula = formulas.peek().is_some_and(|formula| formula.contains(&place));
+        let is_end = letter == '\n' || ".!?".contains(letter) && letters.peek().is_some_and(|(_, next)| *next == ' ');
+        if is_end && !is_in_formula {
+            while letters.next_if(|(_, next)| next.is_whitespace()).is_some() {}
+            let end = letters.peek().map_or(text.len(), |(place, _)| *place);
+            found.push(&text[start..end]);
+            start = end;
+        }
+    }
+    found.push(&text[start..]);
+    found.retain(|sentence| !sentence.is_empty());
+    found
 }
 
 fn statements(step: &str) -> Vec<Cow<'_, str>> {
@@ -49,18 +91,29 @@ fn behind_last<'a>(text: &'a str, relation: &str) -> &'a str {
 }
 
 fn formulas(text: &str) -> impl Iterator<Item = &str> {
+    let inner = |span: Range<usize>| {
+        let formula = &text[span];
+        let marks = if formula.starts_with('$') && !formula.starts_with("$$") { 1 } else { 2 };
+        formula[marks..formula.len() - marks].trim().trim_end_matches(['.', ',', ' '])
+    };
+    formula_spans(text).into_iter().map(inner)
+}
+
+/// The formulas of a text, with their marks.
+fn formula_spans(text: &str) -> Vec<Range<usize>> {
     const MARKS: [(&str, &str); 4] = [("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")];
-    let mut rest = text;
-    std::iter::from_fn(move || {
+    let (mut spans, mut at) = (Vec::new(), 0);
+    loop {
+        let rest = &text[at..];
         let next = |(opening, closing): &(&str, &'static str)| Some((rest.find(opening)?, opening.len(), *closing));
         // `$$` wins over `$` at the same position.
-        let (from, length, closing) =
-            MARKS.iter().filter_map(next).min_by_key(|(from, length, _)| (*from, 2 - *length))?;
-        let inner = &rest[from + length..];
-        let end = inner.find(closing)?;
-        rest = &inner[end + closing.len()..];
-        Some(inner[..end].trim().trim_end_matches(['.', ',', ' ']))
-    })
+        let first = MARKS.iter().filter_map(next).min_by_key(|(from, length, _)| (*from, 2 - *length));
+        let Some((from, length, closing)) = first else { return spans };
+        let Some(end) = rest[from + length..].find(closing) else { return spans };
+        let end = from + length + end + closing.len();
+        spans.push(at + from..at + end);
+        at += end;
+    }
 }
 
 #[cfg(test)]
@@ -85,7 +138,24 @@ mod tests {
         assert_eq!(first("", &["x = "]), None);
     }
 
+    #[test]
+    fn sentences_that_state_the_answer_go() {
+        let without = |gold, step| unstated(gold, &[step]).remove(0).into_owned();
+        assert_eq!(without("12", "3 boys. So 3 * 4 = 12. Is it? Yes!"), "3 boys. Is it? Yes!");
+        assert_eq!(without("0.5", "Half:\n$$x = 1. \n- \\frac{1}{2}$$\n\\[ x =\n \\frac12 \\]\nDone."), "Half:\n$$x = 1. \n- \\frac{1}{2}$$\nDone.");
+        assert_eq!(without("It is \\boxed{7}.", "x = 3.5 + 3.5 is 7, right? It is 8."), "It is 8.");
+        assert_eq!(without("12", "Nothing  of\nit. "), "Nothing  of\nit. ");
+        assert_eq!(without("", "x = . y"), "x = . y");
+        assert_eq!(unstated("4", &["2 + 2 = 4", "", "a"]), ["", "", "a"]);
+        assert_eq!(sentences("é. b? c.d\n\n e"), ["é. ", "b? ", "c.d\n\n ", "e"]);
+    }
+
     proptest! {
+        #[test]
+        fn sentences_are_the_whole_text(text in "[ab.?! \n$é\\(\\)\\[\\]]{0,60}") {
+            prop_assert_eq!(sentences(&text).concat(), text);
+        }
+
         #[test]
         fn any_text_is_read(gold in "[0-9$=\\\\(is ){}.é]{0,40}", steps in proptest::collection::vec("[0-9$=\\\\(is ){}.\\n*é]{0,80}", 0..6)) {
             let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
