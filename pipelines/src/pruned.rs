@@ -33,6 +33,7 @@ use crate::system_prompts::{QUESTION, SYSTEM, with_system_prompts};
 const READ: [&str; 8] = ["source", "id", QUESTION, "cot", "answer", SYSTEM, "status", "error"];
 const PROMPT: &str = "cot_prompt(question, system)";
 const OF_STEPS: [&str; 4] = ["kept", "direct", "coarse", "surprisal"];
+const OF_CUT_STEPS: [&str; 5] = ["kept", "direct", "coarse", "surprisal", "compressed"];
 const OF_TEXT: [&str; 3] = ["compressed", "direct", "coarse"];
 
 /// The relation function `pruned`.
@@ -41,7 +42,7 @@ const OF_TEXT: [&str; 3] = ["compressed", "direct", "coarse"];
 /// them, it also returns `direct` (from `cot_anchor`), `coarse` (from `cot_coarse`) and `surprisal` (a score for each
 /// step). With `coarse`, `kept` and `surprisal` refer to the steps of `coarse['cot']`, else to those of `cot`. A method
 /// that does not choose among steps returns `compressed`, the chain as text, instead of `kept`. Then `surprisal` is not
-/// read, and the result has no `steps`. Other computed columns are passed on. Columns that the query only passes
+/// read, and the result has no `steps`. A method that returns both cuts kept steps: `compressed` is their text. Other computed columns are passed on. Columns that the query only passes
 /// through from its table are not, because a run adds them itself.
 #[derive(Debug, Default)]
 pub struct Pruned;
@@ -173,6 +174,8 @@ struct Method {
     direct: bool,
     coarse: bool,
     surprisal: bool,
+    /// Whether `compressed` is the chain, and not the text of its kept steps.
+    compressed: bool,
     asked: Asked,
 }
 
@@ -193,8 +196,13 @@ impl Method {
         let is_computed = |name| computed.contains(&name);
         let (direct, coarse) = (is_computed("direct"), is_computed("coarse"));
         if is_computed("compressed") && !is_computed("kept") {
-            check_compressed(schema, stage.as_deref())?;
-            return Ok(Self { stage: None, direct, coarse, surprisal: false, asked });
+            check_compressed(schema)?;
+            if let Some(stage) = stage {
+                return plan_err!(
+                    "a compressed chain has no steps that a stage {stage} could drop: leave the name out"
+                );
+            }
+            return Ok(Self { stage: None, direct, coarse, surprisal: false, compressed: true, asked });
         }
         if !schema.has_column_with_unqualified_name("kept") {
             return plan_err!(
@@ -203,32 +211,38 @@ impl Method {
                  choose steps, add compressed, the chain as text"
             );
         }
-        let surprisal = is_computed("surprisal");
+        let (surprisal, compressed) = (is_computed("surprisal"), is_computed("compressed"));
+        if compressed {
+            check_compressed(schema)?;
+        }
         let Some(stage) = stage.or_else(|| surprisal.then(|| "'surprisal'".to_string())) else {
             return plan_err!(
                 "the query of pruned computes no surprisal, so the stage that drops steps has no name: give it one, such as \
                  pruned((SELECT …), 'random')"
             );
         };
-        Ok(Self { stage: Some(stage), direct, coarse, surprisal, asked })
+        Ok(Self { stage: Some(stage), direct, coarse, surprisal, compressed, asked })
     }
 
     /// The columns of the query that `pruned` itself reads; the others are passed on.
     fn reads(&self) -> &'static [&'static str] {
-        if self.stage.is_some() { &OF_STEPS } else { &OF_TEXT }
+        match (&self.stage, self.compressed) {
+            (None, _) => &OF_TEXT,
+            (Some(_), false) => &OF_STEPS,
+            (Some(_), true) => &OF_CUT_STEPS,
+        }
     }
 
     fn working_columns(&self) -> Vec<String> {
         let steps = if self.coarse { "cot_steps(coarse['cot'])" } else { "cot_steps(cot)" };
         // The engine computes equal expressions once.
-        let mut columns = match self.stage {
-            Some(_) => vec![
-                "cot_steps(cot) AS __steps".to_string(),
-                format!("{steps} AS __counted"),
-                format!("cot_select({steps}, kept) AS __pruned"),
-            ],
-            None => vec!["compressed AS __pruned".to_string()],
+        let mut columns = match self.compressed {
+            true => vec!["compressed AS __pruned".to_string()],
+            false => vec![format!("cot_select({steps}, kept) AS __pruned")],
         };
+        if self.stage.is_some() {
+            columns.extend(["cot_steps(cot) AS __steps".to_string(), format!("{steps} AS __counted")]);
+        }
         if self.is_scored() {
             let answer = if self.asked.reads_answers { ", answer" } else { "" };
             let nothing = match self.stage {
@@ -336,15 +350,12 @@ impl Method {
     }
 }
 
-fn check_compressed(schema: &DFSchema, stage: Option<&str>) -> Result<()> {
+fn check_compressed(schema: &DFSchema) -> Result<()> {
     let found = schema.field_with_unqualified_name("compressed")?.data_type();
     if !found.is_string() {
         return plan_err!("the query of pruned computes compressed, which must be the chain as a text, found {found}");
     }
-    match stage {
-        Some(stage) => plan_err!("a compressed chain has no steps that a stage {stage} could drop: leave the name out"),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 fn planned(columns: &[String], schema: &DFSchema, context: &mut dyn RelationPlannerContext) -> Result<Vec<Expr>> {

@@ -46,12 +46,18 @@ fn prune(elsewhere: &Workplace, pipeline: &str, to: &str, settings: &[&str]) -> 
 }
 
 /// The pipelines that are compared with the method.
-const BASELINES: [&str; 9] = [
+const BASELINES: [&str; 15] = [
     "random",
     "truncate",
+    "block",
+    "longest",
+    "middle",
+    "prefix",
+    "suffix",
     "spirit",
     "spirit_greedy",
     "step_entropy",
+    "step_entropy_mean",
     "selective_context",
     "attribution",
     "answer_gain",

@@ -116,7 +116,7 @@ impl Loaded {
         &mut self,
         folder: &Path,
         computed: Computed,
-        tokenizer: &Tokenizer,
+        tokenizer: &Arc<Tokenizer>,
         memory: &Arc<Memory>,
     ) -> asap_lm::Result<Arc<LoadedModel>> {
         let key = (folder.to_path_buf(), computed);

@@ -76,6 +76,14 @@ impl Output for Vec<Option<&str>> {
     }
 }
 
+impl Output for Vec<Cow<'_, str>> {
+    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
+        let mut lists = ListBuilder::new(StringBuilder::new());
+        rows.into_iter().for_each(|row| lists.append_option(row.map(|texts| texts.into_iter().map(Some))));
+        Ok(Arc::new(lists.finish()))
+    }
+}
+
 /// Indices of steps, from 0; the numbers in SQL start at 1.
 pub struct Numbers(pub Vec<usize>);
 

@@ -35,16 +35,27 @@ pub fn ranks(scores: &[Option<f64>]) -> Vec<f64> {
 /// Returns a random order that depends only on steps and seed, on every machine and in every release. Each step draws a
 /// key from ChaCha8 seeded by the SHA-256 of seed and steps. The lowest key comes first.
 pub fn at_random(steps: &[&str], seed: i64) -> Vec<usize> {
+    let mut keys = ChaCha8Rng::from_seed(content(steps, seed));
+    let mut order: Vec<(u64, usize)> = (0..steps.len()).map(|step| (keys.next_u64(), step)).collect();
+    order.sort_unstable();
+    order.into_iter().map(|(_, step)| step).collect()
+}
+
+/// Returns a random number from 0 to below 1 that depends only on steps and seed: the first 53 bits of the SHA-256.
+pub fn draw(steps: &[&str], seed: i64) -> f64 {
+    let content = content(steps, seed);
+    let bits = content[..8].iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
+    (bits >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+fn content(steps: &[&str], seed: i64) -> [u8; 32] {
     let mut content = Sha256::new();
     content.update(seed.to_le_bytes());
     for step in steps {
         content.update((step.len() as u64).to_le_bytes());
         content.update(step);
     }
-    let mut keys = ChaCha8Rng::from_seed(content.finalize().into());
-    let mut order: Vec<(u64, usize)> = (0..steps.len()).map(|step| (keys.next_u64(), step)).collect();
-    order.sort_unstable();
-    order.into_iter().map(|(_, step)| step).collect()
+    content.finalize().into()
 }
 
 /// Returns `ratio` of `tokens`, rounded down: the largest count whose quotient by `tokens` in Float64 is at most

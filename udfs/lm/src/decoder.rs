@@ -58,7 +58,7 @@ impl<M: Projection> Decoder<M> {
         self.rope.table(positions)
     }
 
-    fn empty_kv_cache(&self, tokens: usize) -> KvCache {
+    pub(crate) fn empty_kv_cache(&self, tokens: usize) -> KvCache {
         let values = tokens * self.config.num_key_value_heads * self.config.head_dim;
         let room = || [Vec::with_capacity(values), Vec::with_capacity(values)];
         KvCache { tokens: 0, layers: self.weights.layers.iter().map(|_| room()).collect() }
@@ -66,15 +66,38 @@ impl<M: Projection> Decoder<M> {
 
     /// Returns the final hidden states of the tokens in `asked`, which must ascend, and the KV cache of all tokens.
     pub(crate) fn prefill(&self, ids: &[u32], asked: &[u32], is_wanted: &IsWanted) -> Result<(Tensor, KvCache)> {
-        let table = self.rope.table(ids.len());
         let mut before = self.empty_kv_cache(ids.len());
+        Ok((self.read_on(ids, asked, &mut before, is_wanted)?, before))
+    }
+
+    /// Reads the next tokens of a text, and adds them to its KV cache. Returns the final hidden states of those in
+    /// `asked`, which must ascend and count from the first of `ids`. After an error the KV cache is of no use.
+    pub(crate) fn read_on(
+        &self,
+        ids: &[u32],
+        asked: &[u32],
+        before: &mut KvCache,
+        is_wanted: &IsWanted,
+    ) -> Result<Tensor> {
+        let start = before.tokens;
+        let table = self.rope.table(start + ids.len());
         let parts = ids.chunks(TOKENS_PER_PASS).map(|part| {
             let chain = Sequence { earlier: before.tokens, tokens: part.len() };
-            let (_, rows) = asked_in(Some(asked), &(chain.earlier..chain.earlier + chain.tokens));
-            self.pass(part, &[chain], &table, Before::Own(&mut [&mut before]), rows.as_deref(), is_wanted)
+            let own = chain.earlier - start..chain.earlier - start + chain.tokens;
+            let (_, rows) = asked_in(Some(asked), &own);
+            self.pass(part, &[chain], &table, Before::Own(&mut [&mut *before]), rows.as_deref(), is_wanted)
         });
-        let hidden = Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 0)?;
-        Ok((hidden, before))
+        Ok(Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 0)?)
+    }
+
+    /// Reads the next tokens of several texts as one batch, and adds them to their KV caches. Returns the final hidden
+    /// states of all tokens, [tokens, hidden].
+    pub(crate) fn append(&self, ids: &[Vec<u32>], before: &mut [&mut KvCache], is_wanted: &IsWanted) -> Result<Tensor> {
+        let texts = before.iter().zip(ids);
+        let chains: Vec<Sequence> =
+            texts.map(|(before, ids)| Sequence { earlier: before.tokens, tokens: ids.len() }).collect();
+        let longest = chains.iter().map(|chain| chain.earlier + chain.tokens).max().unwrap_or(0);
+        self.pass(&ids.concat(), &chains, &self.rope.table(longest), Before::Own(before), None, is_wanted)
     }
 
     /// Returns the final hidden states of one more token per chain, [chains, hidden]. `table` must cover its position.

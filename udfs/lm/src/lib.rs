@@ -8,9 +8,10 @@
 //! | module | contains |
 //! |---|---|
 //! | [`config`], [`weights`], [`rope`] | files of a model folder; the operations of a layer are in the crate [`ops`] |
-//! | `tokenizer`, `tokenizer_json`, `byte_level`, `cuts`, `joined` | tokenizers, and token counts of pruned chains |
+//! | `tokenizer`, `tokenizer_json`, `byte_level`, `cuts`, `joined`, `exact` | tokenizers, and token counts of pruned chains |
 //! | [`decoder`], `pass`, `layer`, [`output`], `cuda` | the forward pass, on CPU and GPU |
 //! | `row`, `scorer`, `loaded`, `thread` | scores of chains: requests, batches and caching |
+//! | `check`, `survival` | whether an answer survives in a pruned chain |
 //! | `prompt`, [`generate`], [`sampling`] | prompts and conversations, and answers to them |
 //! | [`compressor`] | text compression that keeps the likeliest words |
 //! | [`example`] | training examples from rows |
@@ -19,6 +20,7 @@
 //! | [`memo`] | caches within a memory limit |
 
 mod byte_level;
+mod check;
 pub mod compressor;
 pub mod config;
 mod counted;
@@ -27,6 +29,7 @@ pub mod cuda;
 mod cuts;
 pub mod decoder;
 mod error;
+mod exact;
 pub mod example;
 mod fingerprint;
 pub mod generate;
@@ -43,6 +46,7 @@ mod row;
 pub mod sampling;
 mod scorer;
 mod spirit;
+mod survival;
 #[cfg(test)]
 pub(crate) mod testing;
 mod thread;
@@ -52,7 +56,9 @@ pub mod train;
 pub mod weights;
 
 pub use asap_ops as ops;
+pub use check::{ANSWER_PROMPT, STATED, Survival};
 pub use error::{LmError, Result};
+pub use exact::{ExactlyPruned, prune_exactly};
 pub use fingerprint::{fingerprint, model_files};
 pub use joined::Joined;
 pub use loaded::LoadedModel;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use super::check::{Check, Survival};
 use super::config::ModelConfig;
 use super::counted::Counted;
 #[cfg(feature = "cuda")]
@@ -14,6 +15,7 @@ use super::ops::{Bf16Matrix, F32Matrix, Projection};
 use super::output::{Output, Target, TokenScore, rows_of, targets_in};
 use super::pass::{Packed, TOKENS_PER_PASS, together};
 use super::row::Fork;
+use super::survival::Checker;
 use super::thread::{Model, ModelThread};
 use super::weights::Weights;
 use super::{Computed, Dtype, LmError, Result, Tokenizer};
@@ -30,14 +32,14 @@ pub struct LoadedModel {
 
 impl LoadedModel {
     /// Loads a folder in Hugging Face's layout and starts the model's thread. Scores are cached within `memory`.
-    pub fn load(folder: &Path, computed: Computed, tokenizer: &Tokenizer, memory: &Arc<Memory>) -> Result<Self> {
+    pub fn load(folder: &Path, computed: Computed, tokenizer: &Arc<Tokenizer>, memory: &Arc<Memory>) -> Result<Self> {
         let config = fitting(folder, tokenizer)?;
         let (vocabulary, notes) = (config.vocab_size, config.notes.clone());
         #[cfg_attr(not(feature = "cuda"), expect(unused_mut, reason = "a GPU's memory may hold less"))]
         let mut window = config.max_position_embeddings;
         let (thread, output_rows) = match computed {
-            Computed::Cpu(Dtype::F32) => spawn::<F32Matrix>(folder, config, memory)?,
-            Computed::Cpu(Dtype::Bf16) => spawn::<Bf16Matrix>(folder, config, memory)?,
+            Computed::Cpu(Dtype::F32) => spawn::<F32Matrix>(folder, config, tokenizer, memory)?,
+            Computed::Cpu(Dtype::Bf16) => spawn::<Bf16Matrix>(folder, config, tokenizer, memory)?,
             #[cfg(feature = "cuda")]
             Computed::Cuda => {
                 let model = CudaModel::load(folder, config)?;
@@ -53,7 +55,7 @@ impl LoadedModel {
     pub fn counted(folder: &Path, tokens: Arc<AtomicU64>, tokenizer: &Tokenizer, memory: &Arc<Memory>) -> Result<Self> {
         let config = fitting(folder, tokenizer)?;
         Ok(Self {
-            thread: ModelThread::spawn(Counted(tokens), memory)?,
+            thread: ModelThread::spawn(Counted::new(tokens), memory)?,
             output_rows: Arc::default(),
             window: config.max_position_embeddings,
             vocabulary: config.vocab_size,
@@ -85,18 +87,21 @@ fn fitting(folder: &Path, tokenizer: &Tokenizer) -> Result<ModelConfig> {
 fn spawn<M: Projection + 'static>(
     folder: &Path,
     config: ModelConfig,
+    tokenizer: &Arc<Tokenizer>,
     memory: &Arc<Memory>,
 ) -> Result<(ModelThread, Arc<AtomicU64>)> {
     let weights = Weights::<M>::load(folder, &config)?;
     let output = Output::new(weights.output().clone());
     let output_rows = output.rows();
     let decoder = Decoder::new(config, weights);
-    Ok((ModelThread::spawn(DecoderWithOutput { decoder, output }, memory)?, output_rows))
+    let checker = Checker::new(folder, tokenizer, memory)?;
+    Ok((ModelThread::spawn(DecoderWithOutput { decoder, output, checker }, memory)?, output_rows))
 }
 
 pub(super) struct DecoderWithOutput<M> {
     pub(super) decoder: Decoder<M>,
     pub(super) output: Output,
+    pub(super) checker: Checker,
 }
 
 impl<M: Projection> Model for DecoderWithOutput<M> {
@@ -134,5 +139,9 @@ impl<M: Projection> Model for DecoderWithOutput<M> {
             scores.extend(self.output.score(&hidden, &targets)?);
         }
         Ok(scores)
+    }
+
+    fn check(&mut self, checks: &[&Check], is_wanted: &IsWanted) -> Result<Vec<Survival>> {
+        self.checker.check(&self.decoder, &self.output, checks, is_wanted)
     }
 }

@@ -15,7 +15,7 @@ pub mod share {
     /// Tokenized questions with their chains.
     pub const ROWS: usize = 1;
     pub(crate) const SCORES: usize = 1;
-    /// KV caches of prompts that a local language model has read, for repeated prompts.
+    /// KV caches of what a model has read: prompts of a local language model, questions whose answers are checked.
     pub(crate) const PROMPTS: usize = 10;
     /// Answers of a language model, about ten thousand.
     pub const ANSWERS: usize = 2;
@@ -82,6 +82,15 @@ impl<K: Hash + Eq, V> Memo<K, V> {
     pub fn get(&self, key: &K) -> Option<Arc<V>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.by_use.get(key).map(|(value, _)| Arc::clone(value))
+    }
+
+    /// Removes the value of a key and returns it.
+    pub(crate) fn take(&self, key: &K) -> Option<Arc<V>> {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let (value, bytes) = entries.by_use.pop(key)?;
+        entries.bytes -= bytes;
+        self.memory.used.fetch_sub(bytes, Ordering::Relaxed);
+        Some(value)
     }
 
     /// Inserts a value of about `bytes` bytes and evicts others until it fits.

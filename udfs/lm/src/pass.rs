@@ -41,6 +41,27 @@ impl KvCache {
     pub(crate) fn bytes(&self) -> usize {
         self.layers.iter().flatten().map(|values| size_of_val(values.as_slice())).sum()
     }
+
+    /// Drops all tokens from this position on.
+    pub(crate) fn truncate(&mut self, tokens: usize) {
+        if tokens < self.tokens {
+            for values in self.layers.iter_mut().flatten() {
+                values.truncate(values.len() / self.tokens * tokens);
+            }
+            self.tokens = tokens;
+        }
+    }
+
+    /// A copy that can grow by `tokens` without moving.
+    pub(crate) fn copy_with_room(&self, tokens: usize) -> Self {
+        let copy = |values: &Vec<f32>| {
+            let width = values.len().checked_div(self.tokens).unwrap_or(0);
+            let mut copy = Vec::with_capacity(values.len() + tokens * width);
+            copy.extend_from_slice(values);
+            copy
+        };
+        Self { tokens: self.tokens, layers: self.layers.iter().map(|layer| layer.each_ref().map(copy)).collect() }
+    }
 }
 
 /// Returns how many of the first texts have at most `most` tokens together, given their token counts; at least one.

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
+use super::check::{ANSWER_PROMPT, Check, QuestionKey, Survival};
 use super::output::{Target, TokenScore};
 use super::{Asked, PromptTemplate, Result, Tokenizer};
 use asap_kernels::steps::{SEPARATOR, join};
+use asap_kernels::tags::{BEFORE_ANSWER, continuation};
 
 const CLOSING: &str = "\n</think>\n";
 
@@ -15,12 +17,13 @@ pub struct QuestionAndSteps<'a> {
     pub steps: Vec<&'a str>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub ids: Vec<u32>,
     steps: Vec<Step>,
     /// Texts that end in an answer; all except the first continue from a prefix of the first.
     pub answers: Vec<Fork>,
+    pub check: Option<Check>,
 }
 
 /// A text that ends in an answer and continues from a prefix of another text.
@@ -71,15 +74,19 @@ pub enum Wanted {
 }
 
 /// The scores of a row per step; None if no token precedes the step's first token.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Scores {
     pub first: Vec<Option<TokenScore>>,
     /// exp of the mean surprisal of each step's tokens; empty unless all tokens were requested.
     pub perplexity: Vec<Option<f32>>,
     /// Sum of the entropies of the predictions of each step's tokens, in nats; empty unless all tokens were requested.
     pub entropy: Vec<Option<f32>>,
+    /// The same as a mean over the step's tokens.
+    pub mean_entropy: Vec<Option<f32>>,
     /// Mean −ln P, in nats, of the scored tokens of each text that ends in an answer.
     pub answers: Vec<f64>,
+    /// Whether the answer survives; only if that was checked.
+    pub survival: Option<Survival>,
 }
 
 impl Scores {
@@ -87,6 +94,7 @@ impl Scores {
         self.first.iter().flatten().all(|score| score.surprisal.is_finite() && score.entropy.is_finite())
             && self.perplexity.iter().chain(&self.entropy).flatten().all(|score| !score.is_nan())
             && self.answers.iter().all(|nats| nats.is_finite())
+            && self.survival.iter().all(|survival| survival.log_probability.is_finite())
     }
 }
 
@@ -104,7 +112,7 @@ impl Row {
         let spans: Vec<(u32, u32)> = steps.iter().map(span).collect();
         let chain = join(steps.iter().copied());
         let encoded = tokenizer.encode_with_prompt(&prompt_text, &chain, prompt.adds_special())?;
-        Ok(Self { steps: locate(&encoded.offsets, &spans), ids: encoded.ids, answers: vec![] })
+        Ok(Self { steps: locate(&encoded.offsets, &spans), ids: encoded.ids, ..Self::default() })
     }
 
     /// Tokenizes each chain with the prompt of `question`, the closing tag and the answer as one text. `over` selects
@@ -130,19 +138,41 @@ impl Row {
             let common = answers.first().map_or(0, in_common);
             answers.push(Fork::new(encoded.ids, common, scored));
         }
-        Ok(Self { ids: vec![], steps: vec![], answers })
+        Ok(Self { answers, ..Self::default() })
+    }
+
+    /// Tokenizes the prompt of a chain's question, the steps, the end of the thought and the answer as one text. If the
+    /// model `states` an answer too, [`ANSWER_PROMPT`] precedes both.
+    pub(crate) fn checked(
+        tokenizer: &Tokenizer,
+        prompt: &PromptTemplate,
+        chain: &QuestionAndSteps,
+        answer: &str,
+        states: bool,
+        question: QuestionKey,
+    ) -> Result<Self> {
+        let answer_prompt = if states { ANSWER_PROMPT } else { "" };
+        let before = [BEFORE_ANSWER, answer_prompt].concat();
+        let before = continuation(&join(chain.steps.iter().copied()), &before, "");
+        let before = [prompt.render(chain.question)?, before].concat();
+        let whole = tokenizer.encode(&[&before, answer].concat(), prompt.adds_special())?;
+        let span = (before.len() as u32, (before.len() + answer.len()) as u32);
+        let scored = locate(&whole.offsets, &[span]).remove(0).unwrap_or(0..0);
+        let scored = scored.start.max(1) as usize..scored.end.max(1) as usize;
+        let before = tokenizer.encode(&before, prompt.adds_special())?.ids;
+        Ok(Self { check: Some(Check::new(question, before, &whole.ids, scored, states)), ..Self::default() })
     }
 
     pub(crate) fn alone(tokenizer: &Tokenizer, start: u32, step: &str) -> Result<Self> {
         let mut ids = vec![start];
         ids.extend(tokenizer.encode(step, false)?.ids);
         let own = (ids.len() > 1).then_some(1..ids.len() as u32);
-        Ok(Self { ids, steps: vec![own], answers: vec![] })
+        Ok(Self { ids, steps: vec![own], ..Self::default() })
     }
 
     #[cfg(test)]
     pub(crate) fn of(ids: Vec<u32>, steps: &[Range<u32>]) -> Self {
-        Self { ids, steps: steps.iter().cloned().map(Some).collect(), answers: vec![] }
+        Self { ids, steps: steps.iter().cloned().map(Some).collect(), ..Self::default() }
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -150,11 +180,13 @@ impl Row {
     }
 
     pub(crate) fn tokens(&self) -> usize {
-        self.ids.len() + self.answers.iter().map(|text| text.ids.len()).sum::<usize>()
+        let checked = self.check.as_ref().map_or(0, Check::tokens);
+        self.ids.len() + self.answers.iter().map(|text| text.ids.len()).sum::<usize>() + checked
     }
 
     pub(crate) fn longest(&self) -> usize {
-        self.answers.iter().map(|text| text.from + text.ids.len()).max().unwrap_or(self.ids.len())
+        let checked = self.check.as_ref().map_or(self.ids.len(), Check::longest);
+        self.answers.iter().map(|text| text.from + text.ids.len()).max().unwrap_or(checked)
     }
 
     /// Computes the scores of texts from the token scores of [`Fork::targets`], text by text.
@@ -172,7 +204,7 @@ impl Row {
             sum / (text.scored_there + text.scored.len()) as f64
         };
         let answers = self.answers.iter().map(mean).collect();
-        Scores { first: vec![], perplexity: vec![], entropy: vec![], answers }
+        Scores { answers, ..Scores::default() }
     }
 
     /// Targets for the tokens to score. `start` is the position of the row's first token.
@@ -188,23 +220,23 @@ impl Row {
     /// Computes the scores of steps from the token scores of [`Row::targets`].
     pub(crate) fn scores(&self, wanted: Wanted, tokens: &[TokenScore]) -> Scores {
         let mut tokens = tokens.iter().copied();
-        let mut first = Vec::with_capacity(self.steps.len());
-        let (mut perplexity, mut entropy) = (Vec::new(), Vec::new());
+        let mut scores = Scores { first: Vec::with_capacity(self.steps.len()), ..Scores::default() };
         for own in &self.steps {
             let own = own.clone().unwrap_or(0..0);
             let first_score = if own.start > 0 { tokens.next() } else { None };
-            first.push(first_score);
+            scores.first.push(first_score);
             if wanted == Wanted::AllTokens {
                 let others = tokens.by_ref().take(own.len().saturating_sub(1));
                 let sums = first_score.into_iter().chain(others).fold([0.0, 0.0], |[surprisal, entropy], token| {
                     [surprisal + f64::from(token.surprisal), entropy + f64::from(token.entropy)]
                 });
-                let mean = sums[0] / own.len() as f64;
-                perplexity.push(first_score.map(|_| mean.exp() as f32));
-                entropy.push(first_score.map(|_| sums[1] as f32));
+                let [surprisal, entropy] = sums.map(|sum| sum / own.len() as f64);
+                scores.perplexity.push(first_score.map(|_| surprisal.exp() as f32));
+                scores.entropy.push(first_score.map(|_| sums[1] as f32));
+                scores.mean_entropy.push(first_score.map(|_| entropy as f32));
             }
         }
-        Scores { first, perplexity, entropy, answers: vec![] }
+        scores
     }
 }
 
@@ -245,14 +277,14 @@ mod tests {
 
     #[test]
     fn the_first_token_of_all_has_no_score() {
-        let row = Row { ids: vec![7, 8, 9, 10, 11], steps: vec![Some(0..2), None, Some(3..5)], answers: vec![] };
+        let row = Row { ids: vec![7, 8, 9, 10, 11], steps: vec![Some(0..2), None, Some(3..5)], ..Row::default() };
         let target = |row, id| Target { row, id };
         assert_eq!(row.targets(Wanted::FirstTokens, 100), [target(102, 10)]);
         assert_eq!(row.targets(Wanted::AllTokens, 0), [target(0, 8), target(2, 10), target(3, 11)]);
 
         let scores = row.scores(Wanted::FirstTokens, &[score(2.0)]);
         let first = vec![None, None, Some(score(2.0))];
-        assert_eq!(scores, Scores { first, perplexity: vec![], entropy: vec![], answers: vec![] });
+        assert_eq!(scores, Scores { first, ..Scores::default() });
         let scores = row.scores(Wanted::AllTokens, &[score(9.0), score(2.0), score(3.0)]);
         assert_eq!(scores.first, [None, None, Some(score(2.0))]);
         assert_eq!(scores.perplexity, [None, None, Some(2.5_f32.exp())]);

@@ -33,6 +33,8 @@ pub enum Reading<'a> {
     Alone(&'a str),
     /// An answer after a chain, and after each remainder of the chain.
     Answer { chain: QuestionAndSteps<'a>, answer: &'a str, left: Left, over: Over },
+    /// An answer after a chain, in a box that the model also fills itself; without a box if it does not `state` one.
+    Survival { chain: QuestionAndSteps<'a>, answer: &'a str, states: bool },
 }
 
 /// The remainders of a chain to read besides the whole chain.
@@ -183,6 +185,9 @@ impl Scorer {
                 let chains = left.chains(&chain.steps);
                 Row::with_answer(&self.tokenizer, &self.prompt, chain.question, chains, answer, *over)?
             }
+            Reading::Survival { chain, answer, states } => {
+                Row::checked(&self.tokenizer, &self.prompt, chain, answer, *states, self.question_key(chain))?
+            }
         };
         let tokens = row.longest();
         let row = (tokens <= self.model.window).then(|| Arc::new(row));
@@ -194,13 +199,26 @@ impl Scorer {
 
     fn describe(&self, tokenized: &Tokenized, reading: &Reading) -> String {
         let (tokens, window) = (in_thousands(tokenized.tokens), in_thousands(self.model.window));
-        let beside = if matches!(reading, Reading::Answer { .. }) { "prompt and answer" } else { "prompt" };
+        let beside = if matches!(reading, Reading::Answer { .. } | Reading::Survival { .. }) {
+            "prompt and answer"
+        } else {
+            "prompt"
+        };
         format!("{tokens} tokens with its {beside}, the model's window is {window}")
     }
 
     fn start(&self) -> Result<u32> {
         let none = "found no token that begins a text: expected bos_token in tokenizer_config.json, or <|endoftext|>";
         self.start.ok_or_else(|| LmError::Tokenize(none.to_string()))
+    }
+
+    fn question_key(&self, chain: &QuestionAndSteps) -> RowKey {
+        let mut hash = Sha256::new_with_prefix(self.prompt_key);
+        let system = chain.question.system.unwrap_or_default();
+        hash.update((system.len() as u64).to_le_bytes());
+        hash.update(system);
+        hash.update(chain.question.question);
+        hash.finalize().into()
     }
 
     fn key(&self, reading: &Reading) -> RowKey {
@@ -218,6 +236,10 @@ impl Scorer {
             Reading::Answer { chain, answer, left, over } => {
                 add(answer);
                 (Some(chain), Some(format!("{left:?} {over:?}")))
+            }
+            Reading::Survival { chain, answer, states } => {
+                add(answer);
+                (Some(chain), Some(format!("Survival {states}")))
             }
         };
         if let Some(chain) = chain {

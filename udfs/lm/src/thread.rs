@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::check::{Check, Survival};
 use super::layer::IsWanted;
 use super::output::{Target, TokenScore};
 use super::pass::{Packed, TOKENS_PER_PASS, together};
@@ -41,6 +42,12 @@ pub(crate) trait Model: Send {
             lengths.push(ids.len() - start);
         }
         self.score(Packed { ids: &ids, lengths: &lengths }, &targets, is_wanted)
+    }
+
+    /// Scores answers, and states the model's own.
+    fn check(&mut self, _checks: &[&Check], _is_wanted: &IsWanted) -> Result<Vec<Survival>> {
+        let cannot = "cannot check whether an answer survives on a GPU: set asap.scorer.device to cpu";
+        Err(LmError::Gpu(cannot.to_string()))
     }
 }
 
@@ -123,8 +130,9 @@ impl Known {
     }
 
     fn insert(&self, key: RowKey, wanted: Wanted, scores: &Arc<Scores>) {
-        let bytes =
-            128 + scores.first.len() * 12 + (scores.perplexity.len() + scores.entropy.len() + scores.answers.len()) * 8;
+        let steps = scores.first.len() * 12 + scores.perplexity.len() * 24;
+        let stated = scores.survival.iter().filter_map(|survival| survival.stated.as_ref()).map(String::len);
+        let bytes = 200 + steps + scores.answers.len() * 8 + stated.sum::<usize>();
         self.scores.insert((key, wanted), Arc::clone(scores), bytes);
     }
 }
@@ -151,7 +159,9 @@ fn serve(mut model: impl Model, mut calls: mpsc::Receiver<Call>, known: &Known) 
 }
 
 fn tokens_of(call: &Call) -> usize {
-    call.requests.iter().map(|request| request.row.tokens()).sum()
+    // All checks that wait are taken: those of one question share most of their tokens.
+    let tokens = |row: &Row| row.check.as_ref().map_or(row.tokens(), Check::tail);
+    call.requests.iter().map(|request| tokens(&request.row)).sum()
 }
 
 type ScoresByRow = BTreeMap<RowKey, std::result::Result<Arc<Scores>, Arc<LmError>>>;
@@ -205,9 +215,15 @@ fn awaited(calls: &[Call]) -> BTreeSet<RowKey> {
     open.flat_map(|call| &call.requests).map(|request| request.key).collect()
 }
 
-/// Number of the first rows that form one batch: at least one; a row of forked texts is its own batch.
+/// Number of the first rows that form one batch: at least one; a row of forked texts is its own batch. Checks run
+/// together.
 fn rows_of_a_run(requests: &[Request]) -> usize {
-    let packed = requests.iter().take_while(|request| request.row.answers.is_empty());
+    let checks = requests.iter().take_while(|request| request.row.check.is_some()).count();
+    if checks > 0 {
+        return checks;
+    }
+    let is_packed = |request: &&Request| request.row.answers.is_empty() && request.row.check.is_none();
+    let packed = requests.iter().take_while(is_packed);
     together(packed.map(|request| request.row.tokens()), TOKENS_PER_PASS)
 }
 
@@ -217,6 +233,11 @@ fn prefill(model: &mut impl Model, run: &[Request], is_wanted: &IsWanted) -> Res
     {
         let scores = model.score_answers(&row.answers, is_wanted)?;
         return Ok(vec![row.answer_scores(&scores)]);
+    }
+    let checks: Vec<&Check> = run.iter().filter_map(|request| request.row.check.as_ref()).collect();
+    if !checks.is_empty() {
+        let found = model.check(&checks, is_wanted)?.into_iter();
+        return Ok(found.map(|survival| Scores { survival: Some(survival), ..Scores::default() }).collect());
     }
     let mut ids = Vec::new();
     let mut targets = Vec::with_capacity(run.len());

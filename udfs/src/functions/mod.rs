@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `by_row` | functions that compute each row in place, without calls |
 //! | `by_score` | functions that score steps by the scoring model; `step_scores` declares them |
+//! | `survival` | what functions share that check whether an answer survives |
 //! | `by_anchorer` | functions that request a direct thought, a pruning or an answer |
 //! | `needs` | what functions need from their session |
 
@@ -29,7 +30,9 @@ use by_anchorer::{AskedFunction, ByAnchorer};
 use by_row::{ByRow, RowFunction};
 use by_score::{ByScore, StepScore};
 use cot_llmlingua2::CotLlmlingua2;
+use cot_shortest_surviving::CotShortestSurviving;
 use cot_spirit::CotSpirit;
+use cot_survives::CotSurvives;
 use needs::{Needs, SessionModels};
 
 mod ai_complete;
@@ -42,25 +45,35 @@ mod cot_answer;
 mod cot_budget;
 mod cot_coarse;
 mod cot_completion;
+mod cot_control_scores;
+mod cot_drop_functional;
 mod cot_earliest_correct;
 mod cot_example;
+mod cot_functions;
 mod cot_llmlingua2;
 mod cot_match;
+mod cot_mean_step_entropy;
 mod cot_prompt;
 mod cot_rank;
 mod cot_refine;
+mod cot_refine_exactly;
 mod cot_select;
+mod cot_shortest_correct;
+mod cot_shortest_surviving;
 mod cot_similarity;
 mod cot_spirit;
 mod cot_steps;
+mod cot_survives;
 mod cot_think;
 mod cot_tokens;
 mod cot_too_long;
 mod cot_trace;
 mod cot_turns;
+mod cot_unstated;
 mod cot_verify;
 mod needs;
 mod step_scores;
+mod survival;
 
 /// Registers every function of asap; they share `models` and `llm`.
 ///
@@ -99,6 +112,18 @@ fn llmlingua2(session: &SessionModels) -> Result<Function> {
     Ok(Function::new(CotLlmlingua2::DECLARATION, Cow::data_type()?, Volatility::Stable, Body::Calls(Arc::new(body))))
 }
 
+fn survives(session: &SessionModels) -> Result<Function> {
+    let body = CotSurvives { session: session.clone() };
+    let returns = CotSurvives::data_type()?;
+    Ok(Function::new(CotSurvives::DECLARATION, returns, Volatility::Stable, Body::Calls(Arc::new(body))))
+}
+
+fn shortest_surviving(session: &SessionModels) -> Result<Function> {
+    let body = CotShortestSurviving { session: session.clone() };
+    let returns = CotShortestSurviving::data_type()?;
+    Ok(Function::new(CotShortestSurviving::DECLARATION, returns, Volatility::Stable, Body::Calls(Arc::new(body))))
+}
+
 fn all(session: SessionModels) -> Result<Vec<Function>> {
     let scored = step_scores::ALL.into_iter().map(|score| scored(&session, score));
     let others = [
@@ -108,10 +133,13 @@ fn all(session: SessionModels) -> Result<Vec<Function>> {
         rows::<cot_budget::CotBudget>(&session)?,
         anchored::<cot_coarse::CotCoarse>(&session)?,
         rows::<cot_completion::CotCompletion>(&session)?,
+        rows::<cot_control_scores::CotControlScores>(&session)?,
+        rows::<cot_drop_functional::CotDropFunctional>(&session)?,
         rows::<cot_earliest_correct::CotEarliestCorrect>(&session)?,
         rows::<cot_example::CotExample>(&session)?,
         rows::<cot_refine::CotFit>(&session)?,
         rows::<cot_refine::CotFitWithHeadings>(&session)?,
+        rows::<cot_functions::CotFunctions>(&session)?,
         llmlingua2(&session)?,
         rows::<cot_match::CotMatch>(&session)?,
         rows::<cot_prompt::CotPrompt>(&session)?,
@@ -119,18 +147,23 @@ fn all(session: SessionModels) -> Result<Vec<Function>> {
         rows::<baselines::CotRandomScores>(&session)?,
         rows::<cot_rank::CotRank>(&session)?,
         rows::<cot_refine::CotRefine>(&session)?,
+        rows::<cot_refine_exactly::CotRefineExactly>(&session)?,
         rows::<cot_think::CotResponse>(&session)?,
         rows::<cot_select::CotSelect>(&session)?,
+        rows::<cot_shortest_correct::CotShortestCorrect>(&session)?,
+        shortest_surviving(&session)?,
         rows::<cot_similarity::CotSimilarity>(&session)?,
         rows::<cot_similarity::CotSimilarityDifflib>(&session)?,
         spirit(&session)?,
         rows::<cot_steps::CotSteps>(&session)?,
+        survives(&session)?,
         rows::<cot_think::CotThink>(&session)?,
         rows::<cot_tokens::CotTokens>(&session)?,
         rows::<cot_too_long::CotTooLong>(&session)?,
         rows::<cot_trace::CotTrace>(&session)?,
         rows::<baselines::CotTruncate>(&session)?,
         rows::<cot_turns::CotTurns>(&session)?,
+        rows::<cot_unstated::CotUnstated>(&session)?,
         rows::<cot_verify::CotVerify>(&session)?,
     ];
     Ok(scored.chain(others).collect())

@@ -3,12 +3,14 @@
 use asap_lm::{Left, Reading, Wanted};
 
 use super::by_score::{QUESTION_AND_STEPS, QUESTION_STEPS_AND_ANSWER, StepScore, answer_reading, chain_reading};
+use super::cot_mean_step_entropy::COT_MEAN_STEP_ENTROPY;
 use crate::declaration::{Arg, Argument, Declaration};
 
-pub(crate) const ALL: [StepScore; 7] = [
+pub(crate) const ALL: [StepScore; 8] = [
     COT_ANSWER_GAIN,
     COT_ATTRIBUTION,
     COT_ENTROPY,
+    COT_MEAN_STEP_ENTROPY,
     COT_PERPLEXITY,
     COT_SELF_INFORMATION,
     COT_STEP_ENTROPY,
@@ -34,7 +36,7 @@ const COT_ANSWER_GAIN: StepScore = StepScore {
 const COT_ATTRIBUTION: StepScore = StepScore {
     declaration: Declaration {
         name: "cot_attribution",
-        about: "How much the mean −ln P of the answer's tokens rises without each step, in nats per token; above 0 if the step helps. This is PIR, the logarithm of the ratio of perplexities (Xiao et al. 2025). The scoring model (`asap.scorer.model`) reads the question, the other steps, `</think>` and the answer, and compares with all steps. Common beginnings of these texts are read once, so each step costs about half of the tokens of a forward pass. An empty answer gives NULL. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "How much the mean −ln P of the answer's tokens rises without each step, in nats per token; above 0 if the step helps. This is the score of PIR, the logarithm of the ratio of perplexities (Xiao et al. 2025). PIR drops only functional steps by it: see `cot_drop_functional`. The scoring model (`asap.scorer.model`) reads the question, the other steps, `</think>` and the answer, and compares with all steps. Common beginnings of these texts are read once, so each step costs about half of the tokens of a forward pass. An empty answer gives NULL. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: QUESTION_STEPS_AND_ANSWER,
         example: "select cot_attribution('2 + 2?', ['2 + 2 is 4.', 'Done.'], '4');",
     },
@@ -89,7 +91,7 @@ const COT_SELF_INFORMATION: StepScore = StepScore {
 const COT_STEP_ENTROPY: StepScore = StepScore {
     declaration: Declaration {
         name: "cot_step_entropy",
-        about: "The entropy of each step, in nats: the sum of the entropies of the distributions that the scoring model (`asap.scorer.model`) draws the step's own tokens from. Li et al. (2025) prune the steps with the lowest values first. NULL if nothing precedes one of these tokens. It uses the forward pass of `cot_perplexity`. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "The entropy of each step, in nats: the sum of the entropies of the distributions that the scoring model (`asap.scorer.model`) draws the step's own tokens from. Li et al. (2025) prune the steps with the lowest values first, in the first version of their paper; the second divides by the number of tokens (`cot_mean_step_entropy`). NULL if nothing precedes one of these tokens. It uses the forward pass of `cot_perplexity`. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: QUESTION_AND_STEPS,
         example: "select cot_step_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     },

@@ -142,7 +142,10 @@ mod tests {
     fn sentences_that_state_the_answer_go() {
         let without = |gold, step| unstated(gold, &[step]).remove(0).into_owned();
         assert_eq!(without("12", "3 boys. So 3 * 4 = 12. Is it? Yes!"), "3 boys. Is it? Yes!");
-        assert_eq!(without("0.5", "Half:\n$$x = 1. \n- \\frac{1}{2}$$\n\\[ x =\n \\frac12 \\]\nDone."), "Half:\n$$x = 1. \n- \\frac{1}{2}$$\nDone.");
+        assert_eq!(
+            without("0.5", "Half:\n$$x = 1. \n- \\frac{1}{2}$$\n\\[ x =\n \\frac12 \\]\nDone."),
+            "Half:\n$$x = 1. \n- \\frac{1}{2}$$\nDone."
+        );
         assert_eq!(without("It is \\boxed{7}.", "x = 3.5 + 3.5 is 7, right? It is 8."), "It is 8.");
         assert_eq!(without("12", "Nothing  of\nit. "), "Nothing  of\nit. ");
         assert_eq!(without("", "x = . y"), "x = . y");

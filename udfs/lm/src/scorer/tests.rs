@@ -9,6 +9,7 @@ use crate::loaded::DecoderWithOutput;
 use crate::output::{Output, Target, TokenScore};
 use crate::pass::{Packed, TOKENS_PER_PASS};
 use crate::row::Fork;
+use crate::survival::Checker;
 use crate::testing::{ScoredChain, chains, golden, lines};
 use crate::thread::Model;
 use crate::{Computed, Dtype};
@@ -42,7 +43,8 @@ fn self_information(scorer: &Scorer, texts: &[String]) -> Vec<Option<f64>> {
 fn model(name: &str) -> DecoderWithOutput<candle_core::Tensor> {
     let decoder = Decoder::load(&golden(name)).unwrap();
     let output = Output::new(decoder.weights.output().clone());
-    DecoderWithOutput { decoder, output }
+    let (tokenizer, memory) = (Arc::new(Tokenizer::load(&golden(name)).unwrap()), Arc::default());
+    DecoderWithOutput { decoder, output, checker: Checker::new(&golden(name), &tokenizer, &memory).unwrap() }
 }
 
 fn question_and_steps(chain: &ScoredChain) -> QuestionAndSteps<'_> {
@@ -88,6 +90,7 @@ struct BaselineScores {
     id: usize,
     answer: String,
     step_entropy_sum: Vec<Option<f64>>,
+    step_entropy_mean: Vec<Option<f64>>,
     self_information: Vec<Option<f64>>,
     answer_nll: f64,
     answer_nll_without: Vec<f64>,
@@ -114,9 +117,14 @@ fn baselines_agree_with_transformers() {
                 }
             }
             let found = steps(score(&scorer, &[chain], Wanted::AllTokens).remove(0));
-            let entropy = found.entropy.iter().map(|entropy| entropy.map(f64::from)).collect();
+            let [entropy, mean] = [&found.entropy, &found.mean_entropy]
+                .map(|entropy| entropy.iter().map(|entropy| entropy.map(f64::from)).collect());
             let alone = self_information(&scorer, texts);
-            for (found, sums) in [(entropy, expected.step_entropy_sum), (alone, expected.self_information)] {
+            for (found, sums) in [
+                (entropy, expected.step_entropy_sum),
+                (mean, expected.step_entropy_mean),
+                (alone, expected.self_information),
+            ] {
                 assert_eq!(found.len(), sums.len());
                 for (found, sum) in found.iter().zip(sums) {
                     let close = |(a, b): (f64, f64)| (a - b).abs() < 1e-4 * b.max(1.0);

@@ -57,11 +57,14 @@ async fn every_example_gives_what_it_says() {
                     "cot_attribution",
                     "cot_entropy",
                     "cot_llmlingua2",
+                    "cot_mean_step_entropy",
                     "cot_perplexity",
                     "cot_self_information",
+                    "cot_shortest_surviving",
                     "cot_spirit",
                     "cot_step_entropy",
-                    "cot_surprisal"
+                    "cot_surprisal",
+                    "cot_survives"
                 ]
                 .contains(&name.as_str()),
                 "{name}"

@@ -14,7 +14,7 @@ use datafusion::logical_expr::ColumnarValue;
 use crate::tests::functions::session::{evaluated, query, registered, session, shown};
 
 /// Every function over the columns `generation`, `cot`, `coarse`, `steps`, `scores`, `numbers`, `ratio` and `seed`.
-const CALLS: [&str; 43] = [
+const CALLS: [&str; 52] = [
     "cot_think(generation)",
     "cot_response(generation)",
     "cot_answer(generation)",
@@ -54,6 +54,15 @@ const CALLS: [&str; 43] = [
     "cot_answer_gain(cot, steps, coarse)",
     "cot_self_information(steps)",
     "cot_spirit(cot, steps, coarse, 3)",
+    "cot_survives(cot, steps, numbers, coarse)",
+    "cot_shortest_surviving(cot, steps, scores, coarse)",
+    "cot_unstated(steps, coarse)",
+    "cot_control_scores(steps, 'block', seed)",
+    "cot_refine_exactly(steps, scores, 3)",
+    "cot_functions(steps)",
+    "cot_drop_functional(cot_functions(steps), scores, ratio)",
+    "cot_mean_step_entropy(cot, steps)",
+    "cot_shortest_correct(steps, coarse)",
     "cot_llmlingua2(cot, ratio)",
     "cot_anchor(cot, coarse)",
     "cot_coarse(cot, coarse)",

@@ -1,0 +1,8 @@
+-- Step entropy (Li et al. 2025, second version of the paper): drops the step of the original chain with the lowest mean
+-- entropy of its tokens, one by one, until the chain has at most asap.refine.max_tokens tokens.
+SELECT *
+FROM pruned((
+    WITH scored AS (SELECT *, cot_mean_step_entropy(question, cot_steps(cot)) AS step_entropy FROM corpus)
+    SELECT *, cot_refine(cot_steps(cot), step_entropy, cot_budget(cot_tokens(cot))) AS kept
+    FROM scored
+), 'step_entropy')

@@ -1,0 +1,15 @@
+-- Prunes each chain only as far as its answer survives: keeps the shortest of 25, 35, 50, 70 and 100 % of its tokens after
+-- which the scoring model still states the answer, or else the original. The order of removal is the second line: any
+-- score does, such as cot_perplexity(question, cot_steps(cot)). The last step first is the cheapest: the model reads the
+-- chain about once. The budget has no effect.
+SELECT *
+FROM pruned((
+    WITH ordered AS (SELECT *, cot_control_scores(cot_steps(cot), 'prefix', 42) AS order_of_removal FROM corpus),
+    checked AS (
+        SELECT *, cot_shortest_surviving(question, cot_steps(cot), order_of_removal, answer, [0.25, 0.35, 0.5, 0.7, 1.0]) AS rung
+        FROM ordered
+    )
+    SELECT * EXCEPT (order_of_removal, rung), rung['kept'] AS kept, rung['share'] AS rung,
+        rung['log_probability'] AS log_probability, rung['stated'] AS stated, rung['survives'] AS survives
+    FROM checked
+), 'verified')

@@ -1,0 +1,156 @@
+//! What a step does in its chain, by the words it opens with.
+
+/// The function of a step, in the classes of PIR (Xiao et al. 2025). All but the first are functional steps: they
+/// support the solution without advancing it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Function {
+    Progress,
+    Verification,
+    OtherMethod,
+    ErrorCorrection,
+}
+
+/// The part of a step that is read, in characters.
+const OPENING: usize = 100;
+const FILLERS: [&str; 14] =
+    ["okay", "ok", "alright", "so", "but", "and", "now", "then", "well", "hmm", "ah", "oh", "also", "yes"];
+const OTHER_METHODS: [&str; 12] = [
+    "alternatively",
+    "another way",
+    "another approach",
+    "another method",
+    "another idea",
+    "another thought",
+    "a different way",
+    "a different approach",
+    "a different method",
+    "other approach",
+    "other method",
+    "try something else",
+];
+const CHECKS: [&str; 17] = [
+    "double-check",
+    "double check",
+    "verify",
+    "let me check",
+    "let's check",
+    "to check",
+    "to confirm",
+    "confirms",
+    "let me confirm",
+    "make sure",
+    "just to be sure",
+    "sanity check",
+    "plug it back",
+    "plugging back",
+    "plug back",
+    "does that make sense",
+    "does this make sense",
+];
+const CORRECTIONS: [&str; 10] = [
+    "a mistake",
+    "an error",
+    "that's not right",
+    "that's not correct",
+    "that's wrong",
+    "that is wrong",
+    "is incorrect",
+    "doesn't add up",
+    "let me reconsider",
+    "let me rethink",
+];
+/// Words that begin a correction.
+const TURNS: [&str; 6] = ["wait", "no", "actually", "hold on", "oops", "never mind"];
+
+impl Function {
+    pub const ALL: [Self; 4] = [Self::Progress, Self::Verification, Self::OtherMethod, Self::ErrorCorrection];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Progress => "progress",
+            Self::Verification => "verification",
+            Self::OtherMethod => "other_method",
+            Self::ErrorCorrection => "error_correction",
+        }
+    }
+
+    /// Judges a step by its first words: another method, else a check, else a correction, else progress.
+    pub fn of(step: &str) -> Self {
+        let opening: String = step.chars().take(OPENING).flat_map(char::to_lowercase).collect();
+        let opening = opening.replace('’', "'");
+        let has = |phrases: &[&str]| phrases.iter().any(|phrase| opening.contains(phrase));
+        let begins = |word: &&str| {
+            let after = without_fillers(&opening).strip_prefix(*word);
+            after.is_some_and(|after| !after.starts_with(char::is_alphanumeric))
+        };
+        if has(&OTHER_METHODS) {
+            Self::OtherMethod
+        } else if has(&CHECKS) || begins(&"check") || begins(&"checking") {
+            Self::Verification
+        } else if has(&CORRECTIONS) || TURNS.iter().any(|word| begins(word)) {
+            Self::ErrorCorrection
+        } else {
+            Self::Progress
+        }
+    }
+}
+
+fn without_fillers(opening: &str) -> &str {
+    let mut rest = opening;
+    loop {
+        rest = rest.trim_start_matches(|letter: char| !letter.is_alphanumeric());
+        let word = &rest[..rest.find(|letter: char| !letter.is_alphanumeric()).unwrap_or(rest.len())];
+        if !FILLERS.contains(&word) {
+            return rest;
+        }
+        rest = &rest[word.len()..];
+    }
+}
+
+/// Returns the steps that stay when a share of the functional steps, rounded down, is dropped: those with the lowest
+/// scores, the earlier one first on equal scores.
+pub fn without_lowest_functional(functions: &[Function], scores: &[Option<f64>], share: f64) -> Vec<usize> {
+    let is_functional = |step: &usize| functions[*step] != Function::Progress;
+    let functional = (0..functions.len()).filter(is_functional).count();
+    let dropped = super::budget::by_score(scores).into_iter().filter(is_functional);
+    let dropped: Vec<usize> = dropped.take((share * functional as f64) as usize).collect();
+    (0..functions.len()).filter(|step| !dropped.contains(step)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openers_tell_what_a_step_does() {
+        use Function::{ErrorCorrection, OtherMethod, Progress, Verification};
+        for (step, expected) in [
+            ("So 2 + 2 = 4.", Progress),
+            ("Now nothing is wrong.", Progress),
+            ("Waiting takes 3 hours.", Progress),
+            ("", Progress),
+            ("Wait, let me double-check that.", Verification),
+            ("**Check:** 3 * 4 = 12", Verification),
+            ("But to confirm, plug x = 3 back.", Verification),
+            ("Hmm, wait, no. It was 5.", ErrorCorrection),
+            ("But wait, the plates are alike.", ErrorCorrection),
+            ("I think I made a mistake in the sum.", ErrorCorrection),
+            ("That’s not right.", ErrorCorrection),
+            ("Alternatively, use the binomial theorem.", OtherMethod),
+            ("Wait, maybe there is another way to do it.", OtherMethod),
+        ] {
+            assert_eq!(Function::of(step), expected, "{step}");
+        }
+    }
+
+    #[test]
+    fn a_share_of_the_functional_steps_goes() {
+        use Function::{OtherMethod, Progress, Verification};
+        let functions = [Progress, Verification, OtherMethod, Verification, Progress, Verification];
+        let scores = [Some(-9.0), Some(0.3), Some(0.1), None, Some(-5.0), Some(0.0)];
+        let kept = |share| without_lowest_functional(&functions, &scores, share);
+        assert_eq!(kept(0.25), [0, 1, 2, 4, 5]);
+        assert_eq!(kept(0.5), [0, 1, 2, 4]);
+        assert_eq!((kept(0.24), kept(1.0)), (vec![0, 1, 2, 3, 4, 5], vec![0, 4]));
+    }
+}

@@ -1,0 +1,26 @@
+use asap_kernels::functions::Function;
+
+use super::by_row::RowFunction;
+use crate::columns::{Args, Cell};
+use crate::declaration::{Arg, Argument, Declaration};
+
+pub(crate) struct CotFunctions;
+
+impl RowFunction for CotFunctions {
+    const DECLARATION: Declaration = Declaration {
+        name: "cot_functions",
+        about: "What each step does, in the classes of PIR (Xiao et al. 2025): `progress`, or one of the functional steps `verification`, `other_method` and `error_correction`. Rules judge a step by its first 100 characters, in English: another method (\"Alternatively\"), else a check (\"Let me verify\"), else a correction (\"Wait\", \"a mistake\"), else progress. The paper also asks a language model.",
+        arguments: &[Argument::new(
+            "steps",
+            Arg::TextList,
+            "The steps of a chain of thought; a NULL step is an empty one.",
+        )],
+        example: "select cot_functions(['2 + 2 is 4.', 'Let me verify: 4 - 2 is 2.', 'Wait, no.']);\n-- [progress, verification, error_correction]",
+    };
+    type Needs = ();
+    type Output<'a> = Vec<Option<&'a str>>;
+
+    fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<Vec<Option<&'a str>>> {
+        Ok(row.texts(0)?.into_iter().map(|step| Some(Function::of(step).name())).collect())
+    }
+}

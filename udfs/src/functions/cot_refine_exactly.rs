@@ -1,0 +1,65 @@
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use asap_kernels::budget::by_score;
+use asap_lm::{Tokenizer, prune_exactly};
+use datafusion::arrow::array::{ArrayRef, Int64Array};
+use datafusion::arrow::buffer::NullBuffer;
+use datafusion::common::Result;
+
+use super::by_row::RowFunction;
+use super::cot_refine::MAX_TOKENS;
+use super::needs::Budget;
+use crate::columns::{Args, Cell, NoValue};
+use crate::declaration::{Arg, Argument, Declaration};
+use crate::output::{Numbers, Output, structs};
+
+pub(crate) struct CotRefineExactly;
+
+/// The steps with the cut one shortened, the indices of the kept ones, and that of the cut one.
+pub(crate) struct Refined<'a> {
+    steps: Vec<Cow<'a, str>>,
+    kept: Vec<usize>,
+    cut: Option<usize>,
+}
+
+impl RowFunction for CotRefineExactly {
+    const DECLARATION: Declaration = Declaration {
+        name: "cot_refine_exactly",
+        about: "The steps that remain as in `cot_refine`, with the last removed step put back as far as it fits, so that the rest has `max_tokens` tokens. Methods that keep whole steps differ in their lengths; this compares them at the same one. A struct of `steps` (all steps, the cut one shortened), `kept` (the numbers of the steps that remain, from 1, with the cut one) and `cut` (its number; NULL if no step is cut). The cut step keeps its first tokens. It keeps its last ones if it stands before all others that remain, or if it is the last step of the chain and nothing else remains. Where tokens merge across the cut, the rest may have a token or two less. Lists of different lengths give NULL.",
+        arguments: &[
+            Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
+            Argument::new("scores", Arg::FloatList, "A number for each step; the lowest is removed first."),
+            MAX_TOKENS,
+        ],
+        example: "select cot_refine_exactly(['Hm.', '2 + 2 is 4.', 'Done.'], [2, 1, 0], 6)['kept'];\n-- [1, 2]",
+    };
+    type Needs = (Arc<Tokenizer>, Budget);
+    type Output<'a> = Refined<'a>;
+
+    fn row<'a>((tokenizer, default): &mut Self::Needs, row: Args<'a>) -> Cell<Refined<'a>> {
+        let (steps, scores) = (row.texts(0)?, row.floats(1)?);
+        let max_tokens = if row.is_given(2) { row.int(2)? } else { default.max_tokens };
+        if steps.len() != scores.len() {
+            return Err(NoValue::Null);
+        }
+        // A negative maximum keeps nothing.
+        let max_tokens = usize::try_from(max_tokens).unwrap_or(0);
+        let pruned = prune_exactly(tokenizer, &steps, by_score(&scores), max_tokens)?;
+        let mut steps: Vec<Cow<str>> = steps.into_iter().map(Cow::Borrowed).collect();
+        if let Some((step, piece)) = pruned.cut {
+            steps[step] = Cow::Borrowed(piece);
+        }
+        Ok(Refined { steps, kept: pruned.kept, cut: pruned.cut.map(|(step, _)| step) })
+    }
+}
+
+impl Output for Refined<'_> {
+    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
+        let valid: NullBuffer = rows.iter().map(Option::is_some).collect();
+        let cut = rows.iter().map(|row| row.as_ref().and_then(|row| row.cut).map(|step| step as i64 + 1));
+        let cut: ArrayRef = Arc::new(Int64Array::from_iter(cut));
+        let (steps, kept) = rows.into_iter().map(|row| row.map(|row| (row.steps, Numbers(row.kept))).unzip()).unzip();
+        structs(vec![("steps", Output::array(steps)?), ("kept", Output::array(kept)?), ("cut", cut)], Some(valid))
+    }
+}

@@ -1,0 +1,199 @@
+use std::any::Any;
+use std::sync::Arc;
+
+use asap_kernels::budget::{by_score, share};
+use asap_lm::{Asked, Joined, Scored, Scorer, Tokenizer};
+use async_trait::async_trait;
+use datafusion::arrow::array::{ArrayRef, Float64Array};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::execution::TaskContext;
+use futures::future::try_join_all;
+
+use super::by_score::{WHAT_IS_ASKED, lost};
+use super::needs::SessionModels;
+use super::survival::{Expected, Judged, check};
+use crate::call_metrics::CallMetrics;
+use crate::columns::{Args, Cell, NoValue, nullable};
+use crate::declaration::{Arg, Argument, Declaration};
+use crate::function::{AsyncCall, CallRows};
+use crate::models::failed;
+use crate::output::{Numbers, Output, structs};
+
+/// Rows that wait for the model at the same time: the model holds the chains of few questions between rungs.
+const ROWS_IN_FLIGHT: usize = 2;
+const SHARES: [f64; 5] = [0.25, 0.35, 0.5, 0.7, 1.0];
+
+pub(crate) struct CotShortestSurviving {
+    pub session: SessionModels,
+}
+
+impl CotShortestSurviving {
+    pub(crate) const DECLARATION: Declaration = Declaration {
+        name: "cot_shortest_surviving",
+        about: "The shortest of several prunings of a chain whose answer survives, as `cot_survives` finds it; else the whole chain. The prunings are rungs of a ladder: each keeps a share of the chain's tokens, by removing the steps with the lowest scores as in `cot_refine`. They are checked from the shortest on, and none after the first that survives. A struct of `share` (the rung; 1 for the whole chain), `kept` (the numbers of its steps, from 1), and `log_probability`, `stated` and `survives` of the rung. If the answer does not survive in the whole chain either, `survives` is false. A program is not stated: for it the shortest rung is taken whose log-probability is at least that of the whole chain. Lists of different lengths, and an empty answer, give NULL. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        arguments: &[
+            WHAT_IS_ASKED,
+            Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
+            Argument::new("scores", Arg::FloatList, "A number for each step; the lowest is removed first."),
+            Argument::new("answer", Arg::Text, "The answer, or a response that states it as `cot_answer` finds it."),
+            Argument::optional(
+                "shares",
+                Arg::FloatList,
+                "The rungs, as shares of the chain's tokens: numbers above 0, at most 1; others fail the query. The default is `[0.25, 0.35, 0.5, 0.7, 1.0]`.",
+            ),
+        ],
+        example: "select cot_shortest_surviving('2 + 2?', ['Hm.', '2 + 2 is 4.', 'Done.'], [0.1, 3.2, 1.4], '4')['share'];",
+    };
+
+    pub(crate) fn data_type() -> Result<DataType> {
+        Ok(array(&[])?.data_type().clone())
+    }
+}
+
+struct Row<'a> {
+    question: Asked<'a>,
+    steps: Vec<&'a str>,
+    scores: Vec<Option<f64>>,
+    expected: Expected<'a>,
+    shares: Vec<f64>,
+}
+
+struct Rung {
+    share: f64,
+    kept: Vec<usize>,
+}
+
+fn row(row: Args) -> Cell<Row> {
+    let (question, steps, scores, answer) = (row.asked(0)?, row.texts(1)?, row.floats(2)?, row.text(3)?);
+    if steps.len() != scores.len() || answer.trim().is_empty() {
+        return Err(NoValue::Null);
+    }
+    let mut shares = SHARES.to_vec();
+    if row.is_given(4) {
+        shares.clear();
+        for share in row.floats(4)? {
+            let share = share.filter(|share| Arg::Share.holds(*share)).ok_or_else(|| {
+                let found = share.map_or("NULL".to_string(), |share| share.to_string());
+                exec_datafusion_err!(
+                    "argument shares of cot_shortest_surviving must be numbers above 0, at most 1, found {found}"
+                )
+            })?;
+            shares.push(share);
+        }
+    }
+    shares.sort_by(f64::total_cmp);
+    Ok(Row { question, steps, scores, expected: Expected::of(answer), shares })
+}
+
+impl Row<'_> {
+    /// The rungs that keep a step, each shorter than the next; the last one is the whole chain.
+    fn ladder(&self, tokenizer: &Tokenizer) -> asap_lm::Result<Vec<Rung>> {
+        let mut rungs: Vec<Rung> = Vec::new();
+        let all = Joined::new(tokenizer, &self.steps)?.tokens();
+        for rung in self.shares.iter().filter(|rung| **rung < 1.0) {
+            let kept = Joined::new(tokenizer, &self.steps)?.prune(by_score(&self.scores), share(*rung, all))?;
+            let is_new = rungs.last().is_none_or(|last| last.kept != kept) && kept.len() < self.steps.len();
+            if is_new && !kept.is_empty() {
+                rungs.push(Rung { share: *rung, kept });
+            }
+        }
+        rungs.push(Rung { share: 1.0, kept: (0..self.steps.len()).collect() });
+        Ok(rungs)
+    }
+
+    async fn judge(
+        &self,
+        kept: &[usize],
+        scorer: &Scorer,
+        metrics: &CallMetrics,
+    ) -> Result<std::result::Result<Judged, Scored>> {
+        let reading = self.expected.reading(self.question, kept.iter().map(|step| self.steps[*step]));
+        let survival = check(scorer, &[reading], metrics).await?.pop().unwrap_or(Err(Scored::NotFinite));
+        Ok(survival.map(|survival| self.expected.judge(&survival)))
+    }
+
+    /// Climbs the ladder to the first rung whose answer survives. The inner `Err` is why a row has no result.
+    async fn climb(
+        &self,
+        mut ladder: Vec<Rung>,
+        scorer: &Scorer,
+        metrics: &CallMetrics,
+    ) -> Result<std::result::Result<(Rung, Judged), Scored>> {
+        let Some(whole) = ladder.pop() else { return Ok(Err(Scored::NotFinite)) };
+        let mut least = f64::INFINITY;
+        let mut of_whole = None;
+        if self.expected.is_program() {
+            match self.judge(&whole.kept, scorer, metrics).await? {
+                Ok(judged) => (least, of_whole) = (judged.log_probability, Some(judged)),
+                Err(none) => return Ok(Err(none)),
+            }
+        }
+        for rung in ladder {
+            match self.judge(&rung.kept, scorer, metrics).await? {
+                Ok(judged) if judged.survives.unwrap_or(judged.log_probability >= least) => {
+                    return Ok(Ok((rung, judged)));
+                }
+                Ok(_) => {}
+                Err(none) => return Ok(Err(none)),
+            }
+        }
+        match of_whole {
+            Some(judged) => Ok(Ok((whole, judged))),
+            None => Ok(self.judge(&whole.kept, scorer, metrics).await?.map(|judged| (whole, judged))),
+        }
+    }
+}
+
+fn array(rows: &[Option<(Rung, Judged)>]) -> Result<ArrayRef> {
+    let share = rows.iter().map(|row| row.as_ref().map(|(rung, _)| rung.share));
+    let kept = rows.iter().map(|row| row.as_ref().map(|(rung, _)| Numbers(rung.kept.clone()))).collect();
+    let mut columns: Vec<(&str, ArrayRef)> =
+        vec![("share", Arc::new(Float64Array::from_iter(share))), ("kept", Numbers::array(kept)?)];
+    let judged: Vec<Option<&Judged>> = rows.iter().map(|row| row.as_ref().map(|(_, judged)| judged)).collect();
+    columns.extend(Judged::columns(&judged));
+    structs(columns, Some(rows.iter().map(Option::is_some).collect()))
+}
+
+#[async_trait]
+impl AsyncCall for CotShortestSurviving {
+    fn prepare(&self, config: &ConfigOptions) -> Result<()> {
+        self.session.models.scorer(config).map(drop)
+    }
+
+    fn window(&self, _: &ConfigOptions) -> usize {
+        ROWS_IN_FLIGHT
+    }
+
+    fn scores(&self) -> bool {
+        true
+    }
+
+    fn reads_by_scores(&self) -> bool {
+        true
+    }
+
+    fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.session.hold_scorer(context)
+    }
+
+    async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {
+        let scorer = self.session.models.scorer(rows.config())?;
+        let tokenizer = self.session.models.tokenizer(rows.config())?;
+        let climb = |place| {
+            let (scorer, tokenizer) = (&scorer, &tokenizer);
+            async move {
+                let Some(row) = nullable(row(rows.columns.row(place)))? else { return Ok(None) };
+                let ladder = row.ladder(tokenizer).map_err(failed)?;
+                match row.climb(ladder, scorer, metrics).await? {
+                    Ok(found) => Ok(Some(found)),
+                    Err(none) => lost(Self::DECLARATION.name, &none, rows, metrics),
+                }
+            }
+        };
+        let found = try_join_all((0..rows.columns.rows()).map(climb)).await?;
+        self.session.count_remembered(&rows.context);
+        array(&found)
+    }
+}

@@ -1,0 +1,25 @@
+use std::borrow::Cow;
+
+use super::by_row::RowFunction;
+use crate::columns::{Args, Cell};
+use crate::declaration::{Arg, Argument, Declaration};
+
+pub(crate) struct CotUnstated;
+
+impl RowFunction for CotUnstated {
+    const DECLARATION: Declaration = Declaration {
+        name: "cot_unstated",
+        about: "The steps without the sentences that state the answer, as `cot_earliest_correct` finds it. A chain that only repeats its answer looks as if it led to it: `cot_survives` of these steps shows what the rest is worth. Every step keeps its number; a step of which nothing is left is an empty text. A sentence ends with its line, or at `.`, `?` or `!` before a space. Steps that state nothing do not change.",
+        arguments: &[
+            Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
+            Argument::new("answer", Arg::Text, "The answer, or a response that states it as `cot_answer` finds it."),
+        ],
+        example: "select cot_unstated(['Let me add. 2 + 2 = 4.', 'Sure?', 'It is 4.'], 'It is \\boxed{4}.');\n-- [Let me add., Sure?, ]",
+    };
+    type Needs = ();
+    type Output<'a> = Vec<Cow<'a, str>>;
+
+    fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<Vec<Cow<'a, str>>> {
+        Ok(asap_verify::unstated(row.text(1)?, &row.texts(0)?))
+    }
+}
