@@ -13,9 +13,9 @@ use super::survival::CountedChecks;
 use super::thread::Model;
 
 /// Counts tokens without reading them, and scores every token with 0.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Counted {
-    pub tokens: Arc<AtomicU64>,
+    tokens: Arc<AtomicU64>,
     checks: CountedChecks,
 }
 
