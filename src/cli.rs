@@ -16,7 +16,7 @@ use tracing_subscriber::EnvFilter;
 use crate::failure::Failure;
 use crate::output::{Log, complain, complain_as_json, print};
 use crate::signals::unless_interrupted;
-use crate::{cache, eval, feed, generate, inspect, model, outputs, run, sample, schedule, sql, train};
+use crate::{cache, eval, exam, feed, generate, inspect, model, outputs, run, sample, schedule, sql, train};
 
 /// Prune chain-of-thought corpora, so that reasoning models can be fine-tuned at a fraction of the cost.
 #[derive(Debug, Parser)]
@@ -60,6 +60,7 @@ enum Command {
     Train(train::TrainArgs),
     Generate(generate::GenerateArgs),
     Eval(Box<eval::EvalArgs>),
+    Exam(exam::ExamArgs),
     Completions(CompletionsArgs),
     SandboxedPython(SandboxedPythonArgs),
 }
@@ -127,6 +128,7 @@ pub fn main() -> ExitCode {
         Command::Train(args) => block_on(train::run(args)),
         Command::Generate(args) => block_on(unless_interrupted(generate::run(args))),
         Command::Eval(args) => block_on(unless_interrupted(eval::run(*args))),
+        Command::Exam(args) => block_on(exam::run(args)),
         Command::Completions(args) => complete(args.shell),
         // No thread has been started: the restrictions bind this one.
         Command::SandboxedPython(args) => Err(Failure::Failed(asap_programs::enter(&args.arguments).to_string())),

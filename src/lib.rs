@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`cli`] | the command line; each command has a module of its name: [`inspect`], [`run`], [`sql`], [`outputs`], [`cache`], [`model`], [`sample`], [`schedule`], [`feed`], [`train`], [`generate`], [`eval`] |
+//! | [`cli`] | the command line; each command has a module of its name: [`inspect`], [`run`], [`sql`], [`outputs`], [`cache`], [`model`], [`sample`], [`schedule`], [`feed`], [`train`], [`generate`], [`eval`], [`exam`] |
 //! | [`config`] | settings from files, variables and the command line |
 //! | [`failure`] | why a command failed, and its exit code |
 //! | [`output`], [`progress`] | output for people and machines |
@@ -12,6 +12,7 @@ pub mod cache;
 pub mod cli;
 pub mod config;
 pub mod eval;
+pub mod exam;
 pub mod failure;
 pub mod feed;
 pub mod generate;
@@ -26,4 +27,5 @@ pub mod sample;
 pub mod schedule;
 pub mod signals;
 pub mod sql;
+mod statistics;
 pub mod train;

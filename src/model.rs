@@ -124,6 +124,16 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
     Ok(print_as(args.format, &described, || table(&described))?)
 }
 
+/// Measures how many tokens the scoring model reads in a second on this machine.
+pub(crate) async fn tokens_per_second(settings: &Settings) -> Result<f64, Failure> {
+    let on_cores = settings.scorer_device == ScorerDevice::Cpu;
+    let mut options = ConfigOptions::new();
+    options.extensions.insert(settings.clone());
+    let scorer = Models::default().scorer(&options)?;
+    let measured = measure(&scorer, CHAIN_TOKENS, on_cores).await?;
+    measured.map(|(rate, _)| rate).ok_or_else(|| Failure::Failed("the model's window is too small for a step".to_string()))
+}
+
 /// Returns the tokens of all chains of a corpus, and of one on average.
 async fn read(from: &str, settings: &Settings) -> Result<(u64, usize), Failure> {
     let context = session(settings.clone(), &Llm::default())?;

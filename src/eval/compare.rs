@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::row::Row;
-use super::statistics::{Estimate, mcnemar, mean, paired};
+use crate::statistics::{Estimate, mcnemar, mean, paired};
 use super::summary::{by_problem, is_correct, tokens};
 use crate::failure::Failure;
 use crate::output::{count, table};

@@ -14,7 +14,7 @@ mod bench;
 mod compare;
 mod grade;
 mod row;
-mod statistics;
+
 mod summary;
 
 use std::collections::{BTreeSet, HashMap};

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::row::Row;
-use super::statistics::{Estimate, mean, quantile, share};
+use crate::statistics::{Estimate, mean, quantile, share};
 use crate::output::{count, table};
 
 /// The figures of one budget.

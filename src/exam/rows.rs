@@ -1,0 +1,133 @@
+//! The rows of an exam: one for each question and variant.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use asap_pipelines::location;
+use asap_pipelines::outputs::whole_table;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::json::{ArrayWriter, ReaderBuilder};
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::variants::Variant;
+use crate::failure::Failure;
+
+/// The property of a table that says it is an exam, and of which questions.
+const PROPERTY: &str = "asap.exam";
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Source {
+    row: i64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct OfRun {
+    source: Source,
+    #[serde(flatten)]
+    examined: Examined,
+}
+
+/// What a variant leaves of a chain, and what the scoring model makes of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Examined {
+    pub question: String,
+    pub tokens: i64,
+    pub original_tokens: i64,
+    /// The mean log-probability of the answer's tokens, in nats.
+    pub log_probability: Option<f64>,
+    pub stated: Option<String>,
+    pub survives: Option<bool>,
+    pub unstated_log_probability: Option<f64>,
+    pub unstated_stated: Option<String>,
+    pub unstated_survives: Option<bool>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Row {
+    pub pipeline: String,
+    pub share: f64,
+    pub draw: i64,
+    /// The number of the question in the sample, from 0.
+    pub place: i64,
+    #[serde(flatten)]
+    pub examined: Examined,
+}
+
+fn schema() -> Schema {
+    let field = |(name, kind): (&str, DataType)| Field::new(name, kind, true);
+    let (text, integer, number, boolean) = (DataType::Utf8, DataType::Int64, DataType::Float64, DataType::Boolean);
+    Schema::new(
+        [
+            ("pipeline", text.clone()),
+            ("share", number.clone()),
+            ("draw", integer.clone()),
+            ("place", integer.clone()),
+            ("question", text.clone()),
+            ("tokens", integer.clone()),
+            ("original_tokens", integer),
+            ("log_probability", number.clone()),
+            ("stated", text.clone()),
+            ("survives", boolean.clone()),
+            ("unstated_log_probability", number),
+            ("unstated_stated", text),
+            ("unstated_survives", boolean),
+        ]
+        .into_iter()
+        .map(field)
+        .collect::<Vec<_>>(),
+    )
+}
+
+/// # Errors
+/// If the folder holds another table, or an exam of other questions.
+pub(super) async fn check_folder(url: &Url, to: &str, identity: &str) -> Result<(), Failure> {
+    let Some(table) = whole_table::read(url).await? else { return Ok(()) };
+    match table.properties.get(PROPERTY) {
+        Some(found) if found == identity => Ok(()),
+        Some(found) => Err(Failure::Usage(format!("{to} is an exam of {found}, not of {identity}: choose another folder"))),
+        None => Err(Failure::Usage(format!("{to} is a table, but not of asap exam: choose another folder"))),
+    }
+}
+
+/// Reads the rows of all variants and writes them to the table of the exam.
+pub(super) async fn gather(
+    url: &Url,
+    folder: &str,
+    variants: &[Variant],
+    identity: String,
+) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    for variant in variants {
+        let table = whole_table::read(&location::folder(&format!("{folder}/{}", variant.name()))?).await?;
+        let found = of_batches(&table.unwrap_or_default().batches)?.into_iter().map(|OfRun { source, examined }| Row {
+            pipeline: variant.pipeline.clone(),
+            share: variant.share,
+            draw: variant.draw as i64,
+            place: source.row,
+            examined,
+        });
+        rows.extend(found);
+    }
+    rows.sort_by_key(|row| row.place);
+    let schema = Arc::new(schema());
+    let mut decoder = ReaderBuilder::new(Arc::clone(&schema))
+        .with_batch_size(rows.len().max(1))
+        .build_decoder()
+        .map_err(datafusion::error::DataFusionError::from)?;
+    decoder.serialize(&rows).map_err(datafusion::error::DataFusionError::from)?;
+    let batch = decoder.flush().map_err(datafusion::error::DataFusionError::from)?;
+    let batch = batch.unwrap_or_else(|| RecordBatch::new_empty(schema));
+    whole_table::replace(url, &batch, HashMap::from([(PROPERTY.to_string(), Some(identity))])).await?;
+    Ok(rows)
+}
+
+fn of_batches(batches: &[RecordBatch]) -> Result<Vec<OfRun>, Failure> {
+    let mut writer = ArrayWriter::new(Vec::new());
+    let failed = datafusion::error::DataFusionError::from;
+    writer.write_batches(&batches.iter().collect::<Vec<_>>()).map_err(failed)?;
+    writer.finish().map_err(failed)?;
+    let json = writer.into_inner();
+    if json.is_empty() { Ok(vec![]) } else { Ok(serde_json::from_slice(&json)?) }
+}

@@ -1,0 +1,157 @@
+//! Intervals and tests: every figure of an evaluation comes with its uncertainty.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use serde::Serialize;
+
+/// The quantile of the normal distribution for a two-sided interval of 95 %.
+const Z: f64 = 1.959_963_984_540_054;
+const RESAMPLES: usize = 10_000;
+const SEED: u64 = 42;
+
+/// An estimate with its interval of 95 %.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Estimate {
+    pub value: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Estimate {
+    pub(crate) fn excludes_zero(&self) -> bool {
+        self.low > 0.0 || self.high < 0.0
+    }
+}
+
+/// The mean of a share per problem, from 0 to 1. With one response per problem the interval is Wilson's. With several,
+/// responses to one problem depend on each other, so Wilson's interval is that of the effective number of responses:
+/// the number whose independent responses would vary as much as the means of the problems do.
+pub(crate) fn share(per_problem: &[f64]) -> Estimate {
+    let n = per_problem.len() as f64;
+    let value = mean(per_problem);
+    let variance = per_problem.iter().map(|each| (each - value).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    let is_single = per_problem.iter().all(|each| *each == 0.0 || *each == 1.0);
+    let effective = if is_single || variance == 0.0 { n } else { n * value * (1.0 - value) / variance };
+    wilson(value, effective)
+}
+
+/// Wilson's score interval of a share among `n` independent trials (Wilson 1927).
+fn wilson(value: f64, n: f64) -> Estimate {
+    let middle = value + Z * Z / (2.0 * n);
+    let reach = Z * (value * (1.0 - value) / n + Z * Z / (4.0 * n * n)).sqrt();
+    let scale = 1.0 + Z * Z / n;
+    Estimate { value, low: ((middle - reach) / scale).max(0.0), high: ((middle + reach) / scale).min(1.0) }
+}
+
+/// The mean of differences of pairs. The interval is a percentile bootstrap over the pairs, with a fixed seed.
+pub(crate) fn paired(differences: &[f64]) -> Estimate {
+    let means = resampled(differences);
+    let at = |share: f64| means[((RESAMPLES - 1) as f64 * share).round() as usize];
+    Estimate { value: mean(differences), low: at(0.025), high: at(0.975) }
+}
+
+/// The evidence against a mean difference of 0, from the same resamples as [`paired`]: twice the share of means on the
+/// rarer side of 0, at least one of them.
+pub(crate) fn p_value(differences: &[f64]) -> f64 {
+    let means = resampled(differences);
+    let below = means.iter().filter(|mean| **mean <= 0.0).count();
+    let above = means.iter().filter(|mean| **mean >= 0.0).count();
+    (2.0 * (below.min(above) + 1) as f64 / (RESAMPLES + 1) as f64).min(1.0)
+}
+
+/// Adjusts p-values for their number, so that 5 % is the chance of any false difference (Holm 1979).
+pub(crate) fn holm(p_values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p_values.len()).collect();
+    order.sort_unstable_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));
+    let (mut adjusted, mut least) = (vec![1.0; p_values.len()], 0.0_f64);
+    for (rank, &place) in order.iter().enumerate() {
+        least = least.max((p_values[place] * (p_values.len() - rank) as f64).min(1.0));
+        adjusted[place] = least;
+    }
+    adjusted
+}
+
+/// Means of resamples with replacement, in ascending order. Zeros without differences.
+fn resampled(differences: &[f64]) -> Vec<f64> {
+    let n = differences.len();
+    let mut random = ChaCha8Rng::seed_from_u64(SEED);
+    let mut drawn = || (0..n).map(|_| differences[below(&mut random, n)]).sum::<f64>() / n.max(1) as f64;
+    let mut means: Vec<f64> = (0..RESAMPLES).map(|_| drawn()).collect();
+    means.sort_unstable_by(f64::total_cmp);
+    means
+}
+
+fn below(random: &mut ChaCha8Rng, n: usize) -> usize {
+    ((u128::from(random.next_u64()) * n as u128) >> 64) as usize
+}
+
+/// McNemar's exact test: the probability that `wins` and `losses` differ at least this much if both are equally likely.
+/// Problems on which the two agree do not count.
+pub(crate) fn mcnemar(wins: u64, losses: u64) -> f64 {
+    let (n, least) = (wins + losses, wins.min(losses));
+    let ln_choose = |k: u64| (0..k).map(|i| ((n - i) as f64 / (i + 1) as f64).ln()).sum::<f64>();
+    let half = (0..=least).map(|k| (ln_choose(k) - n as f64 * std::f64::consts::LN_2).exp()).sum::<f64>();
+    (2.0 * half).min(1.0)
+}
+
+pub(crate) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// The value below which a share of the values lies, by linear interpolation. 0 without values.
+pub(crate) fn quantile(values: &mut [f64], share: f64) -> f64 {
+    let Some(last) = values.len().checked_sub(1) else { return 0.0 };
+    values.sort_unstable_by(f64::total_cmp);
+    let place = last as f64 * share;
+    let (below, above) = (values[place as usize], values[(place.ceil() as usize).min(last)]);
+    below + (above - below) * place.fract()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(found: f64, expected: f64, by: f64) {
+        assert!((found - expected).abs() < by, "{found}, expected {expected}");
+    }
+
+    #[test]
+    fn intervals_are_those_of_the_literature() {
+        // Newcombe (1998): 81 of 263, and 15 of 148.
+        let [a, b] = [(81, 263), (15, 148)].map(|(yes, n)| {
+            share(&(0..n).map(|i| f64::from(u8::from(i < yes))).collect::<Vec<_>>())
+        });
+        near(a.low, 0.2553, 1e-4);
+        near(a.high, 0.3662, 1e-4);
+        near(b.low, 0.0624, 1e-4);
+        near(b.high, 0.1605, 1e-4);
+        // Two responses that always agree are as good as one.
+        let single = share(&[1.0, 0.0, 1.0, 1.0]);
+        assert_eq!(single, wilson(0.75, 4.0));
+        // Independent ones say more.
+        assert!(share(&[0.5, 1.0, 0.5, 1.0]).high - share(&[0.5, 1.0, 0.5, 1.0]).low < single.high - single.low);
+    }
+
+    #[test]
+    fn tests_are_exact() {
+        near(mcnemar(10, 2), 0.038_574_22, 1e-8);
+        near(mcnemar(0, 0), 1.0, 1e-12);
+        near(mcnemar(600, 600), 1.0, 1e-9);
+        let found = holm(&[0.01, 0.04, 0.03, 0.005]);
+        for (found, expected) in found.iter().zip([0.03, 0.06, 0.06, 0.02]) {
+            near(*found, expected, 1e-12);
+        }
+    }
+
+    #[test]
+    fn pairs_are_resampled_by_a_fixed_seed() {
+        let differences: Vec<f64> = (0..200).map(|i| f64::from(i % 7) - 2.0).collect();
+        let found = paired(&differences);
+        assert_eq!(found, paired(&differences));
+        let error = 1.96 * 2.0 / 200.0_f64.sqrt();
+        near(found.high - found.value, error, 0.05);
+        assert!(found.excludes_zero() && p_value(&differences) < 0.01);
+        assert!(p_value(&[1.0, -1.0, 1.0, -1.0]) > 0.5);
+        near(quantile(&mut [3.0, 1.0, 2.0], 0.5), 2.0, 1e-12);
+    }
+}
