@@ -131,7 +131,9 @@ pub(crate) async fn tokens_per_second(settings: &Settings) -> Result<f64, Failur
     options.extensions.insert(settings.clone());
     let scorer = Models::default().scorer(&options)?;
     let measured = measure(&scorer, CHAIN_TOKENS, on_cores).await?;
-    measured.map(|(rate, _)| rate).ok_or_else(|| Failure::Failed("the model's window is too small for a step".to_string()))
+    measured
+        .map(|(rate, _)| rate)
+        .ok_or_else(|| Failure::Failed("the model's window is too small for a step".to_string()))
 }
 
 /// Returns the tokens of all chains of a corpus, and of one on average.

@@ -118,9 +118,8 @@ mod tests {
     #[test]
     fn intervals_are_those_of_the_literature() {
         // Newcombe (1998): 81 of 263, and 15 of 148.
-        let [a, b] = [(81, 263), (15, 148)].map(|(yes, n)| {
-            share(&(0..n).map(|i| f64::from(u8::from(i < yes))).collect::<Vec<_>>())
-        });
+        let [a, b] = [(81, 263), (15, 148)]
+            .map(|(yes, n)| share(&(0..n).map(|i| f64::from(u8::from(i < yes))).collect::<Vec<_>>()));
         near(a.low, 0.2553, 1e-4);
         near(a.high, 0.3662, 1e-4);
         near(b.low, 0.0624, 1e-4);

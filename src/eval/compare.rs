@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::row::Row;
-use crate::statistics::{Estimate, mcnemar, mean, paired};
 use super::summary::{by_problem, is_correct, tokens};
 use crate::failure::Failure;
 use crate::output::{count, table};
+use crate::statistics::{Estimate, mcnemar, mean, paired};
 
 /// The evidence against equal accuracy that a sentence calls a difference.
 const SIGNIFICANT: f64 = 0.05;

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::row::Row;
-use crate::statistics::{Estimate, mean, quantile, share};
 use crate::output::{count, table};
+use crate::statistics::{Estimate, mean, quantile, share};
 
 /// The figures of one budget.
 #[derive(Debug, Serialize)]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   corpus ─ sample ─▶ questions ─ each pipeline, at each share ─▶ asap run ─▶ rows ─▶ Delta table ─ summary
-//!                                                                 TO/.asap/exam/VARIANT
+//!                                                                 TO/.asap/exam/QUESTIONS/VARIANT
 //! ```
 //!
 //! A variant is a pipeline at a share of the tokens. Its SQL is wrapped by the exam's, and runs like any pipeline, so a
@@ -12,6 +12,8 @@ mod rows;
 mod sample;
 mod summary;
 mod variants;
+
+use std::collections::BTreeSet;
 
 use asap_pipelines::location;
 use asap_pipelines::run::{Summary as RunSummary, estimate, run as run_pipeline};
@@ -88,16 +90,17 @@ pub async fn run(args: ExamArgs) -> Result<(), Failure> {
     })
     .to_string();
     rows::check_folder(&url, to, &identity).await?;
-    let folder = format!("{}/.asap/exam", to.trim_end_matches('/'));
+    let folder = format!("{}/.asap/exam/{}", to.trim_end_matches('/'), rows::short_hash(&identity));
     let sample = sample::take(from, &folder, &args, &settings).await?;
     announce(&variants, &sample, &folder, &settings).await?;
     let stop = Stop::listen("committing the finished rows");
+    let mut noted = BTreeSet::new();
     for (index, variant) in variants.iter().enumerate() {
         note(format!("{} of {} variants: {}", index + 1, variants.len(), variant.name()));
         let bar = Bar::new("examining", false);
         let ended = run_pipeline(variant.request(&sample, &folder, &settings), &bar, stop.asked()).await;
         bar.finish();
-        check(ended?)?;
+        check(ended?, &mut noted)?;
     }
     let rows = rows::gather(&url, &folder, &variants, identity).await?;
     let summary = summary::Summary::of(&rows, to, &args.pipelines);
@@ -109,7 +112,8 @@ async fn announce(variants: &[Variant], sample: &str, folder: &str, settings: &S
     let mut tokens = 0;
     for variant in variants {
         let bar = Bar::new("estimating", true);
-        tokens += estimate(variant.request(sample, folder, settings), &bar, std::future::pending()).await?.scored_tokens;
+        tokens +=
+            estimate(variant.request(sample, folder, settings), &bar, std::future::pending()).await?.scored_tokens;
     }
     if tokens > 0 {
         let rate = model::tokens_per_second(settings).await?;
@@ -119,8 +123,13 @@ async fn announce(variants: &[Variant], sample: &str, folder: &str, settings: &S
     Ok(())
 }
 
-fn check(summary: RunSummary) -> Result<(), Failure> {
-    summary.notes.iter().for_each(note);
+/// Fails if a run was interrupted. Prints each of its notes once.
+fn check(summary: RunSummary, noted: &mut BTreeSet<String>) -> Result<(), Failure> {
+    for text in summary.notes {
+        if noted.insert(text.clone()) {
+            note(text);
+        }
+    }
     if summary.interrupted && summary.slices_left > 0 {
         return Err(Failure::TryLater("interrupted; run the same command to resume".to_string()));
     }

@@ -9,6 +9,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::arrow::json::{ArrayWriter, ReaderBuilder};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::variants::Variant;
@@ -80,13 +81,20 @@ fn schema() -> Schema {
     )
 }
 
+/// Names a folder after the questions of an exam.
+pub(super) fn short_hash(identity: &str) -> String {
+    Sha256::digest(identity).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// # Errors
 /// If the folder holds another table, or an exam of other questions.
 pub(super) async fn check_folder(url: &Url, to: &str, identity: &str) -> Result<(), Failure> {
     let Some(table) = whole_table::read(url).await? else { return Ok(()) };
     match table.properties.get(PROPERTY) {
         Some(found) if found == identity => Ok(()),
-        Some(found) => Err(Failure::Usage(format!("{to} is an exam of {found}, not of {identity}: choose another folder"))),
+        Some(found) => {
+            Err(Failure::Usage(format!("{to} is an exam of {found}, not of {identity}: choose another folder")))
+        }
         None => Err(Failure::Usage(format!("{to} is a table, but not of asap exam: choose another folder"))),
     }
 }

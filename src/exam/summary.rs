@@ -22,8 +22,8 @@ pub(super) struct Line {
     pub questions: usize,
     /// The mean share of the tokens that stays.
     pub kept: f64,
-    /// The share of the questions whose answer survives.
-    pub survives: f64,
+    /// The share of the questions whose answer survives. None if it survives in no original chain.
+    pub survives: Option<f64>,
     pub log_probability: f64,
     /// The mean log-probability minus that of the controls, in nats per token.
     pub over_random: Option<Estimate>,
@@ -86,7 +86,9 @@ impl Summary {
         }
         for unstated in [false, true] {
             let title = if unstated { "without sentences that state the answer" } else { "whole chains" };
-            text.push(format!("\n{title}: log-probability of the answer in nats, survival in points, with 95 % intervals\n"));
+            text.push(format!(
+                "\n{title}: log-probability of the answer in nats, survival in points, with 95 % intervals\n"
+            ));
             let signed = |found: &Option<Estimate>, scale: f64, digits: usize| match found {
                 None => "-".to_string(),
                 Some(Estimate { value, low, high }) => {
@@ -99,7 +101,7 @@ impl Summary {
                     format!("{} %", 100.0 * line.share),
                     line.pipeline.clone(),
                     format!("{:.1} %", 100.0 * line.kept),
-                    format!("{:.0} %", 100.0 * line.survives),
+                    line.survives.map_or("-".to_string(), |survives| format!("{:.0} %", 100.0 * survives)),
                     format!("{:.2}", line.log_probability),
                     signed(&line.over_random, 1.0, 2),
                     signed(&line.over_block, 1.0, 2),
@@ -108,8 +110,15 @@ impl Summary {
                 ]
             });
             let header = [
-                "share", "pipeline", "tokens kept", "survives", "log P", "− random steps", "− random block",
-                "survival − block", "verdict",
+                "share",
+                "pipeline",
+                "tokens kept",
+                "survives",
+                "log P",
+                "− random steps",
+                "− random block",
+                "survival − block",
+                "verdict",
             ];
             text.push(table(header, rows));
         }
@@ -151,13 +160,13 @@ fn lines(values: &BTreeMap<Key, Values>, pipelines: &[String]) -> Vec<Line> {
         let [random, block] = [RANDOM, BLOCK].map(|control| values.get(&(control.to_string(), *share, *unstated)));
         let is_listed = pipelines.contains(pipeline);
         let against = |control: Option<&Values>| match control {
-            Some(control) if is_listed => (
-                over(&found.log_probability, &control.log_probability),
-                over(&found.survives, &control.survives),
-            ),
+            Some(control) if is_listed => {
+                (over(&found.log_probability, &control.log_probability), over(&found.survives, &control.survives))
+            }
             _ => (None, None),
         };
-        let ((over_random, survives_over_random), (over_block, survives_over_block)) = (against(random), against(block));
+        let ((over_random, survives_over_random), (over_block, survives_over_block)) =
+            (against(random), against(block));
         let all = |values: &BTreeMap<i64, Vec<f64>>| mean(&values.values().map(|each| mean(each)).collect::<Vec<_>>());
         lines.push(Line {
             pipeline: pipeline.clone(),
@@ -165,7 +174,7 @@ fn lines(values: &BTreeMap<Key, Values>, pipelines: &[String]) -> Vec<Line> {
             unstated: *unstated,
             questions: found.log_probability.len(),
             kept: mean(&found.kept),
-            survives: all(&found.survives),
+            survives: (!found.survives.is_empty()).then(|| all(&found.survives)),
             log_probability: all(&found.log_probability),
             over_random,
             over_block,
@@ -176,7 +185,9 @@ fn lines(values: &BTreeMap<Key, Values>, pipelines: &[String]) -> Vec<Line> {
             verdict: if is_listed { String::new() } else { "control".to_string() },
         });
     }
-    lines.sort_by(|a, b| (a.share, -a.log_probability).partial_cmp(&(b.share, -b.log_probability)).unwrap_or(std::cmp::Ordering::Equal));
+    lines.sort_by(|a, b| {
+        (a.share, -a.log_probability).partial_cmp(&(b.share, -b.log_probability)).unwrap_or(std::cmp::Ordering::Equal)
+    });
     lines
 }
 
@@ -209,7 +220,8 @@ fn judge(lines: &mut [Line], values: &BTreeMap<Key, Values>) {
             (r, b) => {
                 let word = |sign: f64| if sign > 0.0 { "better than" } else { "worse than" };
                 let parts = [(r, "random steps"), (b, "a random block")];
-                let said = parts.iter().filter(|(sign, _)| *sign != 0.0).map(|(sign, of)| format!("{} {of}", word(*sign)));
+                let said =
+                    parts.iter().filter(|(sign, _)| *sign != 0.0).map(|(sign, of)| format!("{} {of}", word(*sign)));
                 said.collect::<Vec<_>>().join(", ")
             }
         };

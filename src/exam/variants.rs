@@ -68,14 +68,14 @@ const UNPRUNED: &str = "SELECT *, cot AS original_cot FROM corpus";
 /// Wraps a pipeline: the pruned chain, with and without the sentences that state the answer, is read by the scoring model.
 fn exam(pipeline: &str) -> String {
     format!(
-        "SELECT source, question, tokens, original_tokens,
+        "SELECT source, status, error, question, tokens, original_tokens,
     survives['log_probability'] AS log_probability, survives['stated'] AS stated, survives['survives'] AS survives,
     unstated['log_probability'] AS unstated_log_probability, unstated['stated'] AS unstated_stated,
     unstated['survives'] AS unstated_survives
 FROM (
-    SELECT source, question, cot_tokens(cot) AS tokens, cot_tokens(original_cot) AS original_tokens,
-        cot_survives(question, cot_steps(cot), range(1, cardinality(cot_steps(cot)) + 1), answer) AS survives,
-        cot_survives(question, cot_unstated(cot_steps(cot), answer), range(1, cardinality(cot_steps(cot)) + 1), answer)
+    SELECT source, status, error, question, cot_tokens(cot) AS tokens, cot_tokens(original_cot) AS original_tokens,
+        cot_survives(question, cot_steps(cot), generate_series(1, array_length(cot_steps(cot))), answer) AS survives,
+        cot_survives(question, cot_unstated(cot_steps(cot), answer), generate_series(1, array_length(cot_steps(cot))), answer)
             AS unstated
     FROM (
 {pipeline}
@@ -87,7 +87,8 @@ FROM (
 
 impl Variant {
     pub(super) fn name(&self) -> String {
-        let draw = if matches!(&*self.pipeline, RANDOM | BLOCK) { format!("-{}", self.draw + 1) } else { String::new() };
+        let draw =
+            if matches!(&*self.pipeline, RANDOM | BLOCK) { format!("-{}", self.draw + 1) } else { String::new() };
         let pipeline: String =
             self.pipeline.chars().map(|letter| if letter.is_alphanumeric() { letter } else { '_' }).collect();
         format!("{pipeline}{draw}-{}", self.share)

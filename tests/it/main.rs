@@ -8,6 +8,7 @@ mod cli;
 mod common;
 mod eval;
 mod evidence;
+mod exam;
 mod extractive;
 mod feed;
 mod first_hour;

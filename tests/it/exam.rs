@@ -1,0 +1,77 @@
+//! `asap exam`: pipelines next to random controls, a kill, and bad input.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::common::Workplace;
+
+const EXAM: [&str; 9] = ["exam", "--from", "data/sample", "--questions", "6", "--max-tokens", "600", "--to", "out"];
+
+#[test]
+fn pipelines_are_compared_with_random_controls_of_equal_length() {
+    let workplace = Workplace::new();
+    let asked = [&EXAM[..], &["--pipelines", "longest,spirit", "--shares", "0.5", "--format", "json"]].concat();
+    // A kill in the middle of the second variant or later.
+    let mut child = workplace.command(&asked).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let began = || {
+        let mut folders = std::fs::read_dir(workplace.path("out/.asap/exam")).into_iter().flatten();
+        folders.any(|folder| folder.unwrap().path().join("longest-0.5/_delta_log").exists())
+    };
+    while !began() && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    let finished = workplace.run(&asked);
+    let summary: Value = serde_json::from_str(finished.ok().lines().last().unwrap()).unwrap();
+    assert_eq!(summary["questions"], 6);
+    let lines = summary["lines"].as_array().unwrap();
+    assert_eq!(lines.len(), 8, "two pipelines and two controls, with and without restated answers");
+    for line in lines {
+        let kept = line["kept"].as_f64().unwrap();
+        let is_control = line["verdict"] == "control";
+        assert!(kept <= 0.5 + 1e-9 && (!is_control || kept > 0.47), "{line}");
+        assert_eq!(line["over_random"].is_null(), is_control, "{line}");
+    }
+    let rows = workplace.rows("SELECT pipeline, share, count(*) AS n, count(DISTINCT place) AS questions FROM 'out' GROUP BY pipeline, share ORDER BY pipeline");
+    let found: Vec<_> =
+        rows.iter().map(|row| (row["pipeline"].as_str().unwrap(), row["n"].as_u64().unwrap())).collect();
+    assert_eq!(found, [("block", 18), ("longest", 6), ("original", 6), ("random_steps", 18), ("spirit", 6)]);
+
+    // The figures are means of the rows.
+    let of = |pipeline: &str| {
+        let sql = format!("SELECT avg(log_probability) AS mean FROM 'out' WHERE pipeline = '{pipeline}'");
+        workplace.rows(&sql)[0]["mean"].as_f64().unwrap()
+    };
+    let line = lines.iter().find(|line| line["pipeline"] == "spirit" && line["unstated"] == false).unwrap();
+    assert!((line["over_block"]["value"].as_f64().unwrap() - (of("spirit") - of("block"))).abs() < 1e-6, "{line}");
+
+    // The same command has nothing left to do and prints the same figures.
+    let again = workplace.run(&asked);
+    assert_eq!(serde_json::from_str::<Value>(again.ok().lines().last().unwrap()).unwrap(), summary);
+
+    // Other questions need another folder.
+    let refused = workplace.run([&asked[..], &["--seed", "7"]].concat());
+    assert!(refused.code == 2 && refused.stderr.contains("choose another folder"), "{}", refused.stderr);
+}
+
+#[test]
+fn bad_input_is_refused_before_the_model_reads() {
+    let workplace = Workplace::new();
+    workplace.write("unanswered.jsonl", r#"{"question": "q", "cot": "a\n\nb", "answer": ""}"#);
+    for (flags, expected) in [
+        (["--from", "data/sample", "--pipelines", "verified"], "the pipeline verified ignores the budget"),
+        (["--from", "data/sample", "--pipelines", "longst"], "did you mean longest?"),
+        (["--from", "unanswered.jsonl", "--pipelines", "longest"], "no row with a question, an answer"),
+        (["--from", "nowhere", "--pipelines", "longest"], "nowhere"),
+    ] {
+        let refused = workplace.run([&["exam", "--to", "out"], &flags[..]].concat());
+        assert!(refused.code != 0 && refused.stderr.contains(expected), "{flags:?}: {}", refused.stderr);
+    }
+    let refused = workplace.run([&EXAM[..], &["--pipelines", "longest", "--shares", "1.5"]].concat());
+    assert!(refused.code == 2 && refused.stderr.contains("above 0 and at most 1"), "{}", refused.stderr);
+    let printed = workplace.run(["exam", "--pipelines", "longest", "--shares", "0.5", "--print"]);
+    assert!(printed.ok().contains("cot_survives(") && printed.stdout.contains("-- longest-0.5"), "{}", printed.stdout);
+}
