@@ -36,8 +36,9 @@ stop
 # 2. Write the tokens that a trainer reads: of the original chains and of the pruned ones.
 asap run examples --from "$TRACES" --to "$OUT/original-tokens" --originals none --set asap.scorer.model="$MODEL"
 asap run examples --from "$OUT/pruned" --to "$OUT/pruned-tokens" --originals none --set asap.scorer.model="$MODEL"
-asap export "$OUT/original-tokens" --to "$OUT/original-set"
-asap export "$OUT/pruned-tokens" --to "$OUT/pruned-set"
+for arm in original pruned; do
+    [ -d "$OUT/$arm-set" ] || asap export "$OUT/$arm-tokens" --to "$OUT/$arm-set"
+done
 
 # 3. Train both arms with your trainer on GPUs: see docs/training.md. Each model goes to $TRAINED/ARM.
 for arm in original pruned; do

@@ -251,6 +251,30 @@ fn programs_are_graded_by_their_tests() {
     assert_eq!((&found[0]["correct"], &found[0]["why"]), (&json!(true), &json!("ok")));
     assert!(found[1]["why"].as_str().unwrap().starts_with("wrong_answer: call 1"), "{}", found[1]);
     assert!(found[1]["answer"].as_str().unwrap().contains("def difference"));
+
+    // A Python that is missing, and one that lacks what the tests import, cost no call.
+    let calls = server.count();
+    let refused = workplace.run([&asked[..], &["--python", "no-python"]].concat());
+    assert!(refused.code == 2 && refused.stderr.contains("no-python"), "{}", refused.stderr);
+    let needs = json!({ "task_id": "needs", "problem_description": "p", "starter_code": "class Solution:\n",
+        "prompt": "import a_module_that_is_missing\n", "completion": "class Solution:\n    def f(self):\n        return 1\n",
+        "entry_point": "Solution().f", "test": "def check(candidate):\n    assert candidate() == 1\n" });
+    workplace.write("needs.jsonl", needs.to_string());
+    let refused = workplace.run([
+        "eval",
+        "--bench",
+        "leetcode",
+        "--data",
+        "needs.jsonl",
+        "--endpoint",
+        &url,
+        "--model",
+        "m",
+        "--to",
+        "other",
+    ]);
+    assert!(refused.code == 2 && refused.stderr.contains("a_module_that_is_missing"), "{}", refused.stderr);
+    assert_eq!(server.count(), calls);
 }
 
 #[test]
@@ -322,6 +346,21 @@ fn an_endpoint_that_gives_too_little_ends_the_evaluation_after_one_call() {
         assert!(failed.stderr.contains(expected), "{}", failed.stderr);
         assert_eq!(server.calls().iter().filter(|call| call.head.starts_with("POST")).count(), 1);
     }
+}
+
+/// A file system that is full fails the evaluation with one sentence; what was stored before stays.
+#[test]
+fn a_full_disk_ends_the_evaluation_with_its_name() {
+    let workplace = Workplace::new();
+    problems(&workplace, 5);
+    let server = scripted(|_| "\\boxed{25}".to_string());
+    // The limit of a file's size acts like a disk without room for it.
+    let eval = format!("asap eval --bench gsm8k --data test.jsonl --endpoint {} --model m --to out", server.base_url());
+    let full = workplace.shell(&format!("trap '' XFSZ; ulimit -f 0; {eval}"));
+    assert_eq!(full.code, 1, "{}", full.stderr);
+    assert!(full.stderr.contains("out") && full.stderr.contains("File too large"), "{}", full.stderr);
+    assert_eq!(server.calls().iter().filter(|call| call.head.starts_with("POST")).count(), 0, "nothing was paid");
+    workplace.shell(&eval).ok();
 }
 
 #[test]
