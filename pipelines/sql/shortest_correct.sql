@@ -9,6 +9,6 @@ FROM pruned((
             coalesce(status, CASE WHEN generation IS NULL THEN 'unverified' END) AS status,
             coalesce(error, CASE WHEN generation IS NULL THEN 'no generation states the expected answer' END) AS error
         ),
-        range(1, cardinality(cot_steps(cot_think(generations[generation]))) + 1) AS kept
+        generate_series(1, array_length(cot_steps(cot_think(generations[generation])))) AS kept
     FROM chosen
 ), 'shortest_correct')

@@ -27,6 +27,7 @@ mod slt;
 mod sql;
 mod stores;
 mod support;
+mod survival;
 mod system;
 mod tokenskip;
 mod train;

@@ -87,7 +87,7 @@ impl Function {
             Self::OtherMethod
         } else if has(&CHECKS) || begins(&"check") || begins(&"checking") {
             Self::Verification
-        } else if has(&CORRECTIONS) || TURNS.iter().any(|word| begins(word)) {
+        } else if has(&CORRECTIONS) || TURNS.iter().any(begins) {
             Self::ErrorCorrection
         } else {
             Self::Progress
