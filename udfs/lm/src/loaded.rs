@@ -22,7 +22,6 @@ use crate::memo::Memory;
 #[derive(Debug)]
 pub struct LoadedModel {
     pub(super) thread: ModelThread,
-    pub(super) output_rows: Arc<AtomicU64>,
     pub(super) window: usize,
     pub(super) vocabulary: usize,
     notes: Vec<String>,
@@ -35,18 +34,17 @@ impl LoadedModel {
         let (vocabulary, notes) = (config.vocab_size, config.notes.clone());
         #[cfg_attr(not(feature = "cuda"), expect(unused_mut, reason = "a GPU's memory may hold less"))]
         let mut window = config.max_position_embeddings;
-        let (thread, output_rows) = match computed {
+        let thread = match computed {
             Computed::Cpu(Dtype::F32) => spawn::<F32Matrix>(folder, config, memory)?,
             Computed::Cpu(Dtype::Bf16) => spawn::<Bf16Matrix>(folder, config, memory)?,
             #[cfg(feature = "cuda")]
             Computed::Cuda => {
                 let model = CudaModel::load(folder, config)?;
-                let output_rows = model.output_rows();
                 window = window.min(model.longest());
-                (ModelThread::spawn(model, memory)?, output_rows)
+                ModelThread::spawn(model, memory)?
             }
         };
-        Ok(Self { thread, output_rows, window, vocabulary, notes })
+        Ok(Self { thread, window, vocabulary, notes })
     }
 
     /// A stub without weights: adds the tokens that it would read to `tokens`, and scores every token with 0.
@@ -54,7 +52,6 @@ impl LoadedModel {
         let config = fitting(folder, tokenizer)?;
         Ok(Self {
             thread: ModelThread::spawn(Counted(tokens), memory)?,
-            output_rows: Arc::default(),
             window: config.max_position_embeddings,
             vocabulary: config.vocab_size,
             notes: config.notes,
@@ -81,17 +78,12 @@ fn fitting(folder: &Path, tokenizer: &Tokenizer) -> Result<ModelConfig> {
     Ok(config)
 }
 
-/// Starts a model whose projections are of type `M`; also returns the counter of its output rows.
-fn spawn<M: Projection + 'static>(
-    folder: &Path,
-    config: ModelConfig,
-    memory: &Arc<Memory>,
-) -> Result<(ModelThread, Arc<AtomicU64>)> {
+/// Starts a model whose projections are of type `M`.
+fn spawn<M: Projection + 'static>(folder: &Path, config: ModelConfig, memory: &Arc<Memory>) -> Result<ModelThread> {
     let weights = Weights::<M>::load(folder, &config)?;
     let output = Output::new(weights.output().clone());
-    let output_rows = output.rows();
     let decoder = Decoder::new(config, weights);
-    Ok((ModelThread::spawn(DecoderWithOutput { decoder, output }, memory)?, output_rows))
+    ModelThread::spawn(DecoderWithOutput { decoder, output }, memory)
 }
 
 pub(super) struct DecoderWithOutput<M> {

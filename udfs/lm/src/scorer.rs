@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
@@ -143,16 +142,6 @@ impl Scorer {
 
     pub fn is_over(&self) -> bool {
         self.model.is_over()
-    }
-
-    /// Number of rows that went through the model so far.
-    pub fn prefills(&self) -> u64 {
-        self.model.thread.prefills()
-    }
-
-    /// Number of hidden states that went through the output layer so far.
-    pub fn output_rows(&self) -> u64 {
-        self.model.output_rows.load(Ordering::Relaxed)
     }
 
     fn prepare_row(&self, reading: &Reading, wanted: Wanted) -> Result<PreparedRow> {

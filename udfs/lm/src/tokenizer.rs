@@ -3,7 +3,6 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
 
@@ -31,7 +30,8 @@ pub struct Tokenizer {
     /// Recently tokenized chains by the SHA-256 of their text: several functions need the same chain.
     chains: Memo<[u8; 32], EncodedChain>,
     lengths: Memo<[u8; 32], usize>,
-    tokenized_bytes: AtomicU64,
+    #[cfg(test)]
+    tokenized_bytes: std::sync::atomic::AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -82,7 +82,8 @@ impl Tokenizer {
             letters: [0; 128],
             chains: Memo::new(memory, share::CHAINS),
             lengths: Memo::new(memory, share::LENGTHS),
-            tokenized_bytes: AtomicU64::new(0),
+            #[cfg(test)]
+            tokenized_bytes: Default::default(),
             inner,
         };
         for letter in (0..128u8).filter(u8::is_ascii_alphanumeric) {
@@ -93,6 +94,7 @@ impl Tokenizer {
 
     /// Counts the tokens of a text, without special tokens.
     pub fn count(&self, text: &str) -> Result<usize> {
+        #[cfg(test)]
         self.note(text);
         if let Some((_, ids)) = self.byte_level_ids(text)? {
             return Ok(ids.len());
@@ -102,6 +104,7 @@ impl Tokenizer {
 
     /// Tokenizes a text, with byte offsets. `special` adds the tokenizer's own tokens around it (a BOS).
     pub fn encode(&self, text: &str, special: bool) -> Result<Encoded> {
+        #[cfg(test)]
         self.note(text);
         let Some((byte_level, ids)) = self.byte_level_ids(text)? else {
             let encoding = self.inner.encode(text, special)?;
@@ -194,12 +197,14 @@ impl Tokenizer {
     }
 
     /// Returns the bytes of text that were tokenized since loading.
-    pub fn tokenized_bytes(&self) -> u64 {
-        self.tokenized_bytes.load(Ordering::Relaxed)
+    #[cfg(test)]
+    pub(crate) fn tokenized_bytes(&self) -> usize {
+        self.tokenized_bytes.load(std::sync::atomic::Ordering::Relaxed)
     }
 
+    #[cfg(test)]
     fn note(&self, text: &str) {
-        self.tokenized_bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
+        self.tokenized_bytes.fetch_add(text.len(), std::sync::atomic::Ordering::Relaxed);
     }
 
     pub(super) fn cuts(&self, chain: &EncodedChain) -> Cuts {
