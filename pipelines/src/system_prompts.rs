@@ -77,7 +77,8 @@ mod tests {
         let session = session(Settings::default(), &Llm::default()).unwrap();
         let state = session.state();
         let takes_one = |function: &&Arc<ScalarUDF>| {
-            let first = function.documentation().and_then(|told| told.arguments.as_ref()?.first().cloned());
+            let first =
+                function.documentation().and_then(|documentation| documentation.arguments.as_ref()?.first().cloned());
             first.is_some_and(|(_, about)| about.contains("a conversation such as `cot_prompt` returns"))
         };
         let mut found: Vec<&str> =

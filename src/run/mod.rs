@@ -217,9 +217,9 @@ struct Watchers<'a> {
 }
 
 impl Watchers<'_> {
-    fn each(&self, tell: impl Fn(&dyn Observer)) {
-        tell(&self.bar);
-        tell(self.metrics);
+    fn each(&self, report: impl Fn(&dyn Observer)) {
+        report(&self.bar);
+        report(self.metrics);
     }
 }
 

@@ -196,6 +196,6 @@ fn a_column_without_values_does_not_vanish_from_json() {
     workplace
         .run(["sql", "--format", "json", "-c", "SELECT 1 AS n; SELCT"])
         .ends(1, &["error: SQL: Expected: an SQL statement"]);
-    let told = workplace.run(["sql", "--format", "json", "-c", "SELECT 1 AS n"]);
-    assert!(told.ok().starts_with("[{\"n\":1}]\n1 row(s) fetched. \nElapsed "), "{told:?}");
+    let printed = workplace.run(["sql", "--format", "json", "-c", "SELECT 1 AS n"]);
+    assert!(printed.ok().starts_with("[{\"n\":1}]\n1 row(s) fetched. \nElapsed "), "{printed:?}");
 }

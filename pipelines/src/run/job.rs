@@ -433,7 +433,7 @@ impl Job {
     pub(crate) async fn take_gone_back(&mut self, request: &Request) -> Result<bool> {
         let info = json!({ "run": self.output.attempt.to_string(), "pipeline": request.name });
         let paths: Vec<&str> = self.gone.iter().map(|gone| gone.path.as_str()).collect();
-        self.output.take_back(&paths, &info).await?;
+        self.output.delete_rows(&paths, &info).await?;
         let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for Gone { path, why } in &self.gone {
             by_reason.entry(why).or_default().push(path);

@@ -21,7 +21,7 @@ use super::request::Request;
 use super::retry;
 use crate::corpus::FileFailure;
 use crate::run::input::files::OpenSlice;
-use crate::run::output::delete_files::TakeBack;
+use crate::run::output::delete_files::Deletion;
 use crate::run::output::finished_slice::{Finished, Written};
 use crate::run::output::ledger::{Before, SliceName};
 use crate::run::output::receipt::{Counts, Receipt};
@@ -323,12 +323,12 @@ impl<'a> Work<'a> {
         for finished in alone {
             by_file.entry(finished.slice.path.clone()).or_default().push(finished);
         }
-        self.commit_group(together, &mut TakeBack::default()).await?;
+        self.commit_group(together, &mut Deletion::default()).await?;
         for (path, mut slices) in by_file {
             if self.replaced.get(&path) == Some(&0) && !self.failed.contains(&path) {
-                let mut take_back = TakeBack::new(&self.job.output.ledger, [path.as_str()]);
+                let mut deletion = Deletion::new(&self.job.output.ledger, [path.as_str()]);
                 let of_file = slices.first().map(|finished| finished.slice.clone());
-                self.commit_group(slices, &mut take_back).await?;
+                self.commit_group(slices, &mut deletion).await?;
                 if let Some(slice) = of_file {
                     self.job.output.unstage(&slice).await?;
                 }
@@ -364,7 +364,7 @@ impl<'a> Work<'a> {
         Ok(there)
     }
 
-    async fn commit_group(&mut self, finished: Vec<Finished>, take_back: &mut TakeBack) -> Result<()> {
+    async fn commit_group(&mut self, finished: Vec<Finished>, deletion: &mut Deletion) -> Result<()> {
         if finished.is_empty() {
             return Ok(());
         }
@@ -373,7 +373,7 @@ impl<'a> Work<'a> {
         summary.seconds = self.begun_at.elapsed().as_secs_f64();
         let run = output.attempt.to_string();
         let info = json!({ "run": run, "pipeline": self.request.name, "summary": summary.of_run() });
-        let committed = output.commit(&self.writing.design, &finished, take_back, &info).await?;
+        let committed = output.commit(&self.writing.design, &finished, deletion, &info).await?;
         summary.table_version = committed.version.or(summary.table_version);
         for Finished { slice, receipt, .. } in &finished {
             if committed.lost.contains(slice) {

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_nobody_waits_for_is_not_finished() {
+    fn an_answer_that_no_one_waits_for_is_not_finished() {
         let mut generator = generator("qwen2");
         // The prompt is read in two blocks per layer; then `is_wanted` is called before each token.
         let blocks = 2 * generator.decoder.config.num_hidden_layers;

@@ -49,8 +49,8 @@ impl Left {
     fn chains<'a>(self, steps: &'a [&'a str]) -> impl Iterator<Item = String> + 'a {
         let texts = if self == Self::Nothing { 0 } else { steps.len() };
         let left = (0..texts).map(move |place| {
-            let behind = if self == Self::AllButOne { &steps[place + 1..] } else { &[] };
-            join(steps[..place].iter().chain(behind).copied())
+            let after = if self == Self::AllButOne { &steps[place + 1..] } else { &[] };
+            join(steps[..place].iter().chain(after).copied())
         });
         std::iter::once(join(steps.iter().copied())).chain(left)
     }
@@ -183,8 +183,8 @@ impl Scorer {
 
     fn describe(&self, tokenized: &Tokenized, reading: &Reading) -> String {
         let (tokens, window) = (in_thousands(tokenized.tokens), in_thousands(self.model.window));
-        let beside = if matches!(reading, Reading::Answer { .. }) { "prompt and answer" } else { "prompt" };
-        format!("{tokens} tokens with its {beside}, the model's window is {window}")
+        let texts = if matches!(reading, Reading::Answer { .. }) { "prompt and answer" } else { "prompt" };
+        format!("{tokens} tokens with its {texts}, the model's window is {window}")
     }
 
     fn start(&self) -> Result<u32> {

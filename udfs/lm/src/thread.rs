@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_waits_for_is_not_computed() {
+    async fn what_no_one_waits_for_is_not_computed() {
         let (sender, runs) = channel();
         let (gate, closed) = channel();
         let (begins, begun) = channel();
@@ -396,14 +396,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_thread_that_is_dropped_stops_computing_and_has_ended_then() {
-        let (sender, told) = channel();
+        let (sender, events) = channel();
         let thread = ModelThread::spawn(Endless(sender), &Arc::default()).unwrap();
         let mut asking = Box::pin(thread.score(vec![request(1, 10)]));
         assert!(futures::poll!(&mut asking).is_pending());
-        told.recv().unwrap();
+        events.recv().unwrap();
         drop(asking);
         drop(thread);
-        assert!(told.try_recv().is_ok(), "the model is dropped with its thread");
+        assert!(events.try_recv().is_ok(), "the model is dropped with its thread");
     }
 
     #[test]

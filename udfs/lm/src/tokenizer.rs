@@ -12,7 +12,7 @@ use super::{LmError, Result};
 use crate::memo::{Memo, Memory, share};
 
 /// Memory per cache entry besides its value, so that many short texts do not exceed the limit.
-const REMEMBERED_BESIDE: usize = 256;
+const ENTRY_BYTES: usize = 256;
 const NFC_SHRINKS: usize = 4;
 
 /// A tokenizer.json with truncation and padding disabled.
@@ -114,9 +114,9 @@ impl Tokenizer {
         let offsets = byte_level.offsets(text, &ids).collect();
         let mut encoded = Encoded { ids, offsets };
         if special {
-            let [before, behind] = &byte_level.around;
+            let [before, after] = &byte_level.around;
             encoded.insert(0, before, &vec![(0, 0); before.len()]);
-            encoded.insert(encoded.ids.len(), behind, &vec![(0, 0); behind.len()]);
+            encoded.insert(encoded.ids.len(), after, &vec![(0, 0); after.len()]);
         }
         Ok(encoded)
     }
@@ -169,7 +169,7 @@ impl Tokenizer {
 
     pub(super) fn remember_length(&self, text: &str, tokens: usize) {
         let key = key(text);
-        self.lengths.insert(key, Arc::new(tokens), REMEMBERED_BESIDE);
+        self.lengths.insert(key, Arc::new(tokens), ENTRY_BYTES);
     }
 
     fn remembered_chain(&self, key: [u8; 32], text: &str) -> Result<Arc<EncodedChain>> {
@@ -179,7 +179,7 @@ impl Tokenizer {
         let encoded = self.encode(text, false)?;
         let is_added = |id: &u32| self.is_added.get(*id as usize).copied().unwrap_or_default();
         let chain = Arc::new(EncodedChain { holds_added_tokens: encoded.ids.iter().any(is_added), encoded });
-        let bytes = chain.len() * (size_of::<u32>() + size_of::<(u32, u32)>()) + REMEMBERED_BESIDE;
+        let bytes = chain.len() * (size_of::<u32>() + size_of::<(u32, u32)>()) + ENTRY_BYTES;
         self.chains.insert(key, Arc::clone(&chain), bytes);
         Ok(chain)
     }

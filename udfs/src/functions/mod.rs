@@ -2,7 +2,7 @@
 //!
 //! To add a function, add a file here, a line in [`all`], and a line in the tests' list of calls
 //! (`tests/functions/physical_types.rs`). The README's table is generated. If a change alters the results of rows, also
-//! raise `RULES` in `pipelines/src/run/identity.rs`, so that no table mixes rows of both versions.
+//! raise `RULES_VERSION` in `pipelines/src/run/output/identity.rs`, so that no table mixes rows of both versions.
 //!
 //! | module | holds |
 //! |---|---|

@@ -27,7 +27,7 @@ const COT_ANSWER_GAIN: StepScore = StepScore {
     pick: |scores| {
         let Some((whole, after)) = scores.answers.split_first() else { return vec![] };
         let next = after.iter().skip(1).chain([whole]);
-        after.iter().zip(next).map(|(before, behind)| Some((before - behind) as f32)).collect()
+        after.iter().zip(next).map(|(without, with)| Some((without - with) as f32)).collect()
     },
 };
 

@@ -248,7 +248,7 @@ impl Generations {
         }
     }
 
-    pub(crate) fn told_flags(&self) -> String {
+    pub(crate) fn described_flags(&self) -> String {
         let in_items = self.item.iter().filter_map(|(_, flag)| Some(format!("{}.{}", self.list, flag.as_ref()?)));
         let flags: Vec<String> = self.flags.iter().cloned().chain(in_items).collect();
         if flags.is_empty() { "no column says which".to_string() } else { flags.join(", ") }

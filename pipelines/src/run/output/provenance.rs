@@ -25,21 +25,22 @@ pub struct Provenance {
     #[serde(default)]
     pub ratio: Option<String>,
     /// Defaults that were used in place of a model fit for pruning training data.
-    pub stand_ins: Vec<String>,
+    #[serde(rename = "stand_ins")]
+    pub default_models: Vec<String>,
 }
 
 impl Provenance {
     pub(crate) fn of(request: &Request, asked: Asked) -> Self {
         let settings = &request.settings;
         let scorer = settings.scorer_model.clone();
-        let mut stand_ins = Vec::new();
+        let mut default_models = Vec::new();
         if asked.anchorer && !settings.anchor_provider.is_language_model() {
-            stand_ins.push("rules in place of a language model (asap.anchor.provider)".to_string());
+            default_models.push("rules in place of a language model (asap.anchor.provider)".to_string());
         }
         if asked.scorer && scorer == SMALL {
-            stand_ins.push("asap's small model in place of a reasoning model (asap.scorer.model)".to_string());
+            default_models.push("asap's small model in place of a reasoning model (asap.scorer.model)".to_string());
         } else if scorer == SMALL {
-            stand_ins
+            default_models
                 .push("tokens of asap's small model in place of a reasoning model's (asap.scorer.model)".to_string());
         }
         Self {
@@ -50,20 +51,20 @@ impl Provenance {
             tokens_of: scorer,
             max_tokens: settings.refine_max_tokens,
             ratio: Some(settings.refine_ratio.0).filter(|ratio| *ratio != 1.0).map(|ratio| ratio.to_string()),
-            stand_ins,
+            default_models,
         }
     }
 
     /// A warning if default models made an output.
     pub fn warning(&self) -> Option<String> {
-        let set = match self.stand_ins.len() {
+        let set = match self.default_models.len() {
             0 => return None,
             1 => "it",
             _ => "both",
         };
-        let stand_ins = self.stand_ins.join(" and ");
+        let default_models = self.default_models.join(" and ");
         Some(format!(
-            "made with default models: {stand_ins}. This shows how asap works; set {set} before you train on the output"
+            "made with default models: {default_models}. This shows how asap works; set {set} before you train on the output"
         ))
     }
 
@@ -96,7 +97,7 @@ mod tests {
     use crate::run::output::provenance::*;
 
     #[test]
-    fn only_who_is_asked_is_named_and_only_stand_ins_are_warned_of() {
+    fn only_who_is_asked_is_named_and_only_default_models_are_warned_of() {
         let settings = Settings::default();
         let request = Request::new("truncate", "", &["s3://key:word@lake/traces"], "out", settings.clone());
         let none = Provenance::of(&request, Asked::default());

@@ -48,7 +48,7 @@ pub struct CudaModel {
 }
 
 /// Bytes for the inputs of a pass, the RoPE table and cuBLAS's workspace.
-const BESIDE: usize = 256 << 20;
+const EXTRA_BYTES: usize = 256 << 20;
 
 /// Intermediate results of a pass; each is [tokens of a pass, width].
 #[derive(Debug)]
@@ -142,7 +142,7 @@ impl CudaModel {
         let tables = if config.tie_word_embeddings { 1 } else { 2 };
         let weights = 2 * (config.num_hidden_layers * layer + tables * vocabulary * hidden);
         let token = 6 * hidden + 4 * (queries + 2 * keys) + 4 * queries + 4 * keys + 6 * wide;
-        weights + TOKENS_PER_PASS * token + 4 * output::LOGITS + BESIDE
+        weights + TOKENS_PER_PASS * token + 4 * output::LOGITS + EXTRA_BYTES
     }
 
     /// Most tokens of a chain whose KV cache fits the GPU's memory.

@@ -42,7 +42,7 @@ fn limit(status: u16, after: &str) -> Served {
 }
 
 #[tokio::test]
-async fn who_waits_through_a_pause_holds_no_slot_and_is_gone_when_nobody_waits_for_it() {
+async fn who_waits_through_a_pause_holds_no_slot_and_is_gone_when_no_one_waits_for_it() {
     let server = Server::start(|_| limit(429, "600"));
     let chat = chat(&server, &[]);
     let (flights, throttle) = (Flights::default(), Arc::clone(&chat.endpoint.throttle));
