@@ -17,7 +17,7 @@ use asap_udfs::Models;
 use asap_udfs::llm::Llm;
 use asap_udfs::llm::store::AnswerStore;
 use asap_udfs::plan::asked;
-use asap_udfs::settings::{OnError, Provider};
+use asap_udfs::settings::OnError;
 
 use super::output::Output;
 use super::plan;
@@ -140,7 +140,7 @@ fn locations(request: &Request) -> Result<(Vec<Source>, Url)> {
 /// Runs that fill one output at the same time start at different slices and skip those that others have committed. With
 /// a local output they claim each call instead.
 fn starts_anywhere(request: &Request, output: &Output) -> bool {
-    let is_asked = request.settings.anchor_provider == Provider::Openai;
+    let is_asked = request.settings.anchor_provider.is_endpoint();
     is_asked && output.url.scheme() != "file" && request.part.is_none()
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use asap_udfs::llm::Statement;
-use asap_udfs::settings::Provider;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::LogicalPlan;
@@ -177,7 +176,7 @@ impl<'a> Work<'a> {
     fn has_room(&self) -> bool {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let settings = &self.request.settings;
-        let is_asked = settings.anchor_provider == Provider::Openai;
+        let is_asked = settings.anchor_provider.is_endpoint();
         let rows = if is_asked { 2 * settings.anchor_max_concurrent_requests.0 as u64 } else { 0 };
         self.running.len() <= cores || self.rows_running < rows
     }

@@ -7,6 +7,7 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
+use super::api::{Api, Completion, End};
 use super::chat::{Answer, CallError, FailureKind};
 use super::json;
 use super::retry::retry_after;
@@ -70,6 +71,7 @@ impl Failure {
 /// Returns the answer in a response, or the failure. `asked` is the prompt's length in bytes: without token counts in
 /// the response, one token per four bytes is assumed. `redact` removes what must not be shown.
 pub(super) fn read(
+    api: &Api,
     status: StatusCode,
     headers: &HeaderMap,
     body: &str,
@@ -92,9 +94,8 @@ pub(super) fn read(
             None => bad(format!("the response is an error: {}", response.message())),
         });
     }
-    let [paid_in, paid_out] = ["prompt_tokens", "completion_tokens"].map(|name| tokens(&completion["usage"][name]));
-    let choice = &completion["choices"][0];
-    let text = content(&choice["message"]["content"]).map(redact);
+    let Completion { tokens: [paid_in, paid_out], answer } = (api.read)(&completion);
+    let (text, end) = answer.map_or((None, None), |(text, end)| (text.map(redact), Some(end)));
     let tokens_in = paid_in.unwrap_or_else(|| asked.div_ceil(4) as u64);
     let tokens_out = paid_out.unwrap_or_else(|| text.as_ref().map_or(0, |text| text.len().div_ceil(4) as u64));
     let useless = |kind, message: String| {
@@ -102,36 +103,22 @@ pub(super) fn read(
         // A paid answer is not requested again, useful or not.
         Failure { error, is_passing: kind == FailureKind::BadResponse && paid_out.unwrap_or(0) == 0, after: None }
     };
-    if !choice.is_object() {
-        return Err(useless(
+    match (end, text) {
+        (None, _) => Err(useless(
             FailureKind::BadResponse,
             format!("expected a choice in the response, found none: {}", response.quoted(body)),
-        ));
-    }
-    match (choice["finish_reason"].as_str(), choice["message"]["refusal"].as_str(), text) {
-        (Some("length"), ..) => {
+        )),
+        (Some(End::Length), _) => {
             Err(useless(FailureKind::TooLong, format!("the answer was cut off after {tokens_out} tokens")))
         }
-        (Some("content_filter"), ..) => {
+        (Some(End::Filter), _) => {
             Err(useless(FailureKind::Refused, "the endpoint's filter withheld the answer".to_string()))
         }
-        (_, Some(refusal), _) => {
-            Err(useless(FailureKind::Refused, format!("the model refused: {}", response.quoted(refusal))))
+        (Some(End::Refusal(words)), _) => {
+            Err(useless(FailureKind::Refused, format!("the model refused: {}", response.quoted(&words))))
         }
-        (_, _, Some(text)) if !text.is_empty() => Ok(Answer { text, tokens_in, tokens_out }),
+        (Some(End::Stop), Some(text)) if !text.is_empty() => Ok(Answer { text, tokens_in, tokens_out }),
         _ => Err(useless(FailureKind::BadResponse, format!("expected a text, found none: {}", response.quoted(body)))),
-    }
-}
-
-fn tokens(found: &Value) -> Option<u64> {
-    found.as_u64().or_else(|| found.as_f64().filter(|tokens| *tokens >= 0.0).map(|tokens| tokens as u64))
-}
-
-fn content(found: &Value) -> Option<String> {
-    match found {
-        Value::String(text) => Some(text.clone()),
-        Value::Array(parts) => Some(parts.iter().filter_map(|part| part["text"].as_str()).collect()),
-        _ => None,
     }
 }
 
@@ -240,14 +227,15 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::llm::openai::API;
     use serde_json::json;
 
     fn read_ok(body: &Value) -> Result<Answer, Failure> {
-        read(StatusCode::OK, &HeaderMap::new(), &body.to_string(), 40, &|text| text)
+        read(&API, StatusCode::OK, &HeaderMap::new(), &body.to_string(), 40, &|text| text)
     }
 
     fn failure(status: u16, body: &str) -> Failure {
-        read(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body, 1, &|text| text).unwrap_err()
+        read(&API, StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body, 1, &|text| text).unwrap_err()
     }
 
     fn completion(content: Value, finish: &str) -> Value {
@@ -266,7 +254,8 @@ mod tests {
         assert_eq!((answer.tokens_in, answer.tokens_out), (10, 2));
         let of_python =
             r#"{"choices": [{"message": {"content": "a \ud800"}}], "usage": {"x": NaN, "completion_tokens": 3}}"#;
-        let answer = read(StatusCode::OK, &HeaderMap::new(), &format!("\u{feff}{of_python}"), 4, &|text| text).unwrap();
+        let answer =
+            read(&API, StatusCode::OK, &HeaderMap::new(), &format!("\u{feff}{of_python}"), 4, &|text| text).unwrap();
         assert_eq!((&*answer.text, answer.tokens_out), ("a \u{fffd}", 3));
     }
 
@@ -283,10 +272,10 @@ mod tests {
     fn what_is_taken_out_is_taken_out_before_errors_are_cut() {
         let hide = |text: String| text.replace("secret", "…");
         let body = json!({ "error": { "message": format!("{} secret", "x".repeat(QUOTED - 4)) } }).to_string();
-        let failure = read(StatusCode::BAD_REQUEST, &HeaderMap::new(), &body, 1, &hide).unwrap_err();
+        let failure = read(&API, StatusCode::BAD_REQUEST, &HeaderMap::new(), &body, 1, &hide).unwrap_err();
         assert!(failure.error.message.ends_with("x …"), "{failure:?}");
         let answer =
-            read(StatusCode::OK, &HeaderMap::new(), &completion(json!("a secret"), "stop").to_string(), 1, &hide);
+            read(&API, StatusCode::OK, &HeaderMap::new(), &completion(json!("a secret"), "stop").to_string(), 1, &hide);
         assert_eq!(answer.unwrap().text, "a …");
     }
 

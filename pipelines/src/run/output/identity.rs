@@ -10,7 +10,8 @@ use sha2::{Digest, Sha256};
 
 use asap_udfs::Settings;
 use asap_udfs::anchor::prompts::Prompts;
-use asap_udfs::settings::{Effect, Provider};
+use asap_udfs::llm::provider::Kind;
+use asap_udfs::settings::Effect;
 
 use crate::corpus::ColumnMapping;
 use crate::run::input::content_hashes::{Contents, hex};
@@ -39,7 +40,10 @@ impl Identity {
         parts.insert("rules".to_string(), RULES_VERSION.to_string());
         parts.insert("sql".to_string(), hex(&Sha256::digest(without_comments(sql)?)));
         parts.extend(columns.map(|columns| ("columns".to_string(), columns.to_string())));
-        let is_local = settings.anchor_provider == Provider::Local;
+        let is_local = match settings.anchor_provider.kind() {
+            Kind::Folder => true,
+            Kind::Rules | Kind::Endpoint(_) => false,
+        };
         for (key, value, effect) in settings.of_results() {
             match (key, effect) {
                 ("asap.scorer.model" | "asap.compressor.model" | "asap.anchor.prompt_dir", Effect::Files) => {}

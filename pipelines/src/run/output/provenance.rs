@@ -2,9 +2,7 @@
 //! identity compares by content.
 
 use asap_lm::SMALL;
-use asap_udfs::Settings;
 use asap_udfs::plan::Asked;
-use asap_udfs::settings::Provider;
 use serde::{Deserialize, Serialize};
 
 use crate::location::redact;
@@ -32,7 +30,7 @@ pub struct Provenance {
 impl Provenance {
     pub(crate) fn of(request: &Request, asked: Asked) -> Self {
         let settings = &request.settings;
-        let scorer = settings.scorer_model.clone();
+        let (scorer, model) = (settings.scorer_model.clone(), settings.anchor_model.as_deref().unwrap_or_default());
         let mut default_models = Vec::new();
         if asked.anchorer && !settings.anchor_provider.is_language_model() {
             default_models.push("rules in place of a language model (asap.anchor.provider)".to_string());
@@ -46,7 +44,7 @@ impl Provenance {
         Self {
             pipeline: request.name.clone(),
             input: request.from.iter().map(|from| redact(from)).collect(),
-            anchored_by: asked.anchorer.then(|| anchorer(settings)),
+            anchored_by: asked.anchorer.then(|| settings.anchor_provider.describe(model)),
             scored_by: asked.scorer.then(|| scorer.clone()),
             tokens_of: scorer,
             max_tokens: settings.refine_max_tokens,
@@ -83,17 +81,11 @@ impl Provenance {
     }
 }
 
-fn anchorer(settings: &Settings) -> String {
-    let model = settings.anchor_model.as_deref().unwrap_or_default();
-    match settings.anchor_provider {
-        Provider::Extractive => "rules (extractive)".to_string(),
-        Provider::Openai => format!("{model} (an endpoint)"),
-        Provider::Local => format!("{model} (local)"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use asap_udfs::Settings;
+    use asap_udfs::llm::provider::Provider;
+
     use crate::run::output::provenance::*;
 
     #[test]
