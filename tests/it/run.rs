@@ -55,6 +55,8 @@ fn every_input_row_is_in_the_output_or_the_rejects() {
             "files of asap.scorer.model",
         ],
     );
+    let missing = ["run", "pipelines/sql/truncate.sql", "--from", "no_such", "--to", "out"];
+    workplace.run(missing).ends(1, &["there is no file or folder no_such"]);
 }
 
 #[test]
