@@ -1,6 +1,6 @@
 //! The SQL functions of asap and their runtime.
 //!
-//! ```
+//! ```no_run
 //! use asap_udfs::{Models, Settings, llm::Llm, plan, register_all};
 //! use datafusion::execution::SessionStateBuilder;
 //! use datafusion::prelude::{SessionConfig, SessionContext};
