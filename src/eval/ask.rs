@@ -12,8 +12,9 @@ use asap_udfs::Settings;
 use asap_udfs::llm::Llm;
 use asap_udfs::llm::chat::ChatResponse;
 use asap_udfs::llm::completions::{Completions, Options};
+use asap_udfs::llm::provider::Provider;
 use asap_udfs::llm::request::Message;
-use asap_udfs::settings::{Positive, Provider};
+use asap_udfs::settings::Positive;
 use datafusion::error::DataFusionError;
 use futures::{StreamExt, TryStreamExt};
 use url::Url;
@@ -24,7 +25,6 @@ use crate::config;
 use crate::failure::Failure;
 use crate::output::{calls, count, note};
 use crate::progress::Bar;
-
 
 /// How responses are sampled.
 pub(crate) struct Sampled {
@@ -136,7 +136,9 @@ fn fits(budget: u32, window: u64, model: &str) -> Result<(), Failure> {
 
 /// Asks the endpoint for its list of models, which costs nothing. An endpoint without a list is not an error.
 async fn check_served(completions: &Completions, endpoint: &str, model: &str, most: u32) -> Result<(), Failure> {
-    let Some(served) = completions.served().await.map_err(|error| Failure::TryLater(error.to_string()))? else { return Ok(()) };
+    let Some(served) = completions.served().await.map_err(|error| Failure::TryLater(error.to_string()))? else {
+        return Ok(());
+    };
     match served.iter().find(|served| served.id == model) {
         Some(served) => served.window.map_or(Ok(()), |window| fits(most, window, model)),
         None if served.is_empty() => Ok(()),
@@ -183,7 +185,9 @@ impl Asking<'_> {
     }
 
     fn checked(&self, response: ChatResponse) -> Result<Response, Failure> {
-        if let Some(served) = response.model.as_deref().filter(|served| self.is_endpoint && !is_same(served, self.model)) {
+        if let Some(served) =
+            response.model.as_deref().filter(|served| self.is_endpoint && !is_same(served, self.model))
+        {
             return Err(Failure::Failed(format!(
                 "the endpoint answers with the model {served}, not {}: name it in --model",
                 self.model

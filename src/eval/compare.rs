@@ -135,7 +135,16 @@ pub(crate) fn tables(compared: &[Compared]) -> String {
         ]
     });
     let header = [
-        "budget", "problems", "A", "B", "B − A, points", "only A", "only B", "p", "tokens A", "tokens B",
+        "budget",
+        "problems",
+        "A",
+        "B",
+        "B − A, points",
+        "only A",
+        "only B",
+        "p",
+        "tokens A",
+        "tokens B",
         "B − A, tokens",
     ];
     let mut lines = vec![table(header, rows), String::new()];

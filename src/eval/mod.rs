@@ -167,9 +167,9 @@ impl Target {
         match found.map(|table| table.properties.get(PROPERTY).cloned()) {
             None => Ok(Self { url, identity }),
             Some(Some(found)) if found == identity => Ok(Self { url, identity }),
-            Some(Some(found)) => {
-                Err(Failure::Usage(format!("{to} is an evaluation of {found}, not of {identity}: choose another folder")))
-            }
+            Some(Some(found)) => Err(Failure::Usage(format!(
+                "{to} is an evaluation of {found}, not of {identity}: choose another folder"
+            ))),
             Some(None) => Err(Failure::Usage(format!("{to} is a table, but not of asap eval: choose another folder"))),
         }
     }
@@ -178,7 +178,8 @@ impl Target {
 async fn load(location: &str) -> Result<Vec<Row>, Failure> {
     let table = whole_table::read(&location::folder(location)?).await?;
     let table = table.filter(|table| table.properties.contains_key(PROPERTY));
-    let table = table.ok_or_else(|| Failure::Usage(format!("{location} is not an evaluation: asap eval wrote no table there")))?;
+    let table = table
+        .ok_or_else(|| Failure::Usage(format!("{location} is not an evaluation: asap eval wrote no table there")))?;
     Ok(row::of_batches(&table.batches)?)
 }
 

@@ -83,5 +83,6 @@ pub(crate) fn of_batches(batches: &[RecordBatch]) -> Result<Vec<Row>> {
     if json.is_empty() {
         return Ok(vec![]);
     }
-    serde_json::from_slice(&json).map_err(|error| exec_datafusion_err!("its columns are not those of asap eval: {error}"))
+    serde_json::from_slice(&json)
+        .map_err(|error| exec_datafusion_err!("its columns are not those of asap eval: {error}"))
 }

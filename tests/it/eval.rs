@@ -1,4 +1,4 @@
-//! `asap eval`: the same model in a folder and behind a server, programs, budgets, kills, comparisons and bad input.
+//! `asap eval`: the same model in a folder and on a server, programs, budgets, kills, comparisons and bad input.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -93,7 +93,8 @@ fn a_folder_and_a_server_of_the_same_model_give_the_same_rows() {
         assert_eq!(alone, of_budget, "{budget}");
     }
     let calls = server.count();
-    let cut = |budget: u64| found.iter().filter(|row| row["budget"] == budget && row["finish_reason"] == "length").count();
+    let cut =
+        |budget: u64| found.iter().filter(|row| row["budget"] == budget && row["finish_reason"] == "length").count();
     assert_eq!(calls - 1, 12 + cut(16) + cut(48), "one request for the list of models");
 
     // The same command grades again, without a call.
@@ -113,18 +114,25 @@ fn chains_come_in_a_field_in_tags_or_without_their_first_tag() {
             "usage": { "prompt_tokens": 9, "completion_tokens": 30 } }))
     };
     let server = Server::start(move |call: &Call| match call.prompt() {
-        text if text.contains("What is 0 +") => reply(json!({ "reasoning_content": "r", "content": "\\boxed{25}" }), "stop"),
-        text if text.contains("What is 1 +") => reply(json!({ "content": "<think>\nr\n</think>\n\n\\boxed{26}" }), "stop"),
+        text if text.contains("What is 0 +") => {
+            reply(json!({ "reasoning_content": "r", "content": "\\boxed{25}" }), "stop")
+        }
+        text if text.contains("What is 1 +") => {
+            reply(json!({ "content": "<think>\nr\n</think>\n\n\\boxed{26}" }), "stop")
+        }
         text if text.contains("What is 2 +") => reply(json!({ "content": "r\n</think>\n\n\\boxed{27}" }), "stop"),
         // Cut off in the chain, whose first tag is in the prompt.
         text if text.contains("What is 3 +") => reply(json!({ "content": "So it may be \\boxed{28}, or" }), "length"),
-        text if text.contains("What is 4 +") => reply(json!({ "reasoning_content": "\\boxed{29}", "content": null }), "length"),
+        text if text.contains("What is 4 +") => {
+            reply(json!({ "reasoning_content": "\\boxed{29}", "content": null }), "length")
+        }
         _ => Reply::error(404, "no such page"),
     });
     let workplace = Workplace::new();
     problems(&workplace, 5);
     let url = server.base_url();
-    let finished = workplace.run([&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", "out"]].concat());
+    let finished =
+        workplace.run([&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", "out"]].concat());
     let table = finished.ok();
     assert!(table.contains("60.0 %"), "{table}");
     let found = rows(&workplace, "out", "response, correct, why");
@@ -259,7 +267,10 @@ fn bad_input_is_refused_before_a_call() {
     workplace.write("table/x.jsonl", r#"{"a": 1}"#);
     let endpoint = ["--endpoint", url.as_str(), "--model", "m"];
     let cases: [(&[&str], &str); 9] = [
-        (&["--bench", "gsm8k", "--data", "other.jsonl"], "found no field question and answer; it has problem, solution"),
+        (
+            &["--bench", "gsm8k", "--data", "other.jsonl"],
+            "found no field question and answer; it has problem, solution",
+        ),
         (&["--bench", "math500", "--data", "other.jsonl"], "found no field answer"),
         (&["--bench", "gsm8k", "--data", "empty.jsonl"], "empty.jsonl has no problems"),
         (&["--bench", "gsm8k", "--data", "missing.jsonl"], "cannot read missing.jsonl"),
@@ -305,7 +316,8 @@ fn an_endpoint_that_gives_too_little_ends_the_evaluation_after_one_call() {
         });
         let url = server.base_url();
         let to = format!("out-{model}");
-        let failed = workplace.run([&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", &to]].concat());
+        let failed =
+            workplace.run([&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", &to]].concat());
         assert_eq!(failed.code, 1);
         assert!(failed.stderr.contains(expected), "{}", failed.stderr);
         assert_eq!(server.calls().iter().filter(|call| call.head.starts_with("POST")).count(), 1);
@@ -323,7 +335,8 @@ fn failed_calls_are_not_counted_and_asked_for_again() {
             "choices": [{ "message": { "content": "\\boxed{25}" }, "finish_reason": "stop" }] })),
     });
     let url = server.base_url();
-    let failed = workplace.run([&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", "out"]].concat());
+    let failed =
+        workplace.run([&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", "out"]].concat());
     assert_eq!(failed.code, 75, "{}", failed.stderr);
     assert!(failed.stderr.contains("1 response"), "{}", failed.stderr);
     let found = workplace.rows("SELECT why, correct, response FROM 'out' WHERE response IS NULL");
