@@ -1,6 +1,6 @@
 //! `asap cache`: lists, sums and compacts the paid answers.
 
-use asap_pipelines::answers::{self, Compacted, SegmentSummary, State, Totals};
+use asap_pipelines::answers::{self, Compacted, SegmentState, SegmentSummary, Totals};
 use asap_pipelines::location;
 use chrono::{TimeDelta, Utc};
 use clap::{Args, Subcommand};
@@ -88,7 +88,7 @@ fn days_ago(days: u32) -> i64 {
 
 fn list(segments: &[SegmentSummary]) -> String {
     let row = |segment: &SegmentSummary| {
-        let state = if segment.state == State::Whole { "whole" } else { "damaged" };
+        let state = if segment.state == SegmentState::Whole { "whole" } else { "damaged" };
         let (answers, bytes) = (count(segment.answers), count(segment.bytes));
         [segment.segment.clone(), time_or_dash(segment.written), answers, bytes, state.to_string()]
     };

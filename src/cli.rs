@@ -86,9 +86,9 @@ struct SandboxedPythonArgs {
 }
 
 /// The log filter without `RUST_LOG` and `--log`: warnings of our own crates.
-const TOLD: &str = "asap=warn,asap_pipelines=warn,asap_udfs=warn";
+const LOGGED: &str = "asap=warn,asap_pipelines=warn,asap_udfs=warn";
 
-const TOLD_ALL: &str = "asap=info,asap_pipelines=info,asap_udfs=info";
+const LOGGED_ALL: &str = "asap=info,asap_pipelines=info,asap_udfs=info";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LogFormat {
@@ -109,7 +109,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    tell(cli.log);
+    log_events(cli.log);
     let result = match cli.command {
         Command::Inspect(args) => block_on(unless_interrupted(inspect::run(args))),
         Command::Model(args) => block_on(model::run(args)),
@@ -167,10 +167,10 @@ fn refuse_terminal() -> Result<(), Failure> {
     if std::io::stdout().is_terminal() { Err(Failure::Usage(what.to_string())) } else { Ok(()) }
 }
 
-fn tell(format: Option<LogFormat>) {
-    let by_default = if format.is_some() { TOLD_ALL } else { TOLD };
-    let told = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(by_default));
-    let subscriber = tracing_subscriber::fmt().with_env_filter(told).with_writer(|| Log).with_target(false);
+fn log_events(format: Option<LogFormat>) {
+    let by_default = if format.is_some() { LOGGED_ALL } else { LOGGED };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(by_default));
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Log).with_target(false);
     match format {
         Some(LogFormat::Json) => {
             complain_as_json();

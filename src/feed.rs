@@ -91,7 +91,7 @@ pub async fn run(args: FeedArgs) -> Result<(), Failure> {
     let stream = || StreamWriter::try_new_buffered(std::io::stdout(), &schema).map_err(failed);
     // The stream begins with the first step, so that an earlier error leaves no output.
     let mut begun = None;
-    while let Some(step) = feed.step(args.step as usize).await? {
+    while let Some(step) = feed.next_examples(args.step as usize).await? {
         let writer = match &mut begun {
             Some(writer) => writer,
             None => begun.insert(stream()?),

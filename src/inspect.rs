@@ -39,7 +39,7 @@ pub struct InspectArgs {
 }
 
 #[derive(Debug, Serialize)]
-struct Found {
+struct Inspection {
     schemas: Vec<Inspected>,
     failures: Vec<String>,
 }
@@ -59,7 +59,7 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
         Ok(schemas) => schemas,
         Err(error) => return Err(corpus.named(&state, error).await.into()),
     };
-    let found = Found { schemas, failures };
+    let found = Inspection { schemas, failures };
     let shown = location::parse(&args.from).map_or(args.from.clone(), |url| location::display(&url));
     print_as(args.format, &found, || table(&shown, &found.schemas))?;
     match found.failures.as_slice() {
@@ -95,7 +95,7 @@ fn table(location: &str, schemas: &[Inspected]) -> String {
         };
         lines.push(format!("{files}: {}, read as {}", several(schema.rows, "row"), schema.shape));
         let columns: Vec<String> = schema.columns.iter().map(|(name, kind)| format!("{name} ({kind})")).collect();
-        let told = [
+        let parts = [
             ("question", Some(schema.question.clone())),
             ("chain", Some(schema.cot.clone())),
             ("answer", Some(schema.answer.clone())),
@@ -104,7 +104,7 @@ fn table(location: &str, schemas: &[Inspected]) -> String {
             ("to change", Some(format!("--columns '{}'", schema.mapping))),
             ("rejected", schema.flag.as_ref().map(|flag| format!("rows whose {flag} is false or 0"))),
         ];
-        lines.extend(told.into_iter().filter_map(|(what, told)| Some(format!("  {what:<9}  {}", told?))));
+        lines.extend(parts.into_iter().filter_map(|(what, part)| Some(format!("  {what:<9}  {}", part?))));
         schema.sample.iter().for_each(|row| show_row(&mut lines, row));
     }
     lines.join("\n")

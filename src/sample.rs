@@ -46,7 +46,7 @@ pub struct SampleArgs {
 
 pub async fn run(args: SampleArgs) -> Result<(), Failure> {
     let Some(to) = &args.to else {
-        return tell(&args.cues.unwrap_or_default(), args.labels.as_deref()).await;
+        return print_cues_of(&args.cues.unwrap_or_default(), args.labels.as_deref()).await;
     };
     for path in generate(args.rows as usize, args.seed, args.openers, to)? {
         print(&path.display().to_string())?;
@@ -54,11 +54,11 @@ pub async fn run(args: SampleArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn tell(location: &str, labels: Option<&str>) -> Result<(), Failure> {
+async fn print_cues_of(location: &str, labels: Option<&str>) -> Result<(), Failure> {
     let read = labelled::read(location, labels.unwrap_or(LABELS)).await?;
-    tell_first_words(&read)?;
+    print_first_words(&read)?;
     let found = cues(&read.steps, LEAST_SUPPORT);
-    tell_cues(&read.steps, &found)?;
+    print_cues(&read.steps, &found)?;
     match found.first().filter(|cue| labels.is_none() && cue.precision > MOST_PRECISION) {
         None => Ok(()),
         Some(Cue { words, label, precision, .. }) => {
@@ -69,7 +69,7 @@ async fn tell(location: &str, labels: Option<&str>) -> Result<(), Failure> {
     }
 }
 
-fn tell_first_words(read: &Read) -> Result<(), Failure> {
+fn print_first_words(read: &Read) -> Result<(), Failure> {
     let judged = judge(&read.steps);
     let lengths = [read.steps.len(), read.chains, judged.words, read.places.len()];
     let [steps, chains, words, stated] = lengths.map(|length| count(length as u64));
@@ -92,7 +92,7 @@ fn tell_first_words(read: &Read) -> Result<(), Failure> {
 }
 
 /// Prints the labels, most frequent first, with the best cues of each.
-fn tell_cues(steps: &[Labelled], found: &[Cue]) -> Result<(), Failure> {
+fn print_cues(steps: &[Labelled], found: &[Cue]) -> Result<(), Failure> {
     print(&format!("\nwords and n-grams of up to 3 words in {LEAST_SUPPORT} steps or more"))?;
     let mut labels: Vec<_> = steps.iter().map(|step| step.label.as_str()).collect();
     labels.sort_unstable();

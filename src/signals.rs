@@ -15,18 +15,18 @@ pub struct Stop(watch::Receiver<bool>);
 impl Stop {
     /// Listens for signals. Prints `doing` on the first one; a second one ends the process immediately.
     pub fn listen(doing: &'static str) -> Self {
-        let (tell, told) = watch::channel(false);
+        let (ask, asked) = watch::channel(false);
         // Without a handler, the signal just ends the process.
         if let Ok(mut signals) = Signals::new() {
             tokio::spawn(async move {
                 let name = signals.next().await;
                 complain(&format!("{name}: {doing}; a second signal ends the process immediately"));
-                tell.send_replace(true);
+                ask.send_replace(true);
                 signals.next().await;
                 std::process::exit(KILLED);
             });
         }
-        Self(told)
+        Self(asked)
     }
 
     pub fn is_asked(&self) -> bool {
@@ -35,9 +35,9 @@ impl Stop {
 
     /// Completes when the process is asked to stop, or immediately if it already was.
     pub fn asked(&self) -> impl Future<Output = ()> + use<> {
-        let mut told = self.0.clone();
+        let mut asked = self.0.clone();
         async move {
-            if told.wait_for(|asked| *asked).await.is_err() {
+            if asked.wait_for(|asked| *asked).await.is_err() {
                 std::future::pending::<()>().await;
             }
         }

@@ -135,12 +135,12 @@ async fn run_all(
     watch: &Watch,
 ) -> std::result::Result<(), Failure> {
     let stop = Stop::listen("keeping the answers to sent requests");
-    let telling = watch.tell(llm, print.quiet);
+    let reporting = watch.report(llm, print.quiet);
     let done = tokio::select! {
         done = execute(session, commands, print) => done.map_err(Failure::from),
         () = stop.asked() => Err(Failure::TryLater("interrupted".to_string())),
     };
-    end(telling).await;
+    end(reporting).await;
     // Calls that were sent are paid, so their answers are kept.
     llm.landed().await;
     let verdict = llm.unanswered().or_else(|| llm.verdict());

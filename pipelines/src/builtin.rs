@@ -48,12 +48,12 @@ pub fn pipeline(named: &str) -> Result<String, String> {
         return Ok(sql.to_string());
     }
     std::fs::read_to_string(named).map_err(|error| {
-        let brought = names().join(", ");
+        let included = names().join(", ");
         match Path::new(named).exists() {
             true => format!("cannot read the pipeline {named}: {error}"),
             false => {
                 let hint = typo::hint(named, names());
-                format!("there is no file and no built-in pipeline {named}{hint}; asap includes {brought}")
+                format!("there is no file and no built-in pipeline {named}{hint}; asap includes {included}")
             }
         }
     })

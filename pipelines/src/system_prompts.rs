@@ -12,15 +12,18 @@ pub(crate) const QUESTION: &str = "question";
 pub(crate) const SYSTEM: &str = "system";
 
 /// The functions whose first argument precedes what a model reads. Each also accepts a conversation there.
-pub(crate) const OF_PROMPTS: [&str; 9] = [
+pub(crate) const OF_PROMPTS: [&str; 12] = [
     "cot_answer_gain",
     "cot_attribution",
     "cot_entropy",
     "cot_example",
+    "cot_mean_step_entropy",
     "cot_perplexity",
+    "cot_shortest_surviving",
     "cot_spirit",
     "cot_step_entropy",
     "cot_surprisal",
+    "cot_survives",
     "cot_too_long",
 ];
 
@@ -77,7 +80,8 @@ mod tests {
         let session = session(Settings::default(), &Llm::default()).unwrap();
         let state = session.state();
         let takes_one = |function: &&Arc<ScalarUDF>| {
-            let first = function.documentation().and_then(|told| told.arguments.as_ref()?.first().cloned());
+            let first =
+                function.documentation().and_then(|documentation| documentation.arguments.as_ref()?.first().cloned());
             first.is_some_and(|(_, about)| about.contains("a conversation such as `cot_prompt` returns"))
         };
         let mut found: Vec<&str> =

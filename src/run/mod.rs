@@ -3,6 +3,7 @@
 mod metrics;
 mod tables;
 
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::sync::OnceLock;
@@ -15,6 +16,7 @@ use asap_pipelines::run::{
 };
 use asap_udfs::llm::Usage;
 use clap::Args;
+use serde::Serialize;
 
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
@@ -125,7 +127,7 @@ pub struct RunArgs {
     /// Set the output format of the summary; json prints one object on the last line
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
     format: SummaryFormat,
-    /// Print nothing but errors to stderr
+    /// Print only errors, and the summary if its format is json
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
@@ -209,6 +211,13 @@ struct Talk {
     is_quiet: bool,
 }
 
+impl Talk {
+    fn print(self, summary: &impl Serialize, table: impl FnOnce() -> String) -> io::Result<()> {
+        let is_printed = !self.is_quiet || self.format == SummaryFormat::Json;
+        if is_printed { print_as(self.format, summary, table) } else { Ok(()) }
+    }
+}
+
 /// The observers of a run: a progress bar, and metrics, which `--metrics-addr` serves.
 struct Watchers<'a> {
     bar: Bar,
@@ -217,9 +226,9 @@ struct Watchers<'a> {
 }
 
 impl Watchers<'_> {
-    fn each(&self, tell: impl Fn(&dyn Observer)) {
-        tell(&self.bar);
-        tell(self.metrics);
+    fn each(&self, report: impl Fn(&dyn Observer)) {
+        report(&self.bar);
+        report(self.metrics);
     }
 }
 
@@ -257,13 +266,13 @@ async fn run_once(request: &Request, talk: Talk, metrics: &Metrics, stop: &Stop)
         Err(error) => {
             if let Some(summary) = watchers.broken.get() {
                 let broken = tables::Broken { summary, error: error_line(&error) };
-                print_as(talk.format, &broken, || tables::table(summary))?;
+                talk.print(&broken, || tables::table(summary))?;
             }
             return Err(error.into());
         }
     };
     summary.notes.iter().filter(|_| !talk.is_quiet).for_each(note);
-    print_as(talk.format, &summary, || tables::table(&summary))?;
+    talk.print(&summary, || tables::table(&summary))?;
     verdict(&summary, request.retry_rejects.is_some())
 }
 

@@ -16,7 +16,7 @@ use clap::Args;
 use crate::failure::Failure;
 use crate::output::{SummaryFormat, note, print_as};
 use service::Service;
-use state::State;
+use state::ScheduleState;
 
 /// Run pipelines on cron schedules: each job is a separate `asap run`
 #[derive(Debug, Args)]
@@ -66,6 +66,6 @@ pub async fn run(args: ScheduleArgs) -> Result<(), Failure> {
         let outlook = check::outlook(&jobs, chrono::Utc::now());
         return Ok(print_as(args.format, &outlook, || check::table(&outlook))?);
     }
-    let state = State::open(&state::folder()?, &args.jobs)?;
+    let state = ScheduleState::open(&state::folder()?, &args.jobs)?;
     Service::new(std::env::current_exe()?, jobs, state)?.run().await
 }

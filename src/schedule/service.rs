@@ -14,7 +14,7 @@ use tokio::task::{JoinError, JoinSet};
 use super::child;
 use super::jobs::Job;
 use super::plan::{Cause, Decision, Progress, TRY_LATER};
-use super::state::State;
+use super::state::ScheduleState;
 use crate::failure::Failure;
 use crate::output::{complain, print, several};
 use crate::signals::Signals;
@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_secs(30);
 pub(crate) struct Service {
     program: PathBuf,
     jobs: Vec<(Arc<Job>, Progress)>,
-    state: State,
+    state: ScheduleState,
     runs: JoinSet<Ended>,
     /// The signal for the running jobs.
     signal: watch::Sender<Option<Signal>>,
@@ -48,7 +48,7 @@ struct Report<'a> {
 
 impl Service {
     /// A scheduler that starts `program run` for each job. A job without state begins with its next time.
-    pub(crate) fn new(program: PathBuf, jobs: Vec<Job>, mut state: State) -> Result<Self, Failure> {
+    pub(crate) fn new(program: PathBuf, jobs: Vec<Job>, mut state: ScheduleState) -> Result<Self, Failure> {
         let now = Utc::now();
         let last = |job: &Job| state.of(&job.name).unwrap_or(now);
         let known: Vec<_> = jobs.into_iter().map(|job| (last(&job), job)).collect();

@@ -1,4 +1,4 @@
-//! State that survives a restart of the scheduler: up to when the times of each job are handled. Its lock keeps out
+//! ScheduleState that survives a restart of the scheduler: up to when the times of each job are handled. Its lock keeps out
 //! other schedulers of the same jobs.
 
 use std::collections::BTreeMap;
@@ -17,14 +17,14 @@ use crate::failure::Failure;
 /// When each job last started. For a job that never started: when it was first seen. For a run to retry: the time that
 /// was remembered before that run.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct ScheduleState {
     path: PathBuf,
     jobs: BTreeMap<String, DateTime<Utc>>,
     // The system releases the lock when the process ends, even by a crash.
     _lock: File,
 }
 
-impl State {
+impl ScheduleState {
     /// Opens the state of a jobs file in `folder`, and locks it against other schedulers of that file.
     pub(super) fn open(folder: &Path, jobs_file: &Path) -> Result<Self, Failure> {
         let canonical = jobs_file.canonicalize().map_err(|error| failed("find", jobs_file, &error))?;

@@ -13,6 +13,8 @@ use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::arrow::util::pretty::pretty_format_batches_with_options;
 use datafusion::error::Result;
 
+use crate::output::complain;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RowFormat {
     Csv,
@@ -54,7 +56,11 @@ pub(super) struct Rows {
 impl Print {
     /// How many rows of a result are shown. Formats for programs show all.
     pub(crate) fn shown(&self) -> usize {
-        if matches!(self.format, RowFormat::Table | RowFormat::Automatic) { self.max_rows } else { usize::MAX }
+        if self.is_for_people() { self.max_rows } else { usize::MAX }
+    }
+
+    fn is_for_people(&self) -> bool {
+        matches!(self.format, RowFormat::Table | RowFormat::Automatic)
     }
 
     pub(crate) fn print(&self, rows: &Rows, options: &FormatOptions) -> Result<()> {
@@ -73,7 +79,9 @@ impl Print {
                 true => format!("(First {} displayed. Use --maxrows to adjust)", self.shown()),
                 false => String::new(),
             };
-            writeln!(text, "{} row(s) fetched. {cut}\nElapsed {seconds:.3} seconds.\n", rows.count)?;
+            let count = format!("{} row(s) fetched. {cut}\nElapsed {seconds:.3} seconds.\n", rows.count);
+            // Only rows may be on stdout in a format for programs.
+            if self.is_for_people() { writeln!(text, "{count}")? } else { complain(&count) }
         }
         let mut stdout = std::io::stdout().lock();
         stdout.write_all(&text)?;

@@ -128,12 +128,12 @@ impl Prompt<'_> {
     async fn statements(&self, sql: &str) {
         let commands = [sql.to_string()];
         let work = execute(self.session, &commands, &self.print);
-        let telling = self.watch.tell(self.llm, self.print.quiet);
+        let reporting = self.watch.report(self.llm, self.print.quiet);
         let done = tokio::select! {
             done = work => Some(done),
             _ = tokio::signal::ctrl_c() => None,
         };
-        end(telling).await;
+        end(reporting).await;
         match done {
             Some(Ok(())) => (),
             Some(Err(error)) => complain(&format!("error: {}", error_line(&error))),
@@ -160,13 +160,13 @@ impl Prompt<'_> {
         let scalar = state.scalar_functions().get(&name).and_then(|function| function.documentation());
         let aggregate = || state.aggregate_functions().get(&name)?.documentation();
         let window = || state.window_functions().get(&name)?.documentation();
-        let Some(told) = scalar.or_else(aggregate).or_else(window) else {
+        let Some(documentation) = scalar.or_else(aggregate).or_else(window) else {
             return format!("there is no function {name}; \\h lists those of asap");
         };
-        let mut lines = vec![told.syntax_example.clone(), told.description.clone()];
-        let arguments = told.arguments.iter().flatten();
+        let mut lines = vec![documentation.syntax_example.clone(), documentation.description.clone()];
+        let arguments = documentation.arguments.iter().flatten();
         lines.extend(arguments.map(|(argument, about)| format!("  {argument}: {about}")));
-        lines.extend(told.sql_example.clone());
+        lines.extend(documentation.sql_example.clone());
         lines.join("\n")
     }
 

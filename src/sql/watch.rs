@@ -36,7 +36,7 @@ impl Watch {
 
     /// Reports the progress of queries planned from now on, in a separate task: a query may compute for long where it
     /// is polled.
-    pub(crate) fn tell(&self, llm: &Llm, is_quiet: bool) -> JoinHandle<Infallible> {
+    pub(crate) fn report(&self, llm: &Llm, is_quiet: bool) -> JoinHandle<Infallible> {
         self.plan.lock().take();
         let (watch, llm) = (self.clone(), llm.clone());
         tokio::spawn(async move {
@@ -45,11 +45,11 @@ impl Watch {
                 let Some(plan) = watch.plan.lock().clone() else { continue };
                 let bar = Bar::new("reading", is_quiet);
                 bar.begin(rows(plan.as_ref()).1, 0);
-                let mut told = 0;
+                let mut shown = 0;
                 while watch.plan.lock().as_ref().is_some_and(|current| Arc::ptr_eq(current, &plan)) {
                     let (read, _) = rows(plan.as_ref());
-                    bar.advance(read.saturating_sub(told), 0);
-                    told = told.max(read);
+                    bar.advance(read.saturating_sub(shown), 0);
+                    shown = shown.max(read);
                     bar.slices(0, 0, llm.usage());
                     tokio::time::sleep(TICK).await;
                 }
@@ -58,11 +58,11 @@ impl Watch {
     }
 }
 
-/// Ends what [`Watch::tell`] began.
-pub(crate) async fn end(telling: JoinHandle<Infallible>) {
-    telling.abort();
+/// Ends what [`Watch::report`] started.
+pub(crate) async fn end(reporting: JoinHandle<Infallible>) {
+    reporting.abort();
     // An aborted task has no result.
-    let _ = telling.await;
+    let _ = reporting.await;
 }
 
 /// Returns the processed rows, and all rows that the scans know of. A row may still wait for a score or a call after

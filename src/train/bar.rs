@@ -15,7 +15,7 @@ pub(super) struct Bar {
     bar: Option<ProgressBar>,
     loss: Option<f64>,
     begun: Instant,
-    told: Instant,
+    shown: Instant,
     tokens: usize,
     steps: u64,
     all: Option<u64>,
@@ -25,7 +25,7 @@ impl Bar {
     pub(super) fn new(all: Option<u64>, made: u64) -> Self {
         let draw = || draw(all, style("training {bar:30} {msg}")).with_position(made);
         let (bar, now) = (std::io::stderr().is_terminal().then(draw), Instant::now());
-        Self { bar, loss: None, begun: now, told: now, tokens: 0, steps: 0, all }
+        Self { bar, loss: None, begun: now, shown: now, tokens: 0, steps: 0, all }
     }
 
     pub(super) fn advance(&mut self, line: &Line) {
@@ -35,8 +35,8 @@ impl Bar {
         if let Some(bar) = &self.bar {
             bar.set_position(line.step);
             bar.set_message(self.line(line));
-        } else if self.told.elapsed() >= LINES {
-            self.told = Instant::now();
+        } else if self.shown.elapsed() >= LINES {
+            self.shown = Instant::now();
             complain(&format!("training: {}", self.line(line)));
         }
     }

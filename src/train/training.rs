@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use asap_lm::LmError;
 use asap_lm::example::Example;
-use asap_lm::train::{AdamWConfig, Measured, Step, Trainer, TrainerConfig, measure, peak_flops};
+use asap_lm::train::{AdamWConfig, Measured, Trainer, TrainerConfig, TrainingStep, measure, peak_flops};
 use asap_pipelines::feed::{Encoder, Fed, Feed, FeedConfig, Position, Rows, Survey};
 use datafusion::prelude::SessionContext;
 
@@ -126,7 +126,7 @@ impl Training {
         let (mut written, mut wait) = (Instant::now(), METRICS_SECONDS);
         loop {
             let step = tokio::select! {
-                step = self.feed.step(self.settings.step_examples) => step?,
+                step = self.feed.next_examples(self.settings.step_examples) => step?,
                 () = stop.asked() => None,
             };
             let is_made = match step {
@@ -189,7 +189,7 @@ impl Training {
         let sources: Vec<_> = step.iter().map(|fed| fed.source.clone()).collect();
         let examples: Vec<Example> = step.into_iter().map(|fed| fed.example).collect();
         let made = tokio::task::block_in_place(|| self.trainer.step(&examples, rate, &|| !stop.is_asked()));
-        let Step { loss, norm, tokens, learned, flops } = match made {
+        let TrainingStep { loss, norm, tokens, learned, flops } = match made {
             Ok(made) => made,
             Err(LmError::Abandoned) => return Ok(false),
             Err(LmError::Diverged { steps }) => {

@@ -63,7 +63,7 @@ fn columns_that_are_not_a_corpus() {
 }
 
 #[test]
-fn damage_within_a_file_is_told_with_its_name() {
+fn damage_within_a_file_is_reported_with_its_name() {
     let workplace = Workplace::new();
     for name in ["a", "b", "c"] {
         let rows = "SELECT 'q' || value AS question, repeat(md5(CAST(value AS VARCHAR)), 20) AS cot, 'a' AS answer FROM range(3000)";
@@ -122,14 +122,14 @@ fn a_reader_that_leaves_is_no_error() {
 }
 
 #[test]
-fn text_that_the_scoring_model_does_not_know_is_told_once() {
+fn text_that_the_scoring_model_does_not_know_is_reported_once() {
     let workplace = Workplace::new();
-    let told = |steps: &str| {
+    let printed = |steps: &str| {
         let query = format!("SELECT count(cot_surprisal('q' || value, {steps})) FROM generate_series(1, 150)");
         workplace.run(["sql", "-q", "-c", &query]).ends(0, &[]).stderr.matches("no likelier than chance").count()
     };
-    assert_eq!(told("['让我们计算一下', '所以答案是' || value, '再检查一遍']"), 1);
-    assert_eq!(told("['We have 2 + 2 = 4.', 'So it is ' || value || '.', 'The answer is 4.']"), 0);
+    assert_eq!(printed("['让我们计算一下', '所以答案是' || value, '再检查一遍']"), 1);
+    assert_eq!(printed("['We have 2 + 2 = 4.', 'So it is ' || value || '.', 'The answer is 4.']"), 0);
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn files_of_the_same_columns_fail_together() {
     let found = workplace.run(["inspect", "in"]);
     assert!(found.stderr.contains("the same holds for b.parquet, c.parquet"), "{}", found.stderr);
     let run = workplace.run(["run", "truncate", "--from", "in", "--to", "out"]);
-    for told in [found.stderr, run.stderr] {
-        assert_eq!(told.matches("fit no shape").count(), 1, "{told}");
+    for printed in [found.stderr, run.stderr] {
+        assert_eq!(printed.matches("fit no shape").count(), 1, "{printed}");
     }
 }

@@ -1,4 +1,4 @@
-//! `asap eval`: the same model in a folder and behind a server, programs, budgets, kills, comparisons and bad input.
+//! `asap eval`: the same model in a folder and on a server, programs, budgets, kills, comparisons and bad input.
 
 use std::path::Path;
 use std::sync::Mutex;

@@ -50,7 +50,7 @@ fn feed(workplace: &Workplace, more: &[&str]) -> Vec<Vec<Row>> {
 }
 
 #[test]
-fn steps_come_again_behind_a_position_and_ranks_share_them() {
+fn steps_come_again_after_a_position_and_ranks_share_them() {
     let workplace = pruned("40");
     let all = feed(&workplace, &["out", "--epochs", "2", "--step", "6"]);
     assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [[6; 6].as_slice(), &[4]].concat().repeat(2));
@@ -58,8 +58,8 @@ fn steps_come_again_behind_a_position_and_ranks_share_them() {
         let prompt = row.labels.iter().take_while(|label| **label == -100).count();
         assert!(prompt > 0 && row.labels[prompt..] == row.ids[prompt..] && !row.labels[prompt..].contains(&-100));
     }
-    let behind = all[2].last().unwrap().position.clone();
-    assert_eq!(feed(&workplace, &["out", "--epochs", "2", "--step", "6", "--resume", &behind]), all[3..]);
+    let position = all[2].last().unwrap().position.clone();
+    assert_eq!(feed(&workplace, &["out", "--epochs", "2", "--step", "6", "--resume", &position]), all[3..]);
 
     let parts =
         ["0", "1"].map(|rank| feed(&workplace, &["out", "--rank", rank, "--world", "2", "--step", "8"]).concat());
@@ -92,8 +92,8 @@ fn a_table_is_followed_while_a_run_fills_it() {
     });
     assert_eq!((epochs[0].len(), &epochs[0]), (40, &epochs[1]));
     // Rows committed after a position's version come in commit order, even when all are present.
-    let behind = all[1].last().unwrap().position.clone();
-    let rest = ["out", "--follow", "--epochs", "2", "--step", "7", "--resume", &behind];
+    let position = all[1].last().unwrap().position.clone();
+    let rest = ["out", "--follow", "--epochs", "2", "--step", "7", "--resume", &position];
     assert_eq!(feed(&workplace, &rest), all[2..]);
 }
 
@@ -141,8 +141,8 @@ fn a_place_that_no_feed_wrote_is_an_error() {
         ("0:0:99", "is after row 99"),
     ] {
         let finished = resume(place);
-        let told = String::from_utf8_lossy(&finished.stderr);
-        assert!(finished.status.code() == Some(2) && told.contains(expected), "{told}");
+        let printed = String::from_utf8_lossy(&finished.stderr);
+        assert!(finished.status.code() == Some(2) && printed.contains(expected), "{printed}");
     }
     // Resuming after the last row succeeds without rows.
     assert!(resume("1:0:4").status.success());

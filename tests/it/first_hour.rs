@@ -23,7 +23,7 @@ fn elsewhere_with_traces(rows: usize) -> Workplace {
 }
 
 #[test]
-fn json_lines_are_pruned_by_what_the_binary_brings() {
+fn json_lines_are_pruned_by_what_the_binary_adds() {
     let elsewhere = elsewhere_with_traces(40);
     let run = "run asap --from traces.jsonl --to out --set asap.refine.max_tokens=30 --format json".split(' ');
     let summary = elsewhere.run(run.clone()).json();
@@ -65,7 +65,7 @@ const BASELINES: [&str; 15] = [
 ];
 
 #[test]
-fn pipelines_that_are_brought_can_be_read_and_changed() {
+fn pipelines_that_are_included_can_be_read_and_changed() {
     let elsewhere = elsewhere_with_traces(5);
     for name in
         ["asap", "perplexity_and_self_information", "without_anchor", "without_surprisal"].into_iter().chain(BASELINES)
@@ -170,8 +170,8 @@ fn chains_are_compressed_word_by_word() {
     let mut shares = std::collections::BTreeSet::new();
     for row in rows_of("tokenskip") {
         let [gamma, cot, question] = ["gamma", "cot", "question"].map(|key| row[key].as_str().unwrap());
-        let told = format!("{question}<|eot_id|>{gamma}<|eot_id|>");
-        assert_eq!(content(&row, "prompt"), if gamma == "1.0" { question.to_string() } else { told });
+        let printed = format!("{question}<|eot_id|>{gamma}<|eot_id|>");
+        assert_eq!(content(&row, "prompt"), if gamma == "1.0" { question.to_string() } else { printed });
         let output = content(&row, "completion");
         let tail = output.strip_prefix(cot).unwrap();
         assert!(tail.starts_with("\n\nThe final answer is: $\\boxed{") && tail.ends_with("}$"), "{output}");
@@ -181,7 +181,7 @@ fn chains_are_compressed_word_by_word() {
 }
 
 #[test]
-fn baselines_are_brought_to_the_same_share_of_each_chain() {
+fn baselines_keep_the_same_share_of_each_chain() {
     let elsewhere = elsewhere_with_traces(5);
     for name in ["asap", "perplexity_and_self_information", "without_surprisal"].into_iter().chain(BASELINES) {
         prune(&elsewhere, name, name, &["asap.refine.ratio=0.5"]).ok();
@@ -217,10 +217,10 @@ fn a_model_says_what_it_is_and_how_fast() {
     for (window, fits) in [(200, true), (8, false)] {
         let folder = format!("./window-{window}");
         elsewhere.copy_model("tests/goldens/qwen2", &folder, "max_position_embeddings", window);
-        let told = elsewhere.run(["model", &folder, "--format", "json"]);
+        let printed = elsewhere.run(["model", &folder, "--format", "json"]);
         match fits {
-            true => assert!(told.json()["row_tokens"].as_u64().unwrap() <= window, "{told:?}"),
-            false => assert!(told.code == 1 && told.stderr.contains("its window of 8 tokens"), "{told:?}"),
+            true => assert!(printed.json()["row_tokens"].as_u64().unwrap() <= window, "{printed:?}"),
+            false => assert!(printed.code == 1 && printed.stderr.contains("its window of 8 tokens"), "{printed:?}"),
         }
     }
     elsewhere.run(["model", "org/absent"]).ends(2, &["hf download org/absent"]);
@@ -251,9 +251,9 @@ fn an_output_holds_what_its_other_columns_do_not_say() {
             assert_eq!(names.iter().any(|held| held == name), is_held, "{name} in {names:?}");
         }
     };
-    let (needed, told) = columns("needed", &[]);
+    let (needed, printed) = columns("needed", &[]);
     holds(&needed, [true, false, true, true]);
-    assert!(told.contains("note: generation became question, cot, answer or system"), "{told}");
+    assert!(printed.contains("note: generation became question, cot, answer or system"), "{printed}");
     holds(&columns("all", &["--originals", "all"]).0, [true; 4]);
     holds(&columns("none", &["--originals", "none"]).0, [false; 4]);
     holds(&columns("named", &["--originals", "note"]).0, [false, false, false, true]);
@@ -292,48 +292,48 @@ fn only_what_a_pipeline_passes_on_is_left_out() {
 }
 
 #[test]
-fn stand_ins_are_named_wherever_a_set_is_told_of() {
+fn default_models_are_named_wherever_a_set_is_reported() {
     let elsewhere = elsewhere_with_traces(12);
     let prune = |pipeline: &str, settings: &[&str]| {
         let run = ["run", pipeline, "--from", "traces.jsonl", "--to", pipeline, "--set", "asap.refine.max_tokens=30"];
-        let told = elsewhere.run([&run[..], settings].concat());
+        let printed = elsewhere.run([&run[..], settings].concat());
         elsewhere.run(["export", pipeline, "--to", &format!("{pipeline}-set")]).ok();
         let card = fs::read_to_string(elsewhere.path(&format!("{pipeline}-set/README.md"))).unwrap();
-        (told, elsewhere.run(["status", pipeline]).ok().to_string(), card)
+        (printed, elsewhere.run(["status", pipeline]).ok().to_string(), card)
     };
-    let (told, status, card) = prune("asap", &[]);
-    for text in [&told.stderr, &status, &card] {
+    let (printed, status, card) = prune("asap", &[]);
+    for text in [&printed.stderr, &status, &card] {
         for setting in ["made with default models", "asap.anchor.provider", "asap.scorer.model", "set both"] {
             assert!(text.contains(setting), "{setting}: {text}");
         }
     }
     assert!(card.contains("| pipeline | asap |") && card.contains("| scored by | small |"), "{card}");
-    assert!(told.stdout.contains("coarse"), "{}", told.stdout);
+    assert!(printed.stdout.contains("coarse"), "{}", printed.stdout);
 
     // Without both stages, the small model still counts tokens. Stages that did not run have no lines.
-    let (told, status, card) = prune("truncate", &[]);
-    for text in [&told.stderr, &status, &card] {
+    let (printed, status, card) = prune("truncate", &[]);
+    for text in [&printed.stderr, &status, &card] {
         assert!(text.contains("tokens of asap's small model") && !text.contains("asap.anchor.provider"), "{text}");
     }
-    assert!(told.stdout.contains("pruned") && !told.stdout.contains("coarse"), "{}", told.stdout);
+    assert!(printed.stdout.contains("pruned") && !printed.stdout.contains("coarse"), "{}", printed.stdout);
 
     // A named folder is not the default model.
     let model = format!("asap.scorer.model={}/data/model", root().display());
-    let (told, _, card) = prune("without_anchor", &["--set", &model]);
-    assert!(!told.stderr.contains("default models") && card.contains("data/model |"), "{card}");
+    let (printed, _, card) = prune("without_anchor", &["--set", &model]);
+    assert!(!printed.stderr.contains("default models") && card.contains("data/model |"), "{card}");
 }
 
 #[test]
 fn a_run_of_which_nothing_is_left_tells_of_no_tokens() {
     let elsewhere = Workplace::empty();
     elsewhere.write("none.jsonl", "{\"question\": \"Why?\", \"cot\": \"\", \"answer\": \"So.\"}\n");
-    let told = elsewhere.run(["run", "truncate", "--from", "none.jsonl", "--to", "out"]);
-    assert!(told.code == 3 && told.stdout.contains("empty_chain 1"), "{}", told.stdout);
-    assert!(!told.stdout.contains("original"), "{}", told.stdout);
+    let printed = elsewhere.run(["run", "truncate", "--from", "none.jsonl", "--to", "out"]);
+    assert!(printed.code == 3 && printed.stdout.contains("empty_chain 1"), "{}", printed.stdout);
+    assert!(!printed.stdout.contains("original"), "{}", printed.stdout);
 }
 
 #[test]
-fn commands_of_the_prompt_are_told_from_sql() {
+fn commands_of_the_prompt_are_kept_apart_from_sql() {
     Workplace::empty().run(["sql", "-c", "\\d"]).ends(2, &["information_schema.tables"]);
 }
 

@@ -326,4 +326,11 @@ fn an_output_is_exported_as_plain_parquet() {
         "{card}"
     );
     place.execute(&["export", "out", "--to", "plain"]).ends(1, &["not empty"]);
+    let shard = live(&place.path("out")).remove(0);
+    let mut damaged = std::fs::read(place.path("out").join(&shard)).unwrap();
+    damaged[4..200].fill(0xff);
+    std::fs::write(place.path("out").join(&shard), damaged).unwrap();
+    let expected =
+        [format!("shard {shard} of out cannot be read ("), "run the same asap run command again".to_string()];
+    place.execute(&["export", "out", "--to", "other"]).ends(1, &expected.each_ref().map(String::as_str));
 }

@@ -175,7 +175,7 @@ fn compute_on_one_core() {
 }
 
 #[test]
-fn opening_what_takes_long_is_told() {
+fn opening_what_takes_long_is_reported() {
     let workplace = Workplace::new();
     // The server accepts every call and answers none.
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

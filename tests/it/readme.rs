@@ -296,7 +296,7 @@ fn what_is_named_in_a_file_is_there() {
 
 /// Each file of `pipelines/sql` contains only its method, and is in the program and in the table of the docs.
 #[test]
-fn pipelines_that_are_brought_are_short_and_named() {
+fn pipelines_that_are_included_are_short_and_named() {
     let readme = fs::read_to_string(root().join("docs/pipelines.md")).unwrap();
     let (_, table) = readme.split_once("| pipeline | what goes first").unwrap();
     let (table, _) = table.split_once("\n\n").unwrap();

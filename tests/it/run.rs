@@ -55,6 +55,8 @@ fn every_input_row_is_in_the_output_or_the_rejects() {
             "files of asap.scorer.model",
         ],
     );
+    let missing = ["run", "pipelines/sql/truncate.sql", "--from", "no_such", "--to", "out"];
+    workplace.run(missing).ends(1, &["there is no file or folder no_such"]);
 }
 
 #[test]
@@ -180,7 +182,7 @@ fn a_chain_is_too_long_for_every_method_that_scores_it_and_with_its_answer_where
          ('fits', E'It is 7.\\n\\nSo 7.', '7')) AS t (question, cot, answer)"
     );
     workplace.copy(&query, "in/a.parquet");
-    let with = |beside: &str| format!("too_long,\"N tokens with its {beside}, the model's window is 4,096\"\n");
+    let with = |text: &str| format!("too_long,\"N tokens with its {text}, the model's window is 4,096\"\n");
     for (pipeline, rejected) in [
         ("spirit", format!("chain,{}", with("prompt"))),
         // The answer is scored only for a chain longer than its budget.

@@ -114,10 +114,10 @@ fn stop(process: Pid) {
 
 /// A language model that holds each request until it gets a signal, and a job that is due every second and calls it.
 fn slow() -> (Server, Sender<()>, String) {
-    let (go_on, told) = channel();
-    let told = Mutex::new(told);
+    let (go_on, resumed) = channel();
+    let resumed = Mutex::new(resumed);
     let server = Server::start(move |_| {
-        let _ = told.lock().unwrap().recv();
+        let _ = resumed.lock().unwrap().recv();
         Reply::text("two steps")
     });
     let job = format!(
@@ -166,7 +166,7 @@ fn jobs_run_at_their_times_and_tell_what_became_of_each() {
 }
 
 #[test]
-fn a_job_never_runs_beside_itself_and_catches_up_once() {
+fn a_job_never_runs_next_to_itself_and_catches_up_once() {
     let (server, go_on, slow) = slow();
     let workplace = workplace(&format!("[jobs.quick]\nto = 'quick'\n{QUICK}{slow}"));
     let mut scheduler = Scheduler::start(&workplace);
@@ -252,7 +252,7 @@ fn what_was_missed_while_no_scheduler_ran_is_made_up_once() {
 }
 
 #[test]
-fn it_ends_when_nobody_reads_its_reports() {
+fn it_ends_when_no_one_reads_its_reports() {
     let workplace = workplace(&format!("[jobs.a]\nto = 'a'\n{QUICK}"));
     let read = workplace.shell("XDG_STATE_HOME=$PWD/state asap schedule jobs.toml | head -n 1");
     assert_eq!(read.json()["job"], "a");

@@ -196,6 +196,7 @@ fn a_column_without_values_does_not_vanish_from_json() {
     workplace
         .run(["sql", "--format", "json", "-c", "SELECT 1 AS n; SELCT"])
         .ends(1, &["error: SQL: Expected: an SQL statement"]);
-    let told = workplace.run(["sql", "--format", "json", "-c", "SELECT 1 AS n"]);
-    assert!(told.ok().starts_with("[{\"n\":1}]\n1 row(s) fetched. \nElapsed "), "{told:?}");
+    let printed = workplace.run(["sql", "--format", "json", "-c", "SELECT 1 AS n"]);
+    assert_eq!(printed.ok(), "[{\"n\":1}]\n");
+    assert!(printed.stderr.starts_with("1 row(s) fetched. \nElapsed "), "{printed:?}");
 }

@@ -42,17 +42,17 @@ struct Flight<V> {
 }
 
 #[derive(Debug, Default)]
-pub struct Callers(Mutex<State>);
+pub struct Callers(Mutex<CallersState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct CallersState {
     waiting: usize,
     paying: usize,
     task: Option<AbortHandle>,
     is_aborted: bool,
 }
 
-impl State {
+impl CallersState {
     fn abort_if_idle(&mut self) {
         if self.waiting == 0 && self.paying == 0 {
             self.is_aborted = true;

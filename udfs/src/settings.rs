@@ -1,8 +1,8 @@
 //! The settings of asap in one table, set in SQL as `SET asap.…`.
 
 use std::any::Any;
-use std::fmt;
 
+use crate::llm::provider::Provider;
 use crate::typo;
 use asap_lm::Dtype;
 use asap_lm::compressor::Options;
@@ -13,19 +13,6 @@ mod values;
 
 use values::Value;
 pub use values::{Bytes, Money, Positive, Ratio, Seconds, Share, Texts};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Provider {
-    Extractive,
-    Openai,
-    Local,
-}
-
-impl Provider {
-    pub fn is_language_model(self) -> bool {
-        self != Self::Extractive
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScorerDevice {
@@ -234,14 +221,17 @@ macro_rules! choice {
     };
 }
 
-choice!(Provider, "'extractive', 'openai' or 'local'", "extractive" => Extractive, "openai" => Openai, "local" => Local);
 choice!(Dtype, "'f32' or 'bf16'", "f32" => F32, "bf16" => Bf16);
 choice!(ScorerDevice, "'cpu' or 'cuda'", "cpu" => Cpu, "cuda" => Cuda);
 choice!(OnError, "'reject' or 'fail'", "reject" => Reject, "fail" => Fail);
 
-impl fmt::Display for Provider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.show().unwrap_or_default())
+impl Value for Provider {
+    const EXPECTED: &'static str = Provider::EXPECTED;
+    fn parse(text: &str) -> Option<Self> {
+        Self::named(text)
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.to_string())
     }
 }
 

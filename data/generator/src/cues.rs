@@ -83,7 +83,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_cue_is_counted_once_a_step_and_told_by_its_label() {
+    fn a_cue_is_counted_once_a_step_and_reported_by_its_label() {
         let step = |label: &str, text: &str| Labelled { text: text.into(), label: label.into(), function: None };
         let steps = [
             step("core", "So, the sum is 3. So 3."),
@@ -106,7 +106,7 @@ pub(crate) mod tests {
         // Real openers predict need, so a rare n-gram may exceed the bound that even openers keep.
         let found = cues(&labelled(&rows(1000, 1, Openers::Real)), LEAST_SUPPORT);
         assert!(found[0].precision <= 0.8, "{:?}", found[0]);
-        let told = found.iter().find(|cue| cue.words.starts_with("^ ") && cue.precision > MOST_PRECISION);
-        assert_eq!(told, None);
+        let revealing = found.iter().find(|cue| cue.words.starts_with("^ ") && cue.precision > MOST_PRECISION);
+        assert_eq!(revealing, None);
     }
 }

@@ -36,9 +36,9 @@ pub fn judge(steps: &[Labelled]) -> Judged {
         words: counts.len(),
         entropy: entropy(counts.values().map(|count| *count as f64)),
         distance: distance(&words),
-        of_need: told(&pooled, &needed),
-        of_label: told(&pooled, &labels),
-        of_function: functions.map(|functions| told(&pooled, &functions)),
+        of_need: beyond_chance(&pooled, &needed),
+        of_label: beyond_chance(&pooled, &labels),
+        of_function: functions.map(|functions| beyond_chance(&pooled, &functions)),
     }
 }
 
@@ -80,7 +80,7 @@ fn entropy(weights: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 /// Returns the mutual information in bits, minus the mean of shuffled pairs.
-fn told<A: Ord, B: Ord>(of: &[A], what: &[B]) -> f64 {
+fn beyond_chance<A: Ord, B: Ord>(of: &[A], what: &[B]) -> f64 {
     let (of, what) = (numbered(of), numbered(what));
     let mut shuffled = what.clone();
     let by_chance = (0..SHUFFLES).map(|shuffle| {
@@ -126,9 +126,9 @@ mod tests {
 
     #[test]
     fn what_words_tell_is_measured_in_bits_and_chance_is_taken_off() {
-        let told: Vec<_> =
+        let measured: Vec<_> =
             (0..400).map(|i| if i % 2 == 0 { step("So a", "core") } else { step("But b", "check") }).collect();
-        let found = judge(&told);
+        let found = judge(&measured);
         assert_eq!((found.words, found.of_function), (2, None));
         assert!((found.entropy - 1.0).abs() < 1e-9 && (found.of_need - 1.0).abs() < 0.01, "{found:?}");
         let untold: Vec<_> = (0..400).map(|i| step(["So", "But"][i % 2], ["core", "check"][i / 2 % 2])).collect();

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_brings_no_progress_comes_twice_in_a_row() {
+    fn nothing_that_adds_no_progress_comes_twice_in_a_row() {
         for steps in chains() {
             let is_idle = |step: &Step| step.label == Label::Filler;
             assert!(!steps.windows(2).any(|pair| is_idle(&pair[0]) && is_idle(&pair[1])));
@@ -263,13 +263,13 @@ mod tests {
         for steps in chains() {
             for (place, step) in steps.iter().enumerate().filter(|(_, step)| step.label == Label::DeadEnd) {
                 let next = &steps[place + 1];
-                let told = if next.label == Label::Filler {
+                let stated = if next.label == Label::Filler {
                     format!("{} {}", step.text, next.text)
                 } else {
                     step.text.clone()
                 };
                 let is_over = next.label != Label::DeadEnd;
-                assert!(!is_over || drops.iter().any(|drop| told.to_lowercase().contains(drop)), "{told}");
+                assert!(!is_over || drops.iter().any(|drop| stated.to_lowercase().contains(drop)), "{stated}");
             }
         }
     }

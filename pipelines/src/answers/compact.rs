@@ -8,7 +8,7 @@ use serde::Serialize;
 use url::Url;
 
 use crate::answers::external;
-use crate::answers::folder::{Folder, Found, Segment};
+use crate::answers::folder::{Folder, Segment, SegmentRead};
 use crate::answers::segment::Record;
 
 /// A segment of this many bytes stays unchanged, unless one of its answers is removed.
@@ -78,15 +78,17 @@ impl Compaction {
 
     async fn take(&mut self, segment: Segment) -> std::result::Result<(), StoreError> {
         let read = match self.folder.entries(&segment).await? {
-            Found::Whole((metadata, entries)) => self.folder.records(&segment, metadata, 0..entries.len()).await?,
-            Found::Damaged(why) => Found::Damaged(why),
-            Found::Gone => Found::Gone,
+            SegmentRead::Whole((metadata, entries)) => {
+                self.folder.records(&segment, metadata, 0..entries.len()).await?
+            }
+            SegmentRead::Damaged(why) => SegmentRead::Damaged(why),
+            SegmentRead::Gone => SegmentRead::Gone,
         };
         let (read, mut is_damaged) = match read {
-            Found::Whole(records) => (records, false),
-            Found::Damaged(_) => (vec![], true),
+            SegmentRead::Whole(records) => (records, false),
+            SegmentRead::Damaged(_) => (vec![], true),
             // Another process compacted it.
-            Found::Gone => return Ok(()),
+            SegmentRead::Gone => return Ok(()),
         };
         let all = read.len();
         let mut records = Vec::with_capacity(all);

@@ -51,13 +51,13 @@ impl Segment {
 }
 
 #[derive(Debug)]
-pub(super) enum Found<T> {
+pub(super) enum SegmentRead<T> {
     Whole(T),
     Damaged(String),
     Gone,
 }
 
-pub(super) type Read<T> = Result<Found<T>, StoreError>;
+pub(super) type Read<T> = Result<SegmentRead<T>, StoreError>;
 
 /// Reads a segment for Parquet. Ranges beyond the end, as a damaged footer may claim, are not requested from the store.
 struct Object {
@@ -160,17 +160,17 @@ impl Folder {
 
     async fn read<T>(&self, segment: &Segment, read: impl Future<Output = Result<T, ParquetError>>) -> Read<T> {
         let error = match guarded_future(read).await {
-            Ok(Ok(found)) => return Ok(Found::Whole(found)),
+            Ok(Ok(found)) => return Ok(SegmentRead::Whole(found)),
             Ok(Err(error)) => error,
             Err(panicked) => ParquetError::General(panicked),
         };
         match error {
             ParquetError::External(external) => match external.downcast::<object_store::Error>() {
-                Ok(error) if matches!(*error, object_store::Error::NotFound { .. }) => Ok(Found::Gone),
+                Ok(error) if matches!(*error, object_store::Error::NotFound { .. }) => Ok(SegmentRead::Gone),
                 Ok(error) => Err(self.failed(&format!("read {} in", segment.name), *error)),
-                Err(other) => Ok(Found::Damaged(other.to_string())),
+                Err(other) => Ok(SegmentRead::Damaged(other.to_string())),
             },
-            damage => Ok(Found::Damaged(damage.to_string())),
+            damage => Ok(SegmentRead::Damaged(damage.to_string())),
         }
     }
 

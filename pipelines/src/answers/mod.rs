@@ -52,12 +52,12 @@ use url::Url;
 
 use crate::answers::claims::Claims;
 pub use crate::answers::compact::{Compacted, compact};
-use crate::answers::folder::{ENDING, Folder, Found, Read, Segment, now};
+use crate::answers::folder::{ENDING, Folder, Read, Segment, SegmentRead, now};
 use crate::answers::groups::Waiting;
 use crate::answers::index::{Index, Indexed, Place};
 use crate::answers::segment::{GROUP_ANSWERS, Record};
 pub use crate::answers::shared::SharedAnswers;
-pub use crate::answers::survey::{SegmentSummary, State, Totals, survey};
+pub use crate::answers::survey::{SegmentState, SegmentSummary, Totals, survey};
 use crate::{asap_folder, location};
 
 /// The folder of the answers, in the folder of asap next to an output.
@@ -129,13 +129,13 @@ impl AnswerFolder {
             let mut missed = false;
             while let Some((found, segment)) = found.try_next().await? {
                 match found {
-                    Found::Whole((metadata, entries)) => self.index().add(segment, Some(metadata), &entries),
-                    Found::Damaged(why) => {
+                    SegmentRead::Whole((metadata, entries)) => self.index().add(segment, Some(metadata), &entries),
+                    SegmentRead::Damaged(why) => {
                         self.warn_of_damage(&segment, &why);
                         self.index().add(segment, None, &[]);
                     }
                     // Compacted after the listing: its answers are in a segment that the next listing shows.
-                    Found::Gone => missed = true,
+                    SegmentRead::Gone => missed = true,
                 }
             }
             if !missed {
@@ -173,13 +173,13 @@ impl AnswerFolder {
             Arc::clone(groups.get_or_insert((place.segment, group), Arc::default))
         };
         let read = async || match self.read_group(group, found).await {
-            Ok(Found::Whole(records)) => Ok(records),
+            Ok(SegmentRead::Whole(records)) => Ok(records),
             other => Err(other),
         };
         match cell.get_or_try_init(read).await {
-            Ok(records) => Ok(Found::Whole(records.get(row).cloned().flatten())),
-            Err(Ok(Found::Damaged(why))) => Ok(Found::Damaged(why)),
-            Err(Ok(_)) => Ok(Found::Gone),
+            Ok(records) => Ok(SegmentRead::Whole(records.get(row).cloned().flatten())),
+            Err(Ok(SegmentRead::Damaged(why))) => Ok(SegmentRead::Damaged(why)),
+            Err(Ok(_)) => Ok(SegmentRead::Gone),
             Err(Err(error)) => Err(error),
         }
     }
@@ -188,9 +188,9 @@ impl AnswerFolder {
         let metadata = match found.metadata.get() {
             Some(metadata) => metadata.clone(),
             None => match self.folder.entries(&found.segment).await? {
-                Found::Whole((metadata, _)) => found.metadata.get_or_init(async || metadata).await.clone(),
-                Found::Damaged(why) => return Ok(Found::Damaged(why)),
-                Found::Gone => return Ok(Found::Gone),
+                SegmentRead::Whole((metadata, _)) => found.metadata.get_or_init(async || metadata).await.clone(),
+                SegmentRead::Damaged(why) => return Ok(SegmentRead::Damaged(why)),
+                SegmentRead::Gone => return Ok(SegmentRead::Gone),
             },
         };
         let first = group * GROUP_ANSWERS;
@@ -208,16 +208,16 @@ impl AnswerStore for AnswerFolder {
         loop {
             let Some((place, found)) = self.index().find(key) else { return Ok(None) };
             match self.read(place, &found).await? {
-                Found::Whole(Some(record)) if record.key == *key => return Ok(Some(record.outcome)),
-                Found::Whole(_) => {
+                SegmentRead::Whole(Some(record)) if record.key == *key => return Ok(Some(record.outcome)),
+                SegmentRead::Whole(_) => {
                     self.warn_of_damage(&found.segment, "the content of an answer has changed since it was stored");
                     self.index().forget_place(key, place);
                 }
-                Found::Damaged(why) => {
+                SegmentRead::Damaged(why) => {
                     self.warn_of_damage(&found.segment, &why);
                     self.index().forget_answers(&found.segment.name);
                 }
-                Found::Gone => {
+                SegmentRead::Gone => {
                     let mut listed = self.listing.lock().await;
                     if self.index().find(key).is_some_and(|(again, _)| again == place) {
                         *listed = Instant::now();

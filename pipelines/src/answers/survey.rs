@@ -5,13 +5,13 @@ use futures::{StreamExt, TryStreamExt};
 use serde::Serialize;
 use url::Url;
 
-use crate::answers::folder::{Folder, Found, Segment};
+use crate::answers::folder::{Folder, Segment, SegmentRead};
 use crate::answers::segment::Entry;
 use crate::answers::{SEGMENTS_AT_ONCE, external};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum SegmentState {
     /// The keys can be read; an answer is checked only when it is read.
     Whole,
     Damaged,
@@ -26,7 +26,7 @@ pub struct SegmentSummary {
     pub bytes: u64,
     pub oldest: Option<i64>,
     pub newest: Option<i64>,
-    pub state: State,
+    pub state: SegmentState,
 }
 
 /// Times are in milliseconds since 1970 (UTC).
@@ -47,17 +47,17 @@ pub async fn survey(url: &Url) -> Result<Vec<SegmentSummary>> {
     let segments = folder.list().await.map_err(external)?;
     let look = async |segment: Segment| {
         Ok(match folder.entries(&segment).await.map_err(external)? {
-            Found::Whole((_, entries)) => Some(summary(segment, &entries, State::Whole)),
-            Found::Damaged(_) => Some(summary(segment, &[], State::Damaged)),
+            SegmentRead::Whole((_, entries)) => Some(summary(segment, &entries, SegmentState::Whole)),
+            SegmentRead::Damaged(_) => Some(summary(segment, &[], SegmentState::Damaged)),
             // Compacted since the listing.
-            Found::Gone => None,
+            SegmentRead::Gone => None,
         })
     };
     let found = futures::stream::iter(segments).map(look).buffered(SEGMENTS_AT_ONCE);
     found.try_filter_map(async |summary| Ok(summary)).try_collect().await
 }
 
-fn summary(segment: Segment, entries: &[Entry], state: State) -> SegmentSummary {
+fn summary(segment: Segment, entries: &[Entry], state: SegmentState) -> SegmentSummary {
     SegmentSummary {
         written: segment.written(),
         segment: segment.name,
@@ -73,7 +73,7 @@ impl Totals {
     pub fn of(segments: &[SegmentSummary]) -> Self {
         Self {
             segments: segments.len() as u64,
-            damaged: segments.iter().filter(|segment| segment.state == State::Damaged).count() as u64,
+            damaged: segments.iter().filter(|segment| segment.state == SegmentState::Damaged).count() as u64,
             answers: segments.iter().map(|segment| segment.answers).sum(),
             bytes: segments.iter().map(|segment| segment.bytes).sum(),
             oldest: segments.iter().filter_map(|segment| segment.oldest).min(),

@@ -72,7 +72,7 @@ impl Corpus {
             .select(place.into_iter().chain(shown))?
             .collect()
             .await?;
-        let [question, cot, answer] = shape.told();
+        let [question, cot, answer] = shape.described();
         Ok(Inspected {
             files: table.files().len(),
             file: table.files().first().map(|held| held.file.name.clone()).unwrap_or_default(),
@@ -82,7 +82,7 @@ impl Corpus {
             question,
             cot,
             answer,
-            system: shape.told_system(),
+            system: shape.described_system(),
             flag: shape.flag.clone(),
             mapping: shape.mapping().to_string(),
             sample: read(&sample)?,
@@ -118,7 +118,7 @@ impl TableFunctionImpl for ShapesFunction {
             "question" => column(&|rule| listed(RULES[rule].question)),
             "cot" => column(&|rule| listed(RULES[rule].cot)),
             "answer" => column(&|rule| listed(RULES[rule].answer)),
-            "read_as" => column(&|rule| RULES[rule].form.told().to_string()),
+            "read_as" => column(&|rule| RULES[rule].form.description().to_string()),
         )?;
         Ok(rows.into_view())
     }

@@ -50,7 +50,7 @@ const LOOK_AGAIN: [Duration; 3] = [Duration::from_millis(100), Duration::from_se
 
 /// The state of a log at one version.
 #[derive(Debug, Clone, Default)]
-pub struct State {
+pub struct LogState {
     pub version: u64,
     pub protocol: Protocol,
     pub metadata: Metadata,
@@ -68,7 +68,7 @@ pub struct Log {
     pub(crate) url: Url,
     pub(crate) store: Arc<dyn ObjectStore>,
     /// As of the last read.
-    pub(crate) state: State,
+    pub(crate) state: LogState,
 }
 
 enum Put {
@@ -142,7 +142,7 @@ impl Log {
     ///
     /// # Errors
     /// Errors of `prepare`; [`OutcomeUnknown`] if it cannot be determined whether the commit is in the log.
-    pub async fn commit(&mut self, mut prepare: impl FnMut(&State) -> Result<Vec<String>>) -> Result<Option<u64>> {
+    pub async fn commit(&mut self, mut prepare: impl FnMut(&LogState) -> Result<Vec<String>>) -> Result<Option<u64>> {
         loop {
             let actions = prepare(&self.state)?;
             if actions.is_empty() {
@@ -173,7 +173,7 @@ impl Log {
     }
 }
 
-impl State {
+impl LogState {
     fn apply(&mut self, line: Line) {
         let Line { txn, add, remove, meta_data, protocol } = line;
         if let Some(txn) = txn {

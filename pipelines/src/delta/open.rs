@@ -13,7 +13,7 @@ use serde::Deserialize;
 use url::Url;
 
 use crate::delta::actions::{self, Line, LiveFile, Removed, Transaction};
-use crate::delta::{FOLDER, State, commit_path, read_commit, unreadable};
+use crate::delta::{FOLDER, LogState, commit_path, read_commit, unreadable};
 use crate::objects::{self, existing};
 
 const CONCURRENT_COMMITS: usize = 32;
@@ -44,9 +44,9 @@ impl Since {
 #[derive(Debug, Default)]
 pub struct Followed {
     /// The newest state.
-    pub state: State,
+    pub state: LogState,
     /// The state at the requested version of [`Since::Snapshot`].
-    pub snapshot: State,
+    pub snapshot: LogState,
     /// The versions after the requested one, ascending.
     pub later: Vec<Version>,
 }
@@ -143,7 +143,7 @@ async fn read(store: &dyn ObjectStore, since: Option<Since>) -> Result<Option<Fo
 
 async fn missing<T>(
     store: &dyn ObjectStore,
-    found: &Found,
+    found: &LogFiles,
     version: u64,
     since: Option<Since>,
     last: u64,
@@ -169,13 +169,13 @@ async fn missing<T>(
 }
 
 #[derive(Default)]
-struct Found {
+struct LogFiles {
     commits: Vec<u64>,
     checkpoints: BTreeMap<u64, Checkpoint>,
     has_newer_checkpoints: bool,
 }
 
-impl Found {
+impl LogFiles {
     fn last_checkpoint(&self, until: u64) -> Option<u64> {
         self.checkpoints.range(..=until).rev().find(|(_, files)| files.is_whole()).map(|(version, _)| *version)
     }
@@ -193,13 +193,13 @@ impl Checkpoint {
     }
 }
 
-async fn list(store: &dyn ObjectStore, from: u64) -> Result<Found> {
+async fn list(store: &dyn ObjectStore, from: u64) -> Result<LogFiles> {
     let folder = Path::from(FOLDER);
     let offset = Path::from_iter([FOLDER, &format!("{from:020}")]);
     let listed = store.list_with_offset(Some(&folder), &offset).map_ok(|file| file.location);
     let mut paths: Vec<Path> = existing(listed.try_collect().await)?.unwrap_or_default();
     paths.sort();
-    let mut found = Found::default();
+    let mut found = LogFiles::default();
     for path in paths {
         let name = path.filename().unwrap_or_default();
         let Some((version, rest)) = name.split_once('.') else { continue };

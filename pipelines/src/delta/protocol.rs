@@ -11,7 +11,7 @@ use object_store::ObjectStoreExt;
 use url::Url;
 
 use crate::delta::actions::Metadata;
-use crate::delta::{State, commit_path};
+use crate::delta::{LogState, commit_path};
 use crate::location;
 
 const HONOURED: [&str; 3] = ["timestampNtz", "appendOnly", "invariants"];
@@ -37,7 +37,7 @@ pub(crate) async fn first_commit(
     Ok(table.object_store().get(&commit_path(0)).await?.bytes().await?)
 }
 
-impl State {
+impl LogState {
     pub fn schema(&self) -> Result<Schema> {
         let schema: StructType = serde_json::from_str(&self.metadata.schema_string)
             .map_err(|error| exec_datafusion_err!("the table's schema cannot be read: {error}"))?;

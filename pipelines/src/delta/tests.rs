@@ -43,7 +43,7 @@ async fn a_commit_is_prepared_anew_on_what_another_one_did() {
     let (mut one, mut two) = (create(&url).await, create(&url).await);
     assert_eq!(one.commit(|_| Ok(says("x", 1))).await.unwrap(), Some(1));
     let mut seen = Vec::new();
-    let prepare = |state: &State| {
+    let prepare = |state: &LogState| {
         seen.push(state.transactions.contains_key("x"));
         Ok(if state.transactions.contains_key("x") { vec![] } else { says("x", 3) })
     };

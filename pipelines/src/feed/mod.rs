@@ -124,7 +124,7 @@ impl Feed {
     }
 
     /// Returns the next examples of one epoch: `most`, or fewer at its end. None after the last epoch.
-    pub async fn step(&mut self, most: usize) -> Result<Option<Vec<Fed>>> {
+    pub async fn next_examples(&mut self, most: usize) -> Result<Option<Vec<Fed>>> {
         let mut step: Vec<Fed> = Vec::with_capacity(most);
         while step.len() < most {
             match self.ready.pop_front() {

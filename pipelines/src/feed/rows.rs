@@ -9,7 +9,7 @@ use datafusion::prelude::SessionContext;
 use sha2::{Digest, Sha256};
 
 use super::encoder::Encoder;
-use super::segment::{Found, Segment};
+use super::segment::{RowWithSource, Segment};
 use super::{FeedConfig, Survey};
 use crate::corpus::files::source::Source;
 use crate::corpus::{self, ColumnMapping, Corpus, CorpusFile, Files, Fit};
@@ -141,7 +141,7 @@ impl Rows {
         windows as u64
     }
 
-    pub(super) async fn read(&self, window: u64, encoder: &Arc<Encoder>) -> Result<Vec<Found>> {
+    pub(super) async fn read(&self, window: u64, encoder: &Arc<Encoder>) -> Result<Vec<RowWithSource>> {
         let start = window as usize * WINDOW_ROWS;
         let range = start..(start + WINDOW_ROWS).min(self.rows());
         let (mut found, mut first) = (Vec::with_capacity(range.len()), 0);

@@ -34,7 +34,7 @@ struct Place {
 }
 
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct RowWithSource {
     pub row: Row,
     pub source: (Arc<str>, u64),
 }
@@ -63,7 +63,7 @@ impl Segment {
         context: &SessionContext,
         range: Range<usize>,
         encoder: &Arc<Encoder>,
-    ) -> Result<Vec<Found>> {
+    ) -> Result<Vec<RowWithSource>> {
         named(context, &self.corpus, self.read_rows(context, range, encoder).await).await
     }
 
@@ -72,7 +72,7 @@ impl Segment {
         context: &SessionContext,
         range: Range<usize>,
         encoder: &Arc<Encoder>,
-    ) -> Result<Vec<Found>> {
+    ) -> Result<Vec<RowWithSource>> {
         let places = &self.places[range];
         let mut wanted: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
         for place in places {
@@ -107,7 +107,7 @@ impl Segment {
             let Some(row) = found.remove(&(place.file, place.row)) else {
                 return exec_err!("row {} of {} no longer exists", place.row, self.files[place.file as usize]);
             };
-            Ok(Found { row, source: (Arc::clone(&self.files[place.file as usize]), u64::from(place.row)) })
+            Ok(RowWithSource { row, source: (Arc::clone(&self.files[place.file as usize]), u64::from(place.row)) })
         };
         places.iter().map(take).collect()
     }

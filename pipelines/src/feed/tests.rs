@@ -40,7 +40,7 @@ async fn fed(context: &SessionContext, config: FeedConfig, encoder: &Arc<Encoder
     let rows = Rows::open(context, &config).await.unwrap();
     let mut feed = Feed::begin(rows, config, Arc::clone(encoder)).unwrap();
     let mut steps = Vec::new();
-    while let Some(step) = feed.step(step).await.unwrap() {
+    while let Some(step) = feed.next_examples(step).await.unwrap() {
         steps.push(step);
     }
     steps
@@ -81,15 +81,15 @@ async fn every_row_comes_once_an_epoch_in_an_order_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn behind_a_position_the_same_rows_come_again() {
+async fn after_a_position_the_same_rows_come_again() {
     let folder = tempfile::tempdir().unwrap();
     let context = corpus(folder.path()).await;
     let encoder = encoder(64, 0.0);
     let all: Vec<Fed> = fed(&context, config(folder.path()), &encoder, 48).await.concat();
     // In the middle of windows, after a window, after an epoch, after the last row.
-    let behind_a_window = all.iter().position(|fed| fed.position.window == 1).unwrap() - 1;
-    let behind_an_epoch = all.iter().position(|fed| fed.position.epoch == 1).unwrap() - 1;
-    for place in [0, 5, behind_a_window, behind_an_epoch, all.len() - 3, all.len() - 1] {
+    let after_a_window = all.iter().position(|fed| fed.position.window == 1).unwrap() - 1;
+    let after_an_epoch = all.iter().position(|fed| fed.position.epoch == 1).unwrap() - 1;
+    for place in [0, 5, after_a_window, after_an_epoch, all.len() - 3, all.len() - 1] {
         let resume = Some(all[place].position.to_string().parse().unwrap());
         let rest = fed(&context, FeedConfig { resume, ..config(folder.path()) }, &encoder, 100).await.concat();
         assert_eq!(rest, all[place + 1..], "{place}");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, new_empty_array, new_null_array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::common::{DataFusionError, Result, ScalarValue, exec_datafusion_err, exec_err};
 use datafusion::parquet::arrow::AsyncArrowWriter;
 use futures::TryStreamExt;
 use object_store::buffered::BufWriter;
@@ -16,10 +16,12 @@ use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::corpus::{guarded_future, guarded_next};
 use crate::delta::{LiveFile, Log, store_of};
 use crate::location;
 use crate::objects::existing;
 use crate::outputs::{open, read, rejects_by_status, table};
+use crate::run::output::Output;
 use crate::run::output::provenance::Provenance;
 use crate::run::output::receipt::Counts;
 use crate::run::output::shards::writer_properties;
@@ -54,7 +56,7 @@ pub async fn export(location: &str, to: &str) -> Result<Exported> {
     let mut bytes = 0;
     for (index, group) in groups.iter().enumerate() {
         let path = Path::from(format!("train-{index:05}-of-{:05}.parquet", groups.len()));
-        write(log, group, &schema, Arc::clone(&store), &path, &mut counts).await?;
+        write(&output, group, &schema, Arc::clone(&store), &path, &mut counts).await?;
         bytes += store.head(&path).await?.size;
     }
     let exported = Exported {
@@ -95,7 +97,7 @@ fn groups(log: &Log) -> Vec<Vec<&LiveFile>> {
 }
 
 async fn write(
-    log: &Log,
+    output: &Output,
     shards: &[&LiveFile],
     schema: &SchemaRef,
     store: Arc<dyn ObjectStore>,
@@ -106,9 +108,12 @@ async fn write(
     let object = BufWriter::new(store, path.clone());
     let exported = exported_schema(schema);
     let mut writer = AsyncArrowWriter::try_new(object, Arc::clone(&exported), Some(properties))?;
+    let log = table(output)?;
     for shard in shards {
-        let mut batches = read(log, shard, &[]).await?;
-        while let Some(batch) = batches.try_next().await? {
+        let unreadable = |error| unreadable(output, shard, error);
+        let opening = guarded_future(read(log, shard, &[])).await;
+        let mut batches = opening.unwrap_or_else(|panicked| exec_err!("{panicked}")).map_err(unreadable)?;
+        while let Some(batch) = guarded_next(&mut batches).await.map_err(unreadable)? {
             let batch = whole(&batch, shard, schema, &exported)?;
             counts.count_originals(&batch);
             counts.count_output(&batch);
@@ -117,6 +122,20 @@ async fn write(
     }
     writer.close().await?;
     Ok(())
+}
+
+/// Adds to the error of a shard which one it is and what to do, unless its store is unavailable.
+fn unreadable(output: &Output, shard: &LiveFile, error: DataFusionError) -> DataFusionError {
+    if location::is_unavailable(&error) {
+        return error;
+    }
+    let to = location::display(&output.url);
+    exec_datafusion_err!(
+        "shard {} of {to} cannot be read ({}): asap verify {to} lists all such shards; delete them, and run the same asap \
+         run command again, which processes their rows again",
+        shard.path,
+        error.strip_backtrace()
+    )
 }
 
 /// The rows of a shard with all columns of the table. The values of partition columns are in the log, and columns added

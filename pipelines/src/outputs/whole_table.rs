@@ -66,7 +66,7 @@ pub async fn replace(url: &Url, batch: &RecordBatch, properties: HashMap<String,
     let mut shards = Shards::begin(store_of(url)?, Path::default(), layout)?;
     shards.write(batch).await?;
     let added = shards.finish().await?;
-    let prepare = |state: &crate::delta::State| {
+    let prepare = |state: &crate::delta::LogState| {
         let removed = state.files.values().map(remove);
         Ok(commit("WRITE", "Overwrite", json!({}), removed.chain(added.iter().map(add)).collect()))
     };

@@ -17,7 +17,7 @@ use asap_udfs::Models;
 use asap_udfs::llm::Llm;
 use asap_udfs::llm::store::AnswerStore;
 use asap_udfs::plan::asked;
-use asap_udfs::settings::{OnError, Provider};
+use asap_udfs::settings::OnError;
 
 use super::output::Output;
 use super::plan;
@@ -82,7 +82,7 @@ struct Opened {
     output: Output,
     new_generation: bool,
     summary: Summary,
-    /// What the output has, without the rows that it lost.
+    /// What the output has; after [`Self::list`] without the rows that it lost.
     ledger: Ledger,
     identity: Identity,
     contents: Contents,
@@ -140,7 +140,7 @@ fn locations(request: &Request) -> Result<(Vec<Source>, Url)> {
 /// Runs that fill one output at the same time start at different slices and skip those that others have committed. With
 /// a local output they claim each call instead.
 fn starts_anywhere(request: &Request, output: &Output) -> bool {
-    let is_asked = request.settings.anchor_provider == Provider::Openai;
+    let is_asked = request.settings.anchor_provider.is_endpoint();
     is_asked && output.url.scheme() != "file" && request.part.is_none()
 }
 
@@ -188,7 +188,7 @@ fn check_partition_by(output: &Output, request: &Request) -> Result<()> {
 
 impl Opened {
     async fn new(request: &Request, to: &Url, effort: Effort) -> Result<Self> {
-        let mut output = Output::open(to.clone()).await?;
+        let output = Output::open(to.clone()).await?;
         let paid = open_answers(request, to).await?;
         let (llm, models) = match effort {
             Effort::Run => (Llm::new(paid), Models::default()),
@@ -203,13 +203,7 @@ impl Opened {
         let new_generation = request.new_generation && output.table().is_some();
         let ledger = match new_generation {
             true => Ledger::of_generation(output.ledger.generation + 1),
-            false => {
-                output.check_identity(&identity)?;
-                check_partition_by(&output, request)?;
-                let mut ledger = output.ledger.clone();
-                output.find_missing().await?.files.iter().for_each(|path| ledger.forget(path));
-                ledger
-            }
+            false => output.ledger.clone(),
         };
         let summary = Summary {
             pipeline: request.name.clone(),
@@ -223,10 +217,17 @@ impl Opened {
     }
 
     async fn list(mut self, request: &Request, sources: &[Source]) -> Result<Listed> {
-        let Self { context, output, new_generation, ledger, contents, summary: Summary { notes, .. }, .. } = &mut self;
+        let Self { context, output, new_generation, ledger, identity, contents, summary, .. } = &mut self;
+        let notes = &mut summary.notes;
         let state = context.state();
         let pins = Pins::of(output.table().map(|log| &log.state), ledger.generation);
+        // A missing input is reported first: another output would not help.
         let listed = corpus::list(&state, sources, |source| pins.since(source)).await?;
+        if !*new_generation {
+            output.check_identity(identity)?;
+            check_partition_by(output, request)?;
+            output.find_missing().await?.files.iter().for_each(|path| ledger.forget(path));
+        }
         let (mut files, tables) = (listed.files, listed.tables);
         notes.extend(listed.notes);
         let mut again = match &request.retry_rejects {
@@ -433,7 +434,7 @@ impl Job {
     pub(crate) async fn take_gone_back(&mut self, request: &Request) -> Result<bool> {
         let info = json!({ "run": self.output.attempt.to_string(), "pipeline": request.name });
         let paths: Vec<&str> = self.gone.iter().map(|gone| gone.path.as_str()).collect();
-        self.output.take_back(&paths, &info).await?;
+        self.output.delete_rows(&paths, &info).await?;
         let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for Gone { path, why } in &self.gone {
             by_reason.entry(why).or_default().push(path);

@@ -7,8 +7,9 @@
 use asap_lm::config::ModelConfig;
 use asap_lm::locate;
 use asap_udfs::Settings;
+use asap_udfs::llm::provider::Kind;
 use asap_udfs::plan::Asked;
-use asap_udfs::settings::{Provider, ScorerDevice};
+use asap_udfs::settings::ScorerDevice;
 
 use crate::corpus::Corpus;
 
@@ -30,10 +31,11 @@ pub(crate) fn of_cost(asked: Asked, settings: &Settings, corpus: &Corpus) -> u64
         corpus.files().fold((0, 0), |(bytes, rows), (_, file)| (bytes + file.file.meta.size, rows + file.rows()));
     let tokens = TOKENS_PER_BYTE * bytes as f64 / rows.max(1) as f64;
     let scored = scored_rows(asked, settings, tokens);
-    let answered = match settings.anchor_provider {
-        Provider::Openai if asked.anchorer => 2 * settings.anchor_max_concurrent_requests.0 as u64,
-        Provider::Local if asked.anchorer => LOCAL_ROWS,
-        _ => MOST,
+    let answered = match settings.anchor_provider.kind() {
+        _ if !asked.anchorer => MOST,
+        Kind::Rules => MOST,
+        Kind::Endpoint(_) => 2 * settings.anchor_max_concurrent_requests.0 as u64,
+        Kind::Folder => LOCAL_ROWS,
     };
     round(scored.min(answered))
 }

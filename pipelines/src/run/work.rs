@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use asap_udfs::llm::Statement;
-use asap_udfs::settings::Provider;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::LogicalPlan;
@@ -21,7 +20,7 @@ use super::request::Request;
 use super::retry;
 use crate::corpus::FileFailure;
 use crate::run::input::files::OpenSlice;
-use crate::run::output::delete_files::TakeBack;
+use crate::run::output::delete_files::Deletion;
 use crate::run::output::finished_slice::{Finished, Written};
 use crate::run::output::ledger::{Before, SliceName};
 use crate::run::output::receipt::{Counts, Receipt};
@@ -177,7 +176,7 @@ impl<'a> Work<'a> {
     fn has_room(&self) -> bool {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let settings = &self.request.settings;
-        let is_asked = settings.anchor_provider == Provider::Openai;
+        let is_asked = settings.anchor_provider.is_endpoint();
         let rows = if is_asked { 2 * settings.anchor_max_concurrent_requests.0 as u64 } else { 0 };
         self.running.len() <= cores || self.rows_running < rows
     }
@@ -323,12 +322,12 @@ impl<'a> Work<'a> {
         for finished in alone {
             by_file.entry(finished.slice.path.clone()).or_default().push(finished);
         }
-        self.commit_group(together, &mut TakeBack::default()).await?;
+        self.commit_group(together, &mut Deletion::default()).await?;
         for (path, mut slices) in by_file {
             if self.replaced.get(&path) == Some(&0) && !self.failed.contains(&path) {
-                let mut take_back = TakeBack::new(&self.job.output.ledger, [path.as_str()]);
+                let mut deletion = Deletion::new(&self.job.output.ledger, [path.as_str()]);
                 let of_file = slices.first().map(|finished| finished.slice.clone());
-                self.commit_group(slices, &mut take_back).await?;
+                self.commit_group(slices, &mut deletion).await?;
                 if let Some(slice) = of_file {
                     self.job.output.unstage(&slice).await?;
                 }
@@ -364,7 +363,7 @@ impl<'a> Work<'a> {
         Ok(there)
     }
 
-    async fn commit_group(&mut self, finished: Vec<Finished>, take_back: &mut TakeBack) -> Result<()> {
+    async fn commit_group(&mut self, finished: Vec<Finished>, deletion: &mut Deletion) -> Result<()> {
         if finished.is_empty() {
             return Ok(());
         }
@@ -373,7 +372,7 @@ impl<'a> Work<'a> {
         summary.seconds = self.begun_at.elapsed().as_secs_f64();
         let run = output.attempt.to_string();
         let info = json!({ "run": run, "pipeline": self.request.name, "summary": summary.of_run() });
-        let committed = output.commit(&self.writing.design, &finished, take_back, &info).await?;
+        let committed = output.commit(&self.writing.design, &finished, deletion, &info).await?;
         summary.table_version = committed.version.or(summary.table_version);
         for Finished { slice, receipt, .. } in &finished {
             if committed.lost.contains(slice) {

@@ -30,7 +30,7 @@ fn lose_the_commit(place: &Place, then: impl Fn(&RequestHead) -> Action + Send +
 }
 
 #[test]
-fn a_commit_of_which_nobody_can_know_keeps_its_shards_and_is_found_by_the_next_run() {
+fn a_commit_of_which_no_one_can_know_keeps_its_shards_and_is_found_by_the_next_run() {
     let place = one_done();
     lose_the_commit(&place, |head| match head.reads_log("out") {
         true => Action::Status(403, "AccessDenied"),

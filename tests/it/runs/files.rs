@@ -32,7 +32,7 @@ const DAMAGES: [fn(&mut Vec<u8>); 7] = [
 ];
 
 #[test]
-fn a_broken_file_fails_by_name_and_is_taken_when_it_is_mended() {
+fn a_broken_file_fails_by_name_and_is_taken_when_it_is_fixed() {
     for (number, damage) in DAMAGES.iter().enumerate() {
         let place = if number % 2 == 0 { Place::local() } else { Place::s3() };
         place.put_all(&[A, B, C]);
@@ -46,8 +46,8 @@ fn a_broken_file_fails_by_name_and_is_taken_when_it_is_mended() {
             place.holds(&[A, C]);
         }
         place.put(B);
-        let mended = summary(&place.run(&[]), 0);
-        assert_eq!((failed(&mended), &mended["rows_in"]), (vec![], &json!(7)));
+        let fixed = summary(&place.run(&[]), 0);
+        assert_eq!((failed(&fixed), &fixed["rows_in"]), (vec![], &json!(7)));
         place.holds(&[A, B, C]);
     }
 }

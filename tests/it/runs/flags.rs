@@ -36,7 +36,7 @@ fn a_part_leaves_the_others_their_rows() {
 }
 
 #[test]
-fn inputs_with_names_are_told_apart() {
+fn inputs_with_names_are_kept_apart() {
     let place = Place::local().with(&[A]);
     place.put_bytes("other/a.parquet", &std::fs::read(place.path("in/a.parquet")).unwrap());
     place.put_bytes("single.parquet", &std::fs::read(place.path("in/a.parquet")).unwrap());
@@ -72,11 +72,11 @@ fn more_rejects_than_are_allowed_end_in_a_code_of_their_own() {
 const ASKING: &str = "SELECT source, id, ai_complete(question) AS cot, \
     CASE WHEN status IS NULL AND ai_complete(question) IS NULL THEN 'unanswered' ELSE status END AS status, error FROM corpus";
 
-/// Sets up [`ASKING`] with a server that refuses ids ending in 3, until `is_mended`.
-fn ask(place: &Place, is_mended: &Arc<AtomicBool>) -> Server {
+/// Sets up [`ASKING`] with a server that refuses ids ending in 3, until `is_fixed`.
+fn ask(place: &Place, is_fixed: &Arc<AtomicBool>) -> Server {
     place.pipeline(ASKING);
-    let is_mended = Arc::clone(is_mended);
-    let server = Server::start(move |call| match call.prompt().ends_with('3') && !is_mended.load(Ordering::SeqCst) {
+    let is_fixed = Arc::clone(is_fixed);
+    let server = Server::start(move |call| match call.prompt().ends_with('3') && !is_fixed.load(Ordering::SeqCst) {
         true => Reply::error(400, "not this one"),
         false => Reply::text(&call.prompt().replace("question", "step")),
     });
@@ -91,8 +91,8 @@ const LATER: File = ("b.parquet", 11..=16, "step");
 #[test]
 fn rejects_that_are_tried_again_move_to_the_output() {
     for place in Place::both() {
-        let is_mended = Arc::default();
-        let _server = ask(&place, &is_mended);
+        let is_fixed = Arc::default();
+        let _server = ask(&place, &is_fixed);
         place.put_all(&[FIRST, LATER]);
         summary(&place.run(&[]), 0);
         assert_eq!(place.rows().rejected(), ["a.parquet:2", "a.parquet:4", "b.parquet:2", "b.parquet:4"]);
@@ -101,7 +101,7 @@ fn rejects_that_are_tried_again_move_to_the_output() {
         place.run(&["--retry-rejects"]).ok();
         assert_eq!(place.rows().rejected(), ["a.parquet:2", "a.parquet:4", "b.parquet:2", "b.parquet:4"]);
         place.execute(&["verify", &place.location("out")]).ok();
-        is_mended.store(true, Ordering::SeqCst);
+        is_fixed.store(true, Ordering::SeqCst);
         place.run(&["--retry-rejects=empty_chain,too_long"]).ok();
         assert_eq!(place.rows().rejected(), ["a.parquet:2", "a.parquet:4", "b.parquet:2", "b.parquet:4"]);
         place.makes(&["--retry-rejects=unanswered"], &[FIRST, LATER]);
@@ -116,10 +116,10 @@ fn rejects_that_are_tried_again_are_there_once_though_the_run_died() {
     for table in ["out".to_string(), format!("out/{REJECTS}")] {
         for retries_again in [true, false] {
             let place = Place::s3();
-            let is_mended = Arc::default();
-            let _server = ask(&place, &is_mended);
+            let is_fixed = Arc::default();
+            let _server = ask(&place, &is_fixed);
             place.fill(&[FIRST, LATER]);
-            is_mended.store(true, Ordering::SeqCst);
+            is_fixed.store(true, Ordering::SeqCst);
             let dies_at = table.clone();
             let gate = place.proxy().hold(move |head| head.commits(&dies_at));
             let mut run = place.start(&["--retry-rejects"]);

@@ -118,7 +118,7 @@ fn a_pipeline_that_passes_its_source_on_is_taken() {
 }
 
 #[test]
-fn a_pipeline_that_hides_what_is_not_row_to_row_behind_the_name_of_the_corpus_is_refused() {
+fn a_pipeline_that_hides_what_is_not_row_to_row_under_the_name_of_the_corpus_is_refused() {
     let place = Place::local().with(&[A]);
     for (pipeline, named) in [
         ("WITH corpus AS (SELECT * FROM corpus ORDER BY id LIMIT 3) SELECT source, cot FROM corpus", "LIMIT"),

@@ -11,6 +11,18 @@
 //! | [`trace`] | which stage dropped which step |
 //! | [`extractive`] | direct thoughts and coarse chains without a language model |
 //! | [`vectorized`] | loops compiled for the vector instructions of the CPU |
+//!
+//! ```
+//! use asap_kernels::{budget, gestalt::Gestalt, steps::steps};
+//!
+//! let chain = steps("Hm.\n\n2 + 2 is 4.\n\nDone.");
+//! assert_eq!(chain, ["Hm.", "2 + 2 is 4.", "Done."]);
+//! let mut gestalt = Gestalt::new(false);
+//! gestalt.set_b("2 + 2 = 4.");
+//! assert!(gestalt.ratio(chain[1]) > 0.8);
+//! // Refinement removes the step with the lowest score first.
+//! assert_eq!(budget::by_score(&[Some(0.1), Some(3.2), Some(1.4)]), [0, 2, 1]);
+//! ```
 
 pub mod budget;
 pub mod code_fences;

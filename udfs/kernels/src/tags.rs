@@ -80,7 +80,7 @@ pub fn after_chain(generation: &str) -> Option<&str> {
 
 /// Returns the text after the chain of thought, or the whole generation if it has no chain. None if the chain is cut
 /// off: an opening tag without a closing one.
-pub fn behind_chain(generation: &str) -> Option<&str> {
+pub fn response_or_all(generation: &str) -> Option<&str> {
     if let Some(after) = after_chain(generation) {
         return Some(after);
     }
@@ -180,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_is_cut_off_has_nothing_behind_it() {
-        assert_eq!(behind_chain("<think>a</think>b"), Some("b"));
-        assert_eq!(behind_chain("a</think>b"), Some("b"));
-        assert_eq!(behind_chain("b"), Some("b"));
+    fn a_chain_that_is_cut_off_has_nothing_after_it() {
+        assert_eq!(response_or_all("<think>a</think>b"), Some("b"));
+        assert_eq!(response_or_all("a</think>b"), Some("b"));
+        assert_eq!(response_or_all("b"), Some("b"));
         for cut_off in ["<think>a", "x <|begin_of_thought|>", "\n<thinking>a"] {
-            assert_eq!(behind_chain(cut_off), None);
+            assert_eq!(response_or_all(cut_off), None);
         }
-        assert_eq!(behind_chain("in <thinking> tags"), Some("in <thinking> tags"));
+        assert_eq!(response_or_all("in <thinking> tags"), Some("in <thinking> tags"));
     }
 
     #[test]

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_stages_are_told_apart() {
+    fn both_stages_are_kept_apart() {
         let stages = Stages {
             coarse: Some(&[0, 2, 3]),
             similarity: Some(&[Some(1.0), Some(0.7), None]),

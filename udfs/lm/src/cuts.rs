@@ -62,11 +62,11 @@ impl Cuts {
         ends.filter(move |(end, scalar)| self.is_cut(*scalar, step[*end..].chars().next())).map(|(end, _)| end)
     }
 
-    fn is_cut(self, before: char, behind: Option<char>) -> bool {
+    fn is_cut(self, before: char, after: Option<char>) -> bool {
         match self {
-            Self::ByteLevel => is_stable_letter(before) && behind.is_none_or(is_stable_other),
+            Self::ByteLevel => is_stable_letter(before) && after.is_none_or(is_stable_other),
             Self::SentencePiece => {
-                before.is_ascii_alphanumeric() && behind.is_none_or(|behind| matches!(behind, ' ' | '\n'))
+                before.is_ascii_alphanumeric() && after.is_none_or(|after| matches!(after, ' ' | '\n'))
             }
             Self::Unknown => false,
         }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_stand_behind_letters() {
+    fn cuts_stand_after_letters() {
         assert_eq!(Cuts::ByteLevel.first("(ab, c) 12."), Some(3));
         assert_eq!(Cuts::ByteLevel.last("(ab, c) 12."), Some(10));
         assert_eq!(Cuts::ByteLevel.last("ab"), Some(2));

@@ -96,8 +96,8 @@ impl ExampleTemplate {
     /// the first special token that the template writes after an assistant's turn, otherwise the model's `eos_token`.
     pub fn load(folder: &Path, setting: Option<&str>, tokenizer: &Tokenizer) -> Result<Self> {
         let prompt = PromptTemplate::load(folder, setting)?;
-        let behind = behind_a_turn(&prompt, tokenizer)?;
-        let end = match behind {
+        let after = end_of_turn(&prompt, tokenizer)?;
+        let end = match after {
             Some(end) => end,
             None => end_of_text(folder, tokenizer)?,
         };
@@ -117,7 +117,7 @@ impl ExampleTemplate {
         let prompt = self.prompt.render_generation(asked)?;
         let opened = prompt.rfind(OPENING).map(|tag| &prompt[tag + OPENING.len()..]);
         let continuation = tags::continuation(cot, &self.before_answer, answer);
-        let response = match opened.filter(|behind| behind.trim().is_empty()) {
+        let response = match opened.filter(|after| after.trim().is_empty()) {
             Some("") => format!("\n{continuation}"),
             Some(_) => continuation,
             None => format!("{OPENING}\n{continuation}"),
@@ -140,13 +140,13 @@ impl ExampleTemplate {
 }
 
 /// The first special token that a chat template writes after an assistant's answer.
-fn behind_a_turn(prompt: &PromptTemplate, tokenizer: &Tokenizer) -> Result<Option<u32>> {
+fn end_of_turn(prompt: &PromptTemplate, tokenizer: &Tokenizer) -> Result<Option<u32>> {
     let messages = [Message { role: "user", content: "?" }, Message { role: "assistant", content: SAID }];
     let PromptTemplate::Chat { .. } = prompt else { return Ok(None) };
     let rendered = prompt.render_turns(&messages)?;
     let Some(said) = rendered.rfind(SAID) else { return Ok(None) };
-    let behind = tokenizer.encode(&rendered[said + SAID.len()..], false)?.ids;
-    Ok(behind.into_iter().find(|id| tokenizer.is_special(*id)))
+    let after = tokenizer.encode(&rendered[said + SAID.len()..], false)?.ids;
+    Ok(after.into_iter().find(|id| tokenizer.is_special(*id)))
 }
 
 /// The text that a chat template writes between the closing tag and the answer; None if it writes no thought.
@@ -276,17 +276,17 @@ mod tests {
     }
 
     #[test]
-    fn a_thought_that_a_template_closes_unless_it_is_told_to_think_is_opened_once() {
-        let told = |variable: &str, thinks: &str, closes: &str| {
+    fn a_thought_that_a_template_closes_unless_it_is_asked_to_think_is_opened_once() {
+        let template = |variable: &str, thinks: &str, closes: &str| {
             LEAVES_OPEN.replace("assistant\n{% endif %}", &format!(
                 "assistant\n{{% if {variable} is defined and {variable} %}}{thinks}{{% else %}}{closes}{{% endif %}}{{% endif %}}"
             ))
         };
         for (template, opened) in [
-            (told("enable_thinking", "", "<think>\n\n</think>\n\n"), false),
-            (told("thinking", "<think>", "</think>"), true),
-            (told("never", "", "<think>\n\n</think>\n\n"), false),
-            (told("never", "", "</think>"), false),
+            (template("enable_thinking", "", "<think>\n\n</think>\n\n"), false),
+            (template("thinking", "<think>", "</think>"), true),
+            (template("never", "", "<think>\n\n</think>\n\n"), false),
+            (template("never", "", "</think>"), false),
         ] {
             let (prompt, learned, _) = texts(&json!({ "chat_template": template }), ROW);
             assert_eq!(prompt, ["user\nWhat is 2 + 2?\nassistant\n", if opened { "<think>" } else { "" }].concat());

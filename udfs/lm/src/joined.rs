@@ -74,7 +74,7 @@ impl<'a> Joined<'a> {
     pub fn tokens_alone(&self, step: usize) -> Result<usize> {
         let text = self.steps[step];
         let Some(inner) = self.inner[step] else { return self.tokenizer.count(text) };
-        let (head, tail) = (self.tokenizer.count(&text[..inner.from])?, self.count_behind_cut(text, inner.to, "")?);
+        let (head, tail) = (self.tokenizer.count(&text[..inner.from])?, self.count_after_cut(text, inner.to, "")?);
         Ok(head + inner.tokens + tail)
     }
 
@@ -137,12 +137,12 @@ impl<'a> Joined<'a> {
             step = self.next[step];
         }
         match self.inner.get(before).copied().flatten() {
-            Some(inner) => self.count_behind_cut(self.steps[before], inner.to, &text),
+            Some(inner) => self.count_after_cut(self.steps[before], inner.to, &text),
             None => self.tokenizer.count(&text),
         }
     }
 
-    fn count_behind_cut(&self, step: &str, cut: usize, text: &str) -> Result<usize> {
+    fn count_after_cut(&self, step: &str, cut: usize, text: &str) -> Result<usize> {
         let context = self.cuts.context(step, cut);
         let tokens = self.tokenizer.count(&[context, &step[cut..], text].concat())?;
         Ok(tokens - context.bytes().map(|letter| self.tokenizer.count_of_letter(letter)).sum::<usize>())
@@ -197,7 +197,7 @@ mod tests {
         let kept = joined.prune((0..steps.len()).rev(), whole / 4).unwrap();
         assert!(naive(&tokenizer, &steps, &kept) <= whole / 4);
         let counted = tokenizer.tokenized_bytes() - counted_before;
-        assert!(counted < 40 * steps.len() as u64, "{counted} bytes were tokenized again");
+        assert!(counted < 40 * steps.len(), "{counted} bytes were tokenized again");
     }
 
     proptest! {

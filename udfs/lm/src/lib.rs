@@ -5,6 +5,23 @@
 //! thread, which packs chains of many callers into batches. A batch runs through [`decoder`] and its `pass`, `layer` by
 //! layer of [`ops`], and [`output`] computes surprisal and entropy from the hidden states.
 //!
+//! ```
+//! use std::sync::Arc;
+//! use asap_lm::{Computed, Dtype, LoadedModel, QuestionAndSteps, Reading, SMALL, Scored, Scorer, Tokenizer, Wanted, locate};
+//!
+//! let (folder, memory) = (locate(SMALL)?, Arc::default());
+//! let tokenizer = Arc::new(Tokenizer::load_within(&folder, &memory)?);
+//! let model = Arc::new(LoadedModel::load(&folder, Computed::Cpu(Dtype::F32), &tokenizer, &memory)?);
+//! let scorer = Scorer::new(&folder, None, tokenizer, model, &memory)?;
+//!
+//! let chain = QuestionAndSteps { question: "2 + 2?".into(), steps: vec!["2 + 2 is 4.", "Done."] };
+//! let prepared = scorer.prepare(&[Reading::Chain(chain)], Wanted::FirstTokens)?;
+//! let scored = futures::executor::block_on(scorer.score(prepared))?;
+//! let Scored::Steps(scores) = &scored[0] else { panic!("{scored:?}") };
+//! assert!(scores.first.iter().all(|token| token.is_some_and(|token| token.surprisal > 0.0)));
+//! # Ok::<(), asap_lm::LmError>(())
+//! ```
+//!
 //! | module | contains |
 //! |---|---|
 //! | [`config`], [`weights`], [`rope`] | files of a model folder; the operations of a layer are in the crate [`ops`] |

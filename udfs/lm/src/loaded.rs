@@ -24,7 +24,6 @@ use crate::memo::Memory;
 #[derive(Debug)]
 pub struct LoadedModel {
     pub(super) thread: ModelThread,
-    pub(super) output_rows: Arc<AtomicU64>,
     pub(super) window: usize,
     pub(super) vocabulary: usize,
     notes: Vec<String>,
@@ -37,18 +36,17 @@ impl LoadedModel {
         let (vocabulary, notes) = (config.vocab_size, config.notes.clone());
         #[cfg_attr(not(feature = "cuda"), expect(unused_mut, reason = "a GPU's memory may hold less"))]
         let mut window = config.max_position_embeddings;
-        let (thread, output_rows) = match computed {
+        let thread = match computed {
             Computed::Cpu(Dtype::F32) => spawn::<F32Matrix>(folder, config, tokenizer, memory)?,
             Computed::Cpu(Dtype::Bf16) => spawn::<Bf16Matrix>(folder, config, tokenizer, memory)?,
             #[cfg(feature = "cuda")]
             Computed::Cuda => {
                 let model = CudaModel::load(folder, config)?;
-                let output_rows = model.output_rows();
                 window = window.min(model.longest());
-                (ModelThread::spawn(model, memory)?, output_rows)
+                ModelThread::spawn(model, memory)?
             }
         };
-        Ok(Self { thread, output_rows, window, vocabulary, notes })
+        Ok(Self { thread, window, vocabulary, notes })
     }
 
     /// A stub without weights: adds the tokens that it would read to `tokens`, and scores every token with 0.
@@ -56,7 +54,6 @@ impl LoadedModel {
         let config = fitting(folder, tokenizer)?;
         Ok(Self {
             thread: ModelThread::spawn(Counted::new(tokens), memory)?,
-            output_rows: Arc::default(),
             window: config.max_position_embeddings,
             vocabulary: config.vocab_size,
             notes: config.notes,
@@ -83,19 +80,18 @@ fn fitting(folder: &Path, tokenizer: &Tokenizer) -> Result<ModelConfig> {
     Ok(config)
 }
 
-/// Starts a model whose projections are of type `M`; also returns the counter of its output rows.
+/// Starts a model whose projections are of type `M`.
 fn spawn<M: Projection + 'static>(
     folder: &Path,
     config: ModelConfig,
     tokenizer: &Arc<Tokenizer>,
     memory: &Arc<Memory>,
-) -> Result<(ModelThread, Arc<AtomicU64>)> {
+) -> Result<ModelThread> {
     let weights = Weights::<M>::load(folder, &config)?;
     let output = Output::new(weights.output().clone());
-    let output_rows = output.rows();
     let decoder = Decoder::new(config, weights);
     let checker = Checker::new(folder, tokenizer, memory)?;
-    Ok((ModelThread::spawn(DecoderWithOutput { decoder, output, checker }, memory)?, output_rows))
+    ModelThread::spawn(DecoderWithOutput { decoder, output, checker }, memory)
 }
 
 pub(super) struct DecoderWithOutput<M> {

@@ -20,7 +20,7 @@ pub struct QuestionAndSteps<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub ids: Vec<u32>,
-    steps: Vec<Step>,
+    steps: Vec<StepTokens>,
     /// Texts that end in an answer; all except the first continue from a prefix of the first.
     pub answers: Vec<Fork>,
     pub check: Option<Check>,
@@ -63,7 +63,7 @@ impl Fork {
 }
 
 /// A step's tokens: from the one that covers its first character to the last that begins before its end, if any.
-type Step = Option<Range<u32>>;
+type StepTokens = Option<Range<u32>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wanted {
@@ -241,7 +241,7 @@ impl Row {
 }
 
 /// The tokens of each byte span; spans ascend. Tokens without bytes (a BOS) cover nothing.
-fn locate(offsets: &[(u32, u32)], spans: &[(u32, u32)]) -> Vec<Step> {
+fn locate(offsets: &[(u32, u32)], spans: &[(u32, u32)]) -> Vec<StepTokens> {
     let is_empty = |token: usize| offsets[token].0 == offsets[token].1;
     let mut first = 0;
     let locate_one = |(from, to): &(u32, u32)| {

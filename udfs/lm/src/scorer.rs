@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
@@ -52,8 +51,8 @@ impl Left {
     fn chains<'a>(self, steps: &'a [&'a str]) -> impl Iterator<Item = String> + 'a {
         let texts = if self == Self::Nothing { 0 } else { steps.len() };
         let left = (0..texts).map(move |place| {
-            let behind = if self == Self::AllButOne { &steps[place + 1..] } else { &[] };
-            join(steps[..place].iter().chain(behind).copied())
+            let after = if self == Self::AllButOne { &steps[place + 1..] } else { &[] };
+            join(steps[..place].iter().chain(after).copied())
         });
         std::iter::once(join(steps.iter().copied())).chain(left)
     }
@@ -147,16 +146,6 @@ impl Scorer {
         self.model.is_over()
     }
 
-    /// Number of rows that went through the model so far.
-    pub fn prefills(&self) -> u64 {
-        self.model.thread.prefills()
-    }
-
-    /// Number of hidden states that went through the output layer so far.
-    pub fn output_rows(&self) -> u64 {
-        self.model.output_rows.load(Ordering::Relaxed)
-    }
-
     fn prepare_row(&self, reading: &Reading, wanted: Wanted) -> Result<PreparedRow> {
         let key = self.key(reading);
         if let Some(scores) = self.model.thread.known(key, wanted) {
@@ -199,12 +188,12 @@ impl Scorer {
 
     fn describe(&self, tokenized: &Tokenized, reading: &Reading) -> String {
         let (tokens, window) = (in_thousands(tokenized.tokens), in_thousands(self.model.window));
-        let beside = if matches!(reading, Reading::Answer { .. } | Reading::Survival { .. }) {
+        let texts = if matches!(reading, Reading::Answer { .. } | Reading::Survival { .. }) {
             "prompt and answer"
         } else {
             "prompt"
         };
-        format!("{tokens} tokens with its {beside}, the model's window is {window}")
+        format!("{tokens} tokens with its {texts}, the model's window is {window}")
     }
 
     fn start(&self) -> Result<u32> {

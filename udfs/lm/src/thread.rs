@@ -9,7 +9,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
@@ -77,13 +76,18 @@ pub(crate) struct ModelThread {
 #[derive(Debug)]
 struct Known {
     scores: Memo<(RowKey, Wanted), Scores>,
-    prefills: AtomicU64,
+    #[cfg(test)]
+    prefills: std::sync::atomic::AtomicU64,
 }
 
 impl ModelThread {
     pub(crate) fn spawn(model: impl Model + 'static, memory: &Arc<Memory>) -> Result<Self> {
         let (sender, receiver) = mpsc::channel(WAITING_CALLS);
-        let known = Arc::new(Known { scores: Memo::new(memory, share::SCORES), prefills: AtomicU64::new(0) });
+        let known = Arc::new(Known {
+            scores: Memo::new(memory, share::SCORES),
+            #[cfg(test)]
+            prefills: Default::default(),
+        });
         let shared = Arc::clone(&known);
         let thread = std::thread::Builder::new()
             .name("asap-model".to_string())
@@ -108,8 +112,10 @@ impl ModelThread {
         self.calls.as_ref().is_none_or(mpsc::Sender::is_closed)
     }
 
+    /// Number of texts that the model has read.
+    #[cfg(test)]
     pub(crate) fn prefills(&self) -> u64 {
-        self.known.prefills.load(Ordering::Relaxed)
+        self.known.prefills.load(std::sync::atomic::Ordering::Relaxed)
     }
 }
 
@@ -125,6 +131,12 @@ impl Drop for ModelThread {
 }
 
 impl Known {
+    #[cfg(test)]
+    fn count_prefills(&self, run: &[Request]) {
+        let texts: usize = run.iter().map(|request| request.row.answers.len().max(1)).sum();
+        self.prefills.fetch_add(texts as u64, std::sync::atomic::Ordering::Relaxed);
+    }
+
     fn get(&self, key: RowKey, wanted: Wanted) -> Option<Arc<Scores>> {
         self.scores.get(&(key, Wanted::AllTokens)).or_else(|| self.scores.get(&(key, wanted)))
     }
@@ -193,8 +205,8 @@ fn compute(model: &mut impl Model, calls: &[Call], known: &Known) -> ScoresByRow
         let is_wanted = || calls.iter().any(|call| !call.answer.is_closed());
         match prefill(model, &run, &is_wanted) {
             Ok(of_run) => {
-                let texts: usize = run.iter().map(|request| request.row.answers.len().max(1)).sum();
-                known.prefills.fetch_add(texts as u64, Ordering::Relaxed);
+                #[cfg(test)]
+                known.count_prefills(&run);
                 for (request, scores) in run.iter().zip(of_run) {
                     let scores = Arc::new(scores);
                     known.insert(request.key, request.wanted, &scores);
@@ -342,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_waits_for_is_not_computed() {
+    async fn what_no_one_waits_for_is_not_computed() {
         let (sender, runs) = channel();
         let (gate, closed) = channel();
         let (begins, begun) = channel();
@@ -405,14 +417,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_thread_that_is_dropped_stops_computing_and_has_ended_then() {
-        let (sender, told) = channel();
+        let (sender, events) = channel();
         let thread = ModelThread::spawn(Endless(sender), &Arc::default()).unwrap();
         let mut asking = Box::pin(thread.score(vec![request(1, 10)]));
         assert!(futures::poll!(&mut asking).is_pending());
-        told.recv().unwrap();
+        events.recv().unwrap();
         drop(asking);
         drop(thread);
-        assert!(told.try_recv().is_ok(), "the model is dropped with its thread");
+        assert!(events.try_recv().is_ok(), "the model is dropped with its thread");
     }
 
     #[test]

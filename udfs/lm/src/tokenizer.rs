@@ -3,7 +3,6 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
 
@@ -13,7 +12,7 @@ use super::{LmError, Result};
 use crate::memo::{Memo, Memory, share};
 
 /// Memory per cache entry besides its value, so that many short texts do not exceed the limit.
-const REMEMBERED_BESIDE: usize = 256;
+const ENTRY_BYTES: usize = 256;
 const NFC_SHRINKS: usize = 4;
 
 /// A tokenizer.json with truncation and padding disabled.
@@ -31,7 +30,8 @@ pub struct Tokenizer {
     /// Recently tokenized chains by the SHA-256 of their text: several functions need the same chain.
     chains: Memo<[u8; 32], EncodedChain>,
     lengths: Memo<[u8; 32], usize>,
-    tokenized_bytes: AtomicU64,
+    #[cfg(test)]
+    tokenized_bytes: std::sync::atomic::AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -82,7 +82,8 @@ impl Tokenizer {
             letters: [0; 128],
             chains: Memo::new(memory, share::CHAINS),
             lengths: Memo::new(memory, share::LENGTHS),
-            tokenized_bytes: AtomicU64::new(0),
+            #[cfg(test)]
+            tokenized_bytes: Default::default(),
             inner,
         };
         for letter in (0..128u8).filter(u8::is_ascii_alphanumeric) {
@@ -93,6 +94,7 @@ impl Tokenizer {
 
     /// Counts the tokens of a text, without special tokens.
     pub fn count(&self, text: &str) -> Result<usize> {
+        #[cfg(test)]
         self.note(text);
         if let Some((_, ids)) = self.byte_level_ids(text)? {
             return Ok(ids.len());
@@ -102,6 +104,7 @@ impl Tokenizer {
 
     /// Tokenizes a text, with byte offsets. `special` adds the tokenizer's own tokens around it (a BOS).
     pub fn encode(&self, text: &str, special: bool) -> Result<Encoded> {
+        #[cfg(test)]
         self.note(text);
         let Some((byte_level, ids)) = self.byte_level_ids(text)? else {
             let encoding = self.inner.encode(text, special)?;
@@ -111,9 +114,9 @@ impl Tokenizer {
         let offsets = byte_level.offsets(text, &ids).collect();
         let mut encoded = Encoded { ids, offsets };
         if special {
-            let [before, behind] = &byte_level.around;
+            let [before, after] = &byte_level.around;
             encoded.insert(0, before, &vec![(0, 0); before.len()]);
-            encoded.insert(encoded.ids.len(), behind, &vec![(0, 0); behind.len()]);
+            encoded.insert(encoded.ids.len(), after, &vec![(0, 0); after.len()]);
         }
         Ok(encoded)
     }
@@ -166,7 +169,7 @@ impl Tokenizer {
 
     pub(super) fn remember_length(&self, text: &str, tokens: usize) {
         let key = key(text);
-        self.lengths.insert(key, Arc::new(tokens), REMEMBERED_BESIDE);
+        self.lengths.insert(key, Arc::new(tokens), ENTRY_BYTES);
     }
 
     fn remembered_chain(&self, key: [u8; 32], text: &str) -> Result<Arc<EncodedChain>> {
@@ -176,7 +179,7 @@ impl Tokenizer {
         let encoded = self.encode(text, false)?;
         let is_added = |id: &u32| self.is_added.get(*id as usize).copied().unwrap_or_default();
         let chain = Arc::new(EncodedChain { holds_added_tokens: encoded.ids.iter().any(is_added), encoded });
-        let bytes = chain.len() * (size_of::<u32>() + size_of::<(u32, u32)>()) + REMEMBERED_BESIDE;
+        let bytes = chain.len() * (size_of::<u32>() + size_of::<(u32, u32)>()) + ENTRY_BYTES;
         self.chains.insert(key, Arc::clone(&chain), bytes);
         Ok(chain)
     }
@@ -194,12 +197,14 @@ impl Tokenizer {
     }
 
     /// Returns the bytes of text that were tokenized since loading.
-    pub fn tokenized_bytes(&self) -> u64 {
-        self.tokenized_bytes.load(Ordering::Relaxed)
+    #[cfg(test)]
+    pub(crate) fn tokenized_bytes(&self) -> usize {
+        self.tokenized_bytes.load(std::sync::atomic::Ordering::Relaxed)
     }
 
+    #[cfg(test)]
     fn note(&self, text: &str) {
-        self.tokenized_bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
+        self.tokenized_bytes.fetch_add(text.len(), std::sync::atomic::Ordering::Relaxed);
     }
 
     pub(super) fn cuts(&self, chain: &EncodedChain) -> Cuts {

@@ -212,7 +212,7 @@ impl Files {
         }
     }
 
-    /// The tensors that nobody has read so far, each with its file.
+    /// The tensors not read so far, each with its file.
     pub(crate) fn unread(&self) -> Vec<(&str, &Path)> {
         let read = self.read.borrow();
         let unread = self.tensors.iter().filter(|(name, _)| !read.contains(*name));

@@ -17,7 +17,7 @@ struct Block<'a> {
 /// # Errors
 /// [`Reason::NoAnswer`] if the chain is cut off, [`Reason::NoCode`] without a code block.
 pub fn program(problem: &Problem, response: &str) -> Result<String, Reason> {
-    let answer = tags::behind_chain(response).ok_or(Reason::NoAnswer)?;
+    let answer = tags::response_or_all(response).ok_or(Reason::NoAnswer)?;
     let mut blocks = blocks(answer);
     if blocks.iter().any(|block| block.may_be_python()) {
         blocks.retain(Block::may_be_python);

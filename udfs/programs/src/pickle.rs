@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        // os.system("id"), a list, two texts, no text, cut off, more behind the end.
+        // os.system("id"), a list, two texts, no text, cut off, more after the end.
         for pickle in [
             &b"\x80\x04\x8c\x02os\x94\x8c\x06system\x94\x93\x94\x8c\x02id\x94\x85\x94R\x94."[..],
             b"cos\nsystem\n(S'id'\ntR.",

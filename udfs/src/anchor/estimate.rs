@@ -33,7 +33,7 @@ pub(super) struct Estimate {
 
 /// A request whose answer is written by rules.
 #[derive(Debug)]
-pub(super) enum StandIn {
+pub(super) enum Stub {
     Thought {
         question: String,
         answer: String,
@@ -49,7 +49,7 @@ pub(super) enum StandIn {
 #[derive(Debug)]
 pub(super) struct Estimated {
     pub estimate: Arc<Estimate>,
-    pub stand_in: Arc<StandIn>,
+    pub stub: Arc<Stub>,
 }
 
 impl Estimate {
@@ -103,23 +103,23 @@ impl Chat for Estimated {
 
 impl Estimated {
     async fn answer(&self, request: &ChatRequest) -> Result<Answer> {
-        let (estimate, stand_in) = (Arc::clone(&self.estimate), Arc::clone(&self.stand_in));
+        let (estimate, stub) = (Arc::clone(&self.estimate), Arc::clone(&self.stub));
         let is_counted = self.estimate.sampled.fetch_add(1, Ordering::Relaxed) < SAMPLED_REQUESTS;
         let prompt = is_counted.then(|| request.messages.iter().map(|said| said.content.as_str()).collect::<String>());
         let (text, counted) = cores::run(move || {
-            let text = stand_in.text();
+            let text = stub.text();
             let counted = prompt.map(|prompt| estimate.count(&prompt, &text)).transpose();
             counted.map(|counted| (text, counted))
         })
         .await??;
         let (tokens_in, tokens_out) = counted.unwrap_or_else(|| self.estimate.of_bytes([request.bytes(), text.len()]));
-        let is_longest = matches!(*self.stand_in, StandIn::Longest);
+        let is_longest = matches!(*self.stub, Stub::Longest);
         let tokens_out = if is_longest { u64::from(request.max_tokens) } else { tokens_out };
         Ok(Answer { text, tokens_in, tokens_out })
     }
 }
 
-impl StandIn {
+impl Stub {
     fn text(&self) -> String {
         match self {
             Self::Thought { question, answer } => extractive::write(question, answer).unwrap_or_default(),

@@ -8,7 +8,7 @@ use asap_kernels::{steps, tags};
 use async_trait::async_trait;
 
 use super::algorithm1::accept;
-use super::estimate::{Estimate, Estimated, StandIn};
+use super::estimate::{Estimate, Estimated, Stub};
 use super::prompts::{Prompts, Template};
 use super::{Anchorer, InStatement, NO_MATCH, Pruned, Refusal, Row, Spent};
 use crate::llm::answers::Answers;
@@ -64,17 +64,17 @@ impl LanguageModel {
         }
     }
 
-    /// Requests an answer, in an estimate from `stand_in`.
+    /// Requests an answer, in an estimate from `stub`.
     async fn ask(
         &self,
         request: ChatRequest,
-        stand_in: impl FnOnce() -> StandIn,
+        stub: impl FnOnce() -> Stub,
         statement: InStatement<'_>,
         spent: &mut Spent,
     ) -> Result<Arc<Outcome>> {
         let chat: Arc<dyn Chat> = match &self.estimate {
             None => Arc::clone(&self.chat),
-            Some(estimate) => Arc::new(Estimated { estimate: Arc::clone(estimate), stand_in: Arc::new(stand_in()) }),
+            Some(estimate) => Arc::new(Estimated { estimate: Arc::clone(estimate), stub: Arc::new(stub()) }),
         };
         let answered = self.answers.ask(&chat, request, statement).await?;
         let (tokens_in, tokens_out) = match &*answered.outcome {
@@ -103,8 +103,8 @@ impl Anchorer for LanguageModel {
         let fields = [("question", question), ("answer", answer), ("language", language(answer))];
         let mut spent = Spent::default();
         let request = self.request(&self.prompts.anchor, &fields, 0.0);
-        let stand_in = || StandIn::Thought { question: question.to_string(), answer: answer.to_string() };
-        let outcome = match &*self.ask(request, stand_in, statement, &mut spent).await? {
+        let stub = || Stub::Thought { question: question.to_string(), answer: answer.to_string() };
+        let outcome = match &*self.ask(request, stub, statement, &mut spent).await? {
             Ok(said) => match steps::strip(&self.prompts.anchor.restore(reply(&said.text))) {
                 "" => Err(Refusal::of_call(FailureKind::BadResponse, "expected a direct thought, found blank text")),
                 thought => Ok(thought.to_string()),
@@ -122,8 +122,8 @@ impl Anchorer for LanguageModel {
         let mut reason = String::new();
         for attempt in 1..=self.max_attempts {
             request.attempt = attempt;
-            let stand_in = || StandIn::Pruning { cot: cot.to_string(), thought: thought.to_string() };
-            match &*self.ask(request.clone(), stand_in, statement, &mut spent).await? {
+            let stub = || Stub::Pruning { cot: cot.to_string(), thought: thought.to_string() };
+            match &*self.ask(request.clone(), stub, statement, &mut spent).await? {
                 Ok(said) => {
                     let answer = self.prompts.coarse.restore(reply(&said.text));
                     match accept(&original, &answer, self.threshold) {
@@ -144,7 +144,7 @@ impl Anchorer for LanguageModel {
     async fn complete(&self, prompt: &str, statement: InStatement<'_>) -> Result<Row<String>> {
         let mut spent = Spent::default();
         let request = self.user(prompt.to_string(), String::new(), 0.0);
-        let outcome = match &*self.ask(request, || StandIn::Longest, statement, &mut spent).await? {
+        let outcome = match &*self.ask(request, || Stub::Longest, statement, &mut spent).await? {
             Ok(said) => Ok(said.text.clone()),
             Err(error) => Err(Refusal::of_call(error.kind, &error.message)),
         };

@@ -28,7 +28,7 @@ use datafusion::common::config::ConfigOptions;
 use parking_lot::Mutex;
 
 use crate::llm::{self, FailureKind, Llm, Statement, Usage};
-use crate::settings::{Provider, Settings};
+use crate::settings::Settings;
 use language_model::LanguageModel;
 use rules::Rules;
 
@@ -189,9 +189,9 @@ impl Anchorers {
         {
             return Ok(Arc::clone(anchorer));
         }
-        let anchorer: Arc<dyn Anchorer> = match settings.anchor_provider {
-            Provider::Extractive => Arc::new(Rules),
-            Provider::Openai | Provider::Local => Arc::new(LanguageModel::new(settings, &self.llm)?),
+        let anchorer: Arc<dyn Anchorer> = match settings.anchor_provider.is_language_model() {
+            false => Arc::new(Rules),
+            true => Arc::new(LanguageModel::new(settings, &self.llm)?),
         };
         *last = Some((settings.clone(), Arc::clone(&anchorer)));
         Ok(anchorer)

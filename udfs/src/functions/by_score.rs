@@ -112,20 +112,20 @@ impl AsyncCall for ByScore {
         let StepScore { declaration, wanted, readings, pick } = self.score;
         let scorer = self.session.models.scorer(rows.config())?;
         let (tokenising, columns) = (Arc::clone(&scorer), rows.columns.clone());
-        let (counts, behind_questions, prepared) = cores::run(move || {
+        let (counts, follow_questions, prepared) = cores::run(move || {
             let rows = columns.read(readings)?;
             let counts: Vec<Option<usize>> = rows.iter().map(|readings| readings.as_ref().map(Vec::len)).collect();
             let readings: Vec<Reading> = rows.into_iter().flatten().flatten().collect();
-            let behind_questions = readings.iter().all(|reading| matches!(reading, Reading::Chain(_)));
+            let follow_questions = readings.iter().all(|reading| matches!(reading, Reading::Chain(_)));
             let prepared = tokenising.prepare(&readings, wanted).map_err(failed)?;
-            Ok::<_, datafusion::common::DataFusionError>((counts, behind_questions, prepared))
+            Ok::<_, datafusion::common::DataFusionError>((counts, follow_questions, prepared))
         })
         .await??;
         metrics.calls.add(prepared.calls());
         metrics.cache_hits.add(prepared.remembered());
         metrics.add_tokens(prepared.tokens(), 0);
         let scored = scorer.score(prepared).await.map_err(failed)?;
-        if behind_questions {
+        if follow_questions {
             self.judge(&scored, scorer.chance());
         }
         let mut scored = scored.into_iter();

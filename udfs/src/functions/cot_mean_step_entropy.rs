@@ -3,7 +3,7 @@ use asap_lm::Wanted;
 use super::by_score::{QUESTION_AND_STEPS, StepScore, chain_reading};
 use crate::declaration::Declaration;
 
-pub(crate) const COT_MEAN_STEP_ENTROPY: StepScore = StepScore {
+pub(super) const COT_MEAN_STEP_ENTROPY: StepScore = StepScore {
     declaration: Declaration {
         name: "cot_mean_step_entropy",
         about: "The entropy of each step per token, in nats: `cot_step_entropy` divided by the number of the step's own tokens. Step entropy (Li et al. 2025) is a sum in the first version of the paper, which favors long steps, and this mean in the second. NULL if nothing precedes one of these tokens. It uses the forward pass of `cot_perplexity`. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",

@@ -1,13 +1,13 @@
-//! The SQL functions: a declaration and the computation for a row. Functions that differ in little share a file.
+//! The SQL functions: a declaration and the computation for a row.
 //!
 //! To add a function, add a file here, a line in [`all`], and a line in the tests' list of calls
 //! (`tests/functions/physical_types.rs`). The README's table is generated. If a change alters the results of rows, also
-//! raise `RULES` in `pipelines/src/run/identity.rs`, so that no table mixes rows of both versions.
+//! raise `RULES_VERSION` in `pipelines/src/run/output/identity.rs`, so that no table mixes rows of both versions.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `by_row` | functions that compute each row in place, without calls |
-//! | `by_score` | functions that score steps by the scoring model; `step_scores` declares them |
+//! | `by_score` | functions that score steps by the scoring model |
 //! | `survival` | what functions share that check whether an answer survives |
 //! | `by_anchorer` | functions that request a direct thought, a pruning or an answer |
 //! | `needs` | what functions need from their session |
@@ -36,43 +36,55 @@ use cot_survives::CotSurvives;
 use needs::{Needs, SessionModels};
 
 mod ai_complete;
-mod baselines;
 mod by_anchorer;
 mod by_row;
 mod by_score;
 mod cot_anchor;
 mod cot_answer;
+mod cot_answer_gain;
+mod cot_attribution;
 mod cot_budget;
 mod cot_coarse;
 mod cot_completion;
 mod cot_control_scores;
 mod cot_drop_functional;
 mod cot_earliest_correct;
+mod cot_entropy;
 mod cot_example;
+mod cot_fit;
+mod cot_fit_with_headings;
 mod cot_functions;
 mod cot_llmlingua2;
 mod cot_match;
 mod cot_mean_step_entropy;
+mod cot_perplexity;
 mod cot_prompt;
+mod cot_random;
+mod cot_random_scores;
 mod cot_rank;
 mod cot_refine;
 mod cot_refine_exactly;
+mod cot_response;
 mod cot_select;
+mod cot_self_information;
 mod cot_shortest_correct;
 mod cot_shortest_surviving;
 mod cot_similarity;
+mod cot_similarity_difflib;
 mod cot_spirit;
+mod cot_step_entropy;
 mod cot_steps;
+mod cot_surprisal;
 mod cot_survives;
 mod cot_think;
 mod cot_tokens;
 mod cot_too_long;
 mod cot_trace;
+mod cot_truncate;
 mod cot_turns;
 mod cot_unstated;
 mod cot_verify;
 mod needs;
-mod step_scores;
 mod survival;
 
 /// Registers every function of asap; they share `models` and `llm`.
@@ -125,46 +137,52 @@ fn shortest_surviving(session: &SessionModels) -> Result<Function> {
 }
 
 fn all(session: SessionModels) -> Result<Vec<Function>> {
-    let scored = step_scores::ALL.into_iter().map(|score| scored(&session, score));
-    let others = [
+    Ok(vec![
         anchored::<ai_complete::AiComplete>(&session)?,
         anchored::<cot_anchor::CotAnchor>(&session)?,
         rows::<cot_answer::CotAnswer>(&session)?,
+        scored(&session, cot_answer_gain::COT_ANSWER_GAIN),
+        scored(&session, cot_attribution::COT_ATTRIBUTION),
         rows::<cot_budget::CotBudget>(&session)?,
         anchored::<cot_coarse::CotCoarse>(&session)?,
         rows::<cot_completion::CotCompletion>(&session)?,
         rows::<cot_control_scores::CotControlScores>(&session)?,
         rows::<cot_drop_functional::CotDropFunctional>(&session)?,
         rows::<cot_earliest_correct::CotEarliestCorrect>(&session)?,
+        scored(&session, cot_entropy::COT_ENTROPY),
         rows::<cot_example::CotExample>(&session)?,
-        rows::<cot_refine::CotFit>(&session)?,
-        rows::<cot_refine::CotFitWithHeadings>(&session)?,
+        rows::<cot_fit::CotFit>(&session)?,
+        rows::<cot_fit_with_headings::CotFitWithHeadings>(&session)?,
         rows::<cot_functions::CotFunctions>(&session)?,
         llmlingua2(&session)?,
         rows::<cot_match::CotMatch>(&session)?,
+        scored(&session, cot_mean_step_entropy::COT_MEAN_STEP_ENTROPY),
+        scored(&session, cot_perplexity::COT_PERPLEXITY),
         rows::<cot_prompt::CotPrompt>(&session)?,
-        rows::<baselines::CotRandom>(&session)?,
-        rows::<baselines::CotRandomScores>(&session)?,
+        rows::<cot_random::CotRandom>(&session)?,
+        rows::<cot_random_scores::CotRandomScores>(&session)?,
         rows::<cot_rank::CotRank>(&session)?,
         rows::<cot_refine::CotRefine>(&session)?,
         rows::<cot_refine_exactly::CotRefineExactly>(&session)?,
-        rows::<cot_think::CotResponse>(&session)?,
+        rows::<cot_response::CotResponse>(&session)?,
         rows::<cot_select::CotSelect>(&session)?,
+        scored(&session, cot_self_information::COT_SELF_INFORMATION),
         rows::<cot_shortest_correct::CotShortestCorrect>(&session)?,
         shortest_surviving(&session)?,
         rows::<cot_similarity::CotSimilarity>(&session)?,
-        rows::<cot_similarity::CotSimilarityDifflib>(&session)?,
+        rows::<cot_similarity_difflib::CotSimilarityDifflib>(&session)?,
         spirit(&session)?,
+        scored(&session, cot_step_entropy::COT_STEP_ENTROPY),
         rows::<cot_steps::CotSteps>(&session)?,
+        scored(&session, cot_surprisal::COT_SURPRISAL),
         survives(&session)?,
         rows::<cot_think::CotThink>(&session)?,
         rows::<cot_tokens::CotTokens>(&session)?,
         rows::<cot_too_long::CotTooLong>(&session)?,
         rows::<cot_trace::CotTrace>(&session)?,
-        rows::<baselines::CotTruncate>(&session)?,
+        rows::<cot_truncate::CotTruncate>(&session)?,
         rows::<cot_turns::CotTurns>(&session)?,
         rows::<cot_unstated::CotUnstated>(&session)?,
         rows::<cot_verify::CotVerify>(&session)?,
-    ];
-    Ok(scored.chain(others).collect())
+    ])
 }

@@ -34,7 +34,7 @@ pub(crate) struct SessionModels {
 struct Chance {
     steps: AtomicU64,
     above: AtomicU64,
-    is_told: AtomicBool,
+    is_reported: AtomicBool,
 }
 
 impl SessionModels {
@@ -48,7 +48,7 @@ impl SessionModels {
         let steps = self.chance.steps.fetch_add(steps, Ordering::Relaxed) + steps;
         let above = self.chance.above.fetch_add(above, Ordering::Relaxed) + above;
         let is_noise = steps >= JUDGED && 2 * above > steps;
-        if is_noise && !self.chance.is_told.swap(true, Ordering::Relaxed) {
+        if is_noise && !self.chance.is_reported.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "the scoring model finds these chains no likelier than chance: {above} of {steps} steps begin with a token of \
                  more than {chance:.1} nats (ln of its vocabulary size). The choice of removed steps is noise; set \

@@ -19,11 +19,11 @@ const STOPPED: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Breaker {
     base_url: String,
-    state: Mutex<State>,
+    state: Mutex<BreakerState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BreakerState {
     failed: VecDeque<bool>,
     /// Denied calls since the last call that was not denied, and their account.
     denied: usize,
@@ -59,7 +59,7 @@ impl Breaker {
                 Err(stop.error.clone())
             }
             Some(_) => {
-                *state = State::default();
+                *state = BreakerState::default();
                 Ok(())
             }
             None => Ok(()),

@@ -5,18 +5,20 @@ use std::ffi::OsStr;
 use datafusion::common::{Result, config_datafusion_err, config_err};
 use reqwest::Url;
 
+use super::api::Api;
+use super::provider::Kind;
 use super::secret::Secret;
-use crate::settings::{Provider, Settings};
+use crate::settings::Settings;
 
 /// Checks the settings. No message shows a text that could be a secret.
 pub(super) fn check(settings: &Settings) -> Result<()> {
-    match settings.anchor_provider {
-        Provider::Extractive => return Ok(()),
-        Provider::Openai => {
-            base_url(settings)?;
+    match settings.anchor_provider.kind() {
+        Kind::Rules => return Ok(()),
+        Kind::Endpoint(api) => {
+            base_url(settings, api)?;
             key(settings)?;
         }
-        Provider::Local => {}
+        Kind::Folder => {}
     }
     model(settings)?;
     let free = settings.anchor_price_per_million_input_tokens.0 == 0.0
@@ -37,10 +39,12 @@ pub(super) fn model(settings: &Settings) -> Result<&str> {
     })
 }
 
-pub(super) fn base_url(settings: &Settings) -> Result<Url> {
+pub(super) fn base_url(settings: &Settings, api: &Api) -> Result<Url> {
+    let path = api.path;
     let Some(text) = &settings.anchor_base_url else {
         return config_err!(
-            "asap.anchor.provider = 'openai' needs an endpoint: set asap.anchor.base_url, such as http://localhost:8000/v1"
+            "asap.anchor.provider = '{}' needs an endpoint: set asap.anchor.base_url, such as http://localhost:8000/v1",
+            settings.anchor_provider
         );
     };
     let Ok(url) = Url::parse(text) else {
@@ -58,12 +62,10 @@ pub(super) fn base_url(settings: &Settings) -> Result<Url> {
         );
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return config_err!(
-            "asap.anchor.base_url takes an address without query and fragment: /chat/completions is appended"
-        );
+        return config_err!("asap.anchor.base_url takes an address without query and fragment: {path} is appended");
     }
-    if url.path().trim_end_matches('/').ends_with("/chat/completions") {
-        return config_err!("asap.anchor.base_url takes the part before /chat/completions, which is appended");
+    if url.path().trim_end_matches('/').ends_with(path) {
+        return config_err!("asap.anchor.base_url takes the part before {path}, which is appended");
     }
     Ok(url)
 }
@@ -92,6 +94,7 @@ pub(super) fn key(settings: &Settings) -> Result<Option<Secret>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::llm::provider::Provider;
     use crate::settings::Money;
 
     fn openai() -> Settings {

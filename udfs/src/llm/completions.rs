@@ -12,9 +12,10 @@ use datafusion::common::config_err;
 use super::answers::Answers;
 use super::chat::{CallError, Chat, ChatResponse, Served};
 use super::local::CONVERSATIONS_IN_FLIGHT;
+use super::provider::Kind;
 use super::request::{ChatRequest, Message};
 use super::{Llm, LlmError, Result};
-use crate::settings::{Provider, Settings};
+use crate::settings::Settings;
 
 /// A language model that answers conversations.
 #[derive(Debug)]
@@ -50,9 +51,9 @@ impl Completions {
             return config_err!("a session that only estimates sends no conversations");
         }
         let model = llm.model(settings)?;
-        let window = match settings.anchor_provider {
-            Provider::Local => CONVERSATIONS_IN_FLIGHT,
-            Provider::Openai | Provider::Extractive => model.window,
+        let window = match settings.anchor_provider.kind() {
+            Kind::Folder => CONVERSATIONS_IN_FLIGHT,
+            Kind::Endpoint(_) | Kind::Rules => model.window,
         };
         Ok(Self { name: model.name.clone(), chat: Arc::clone(&model.chat), answers: llm.answers(), window })
     }

@@ -23,23 +23,24 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Returns the process's endpoint at this address. The key is the normalized URL: scheme and host in lower case, no
+    /// Returns the process's endpoint at this address, and path after it. The key is the normalized URL: scheme and host in lower case, no
     /// default port, no slash at the end.
-    pub(super) fn at(base_url: &Url) -> Result<Arc<Self>> {
+    pub(super) fn at(base_url: &Url, path: &str) -> Result<Arc<Self>> {
         static ENDPOINTS: OnceLock<Mutex<HashMap<String, Arc<Endpoint>>>> = OnceLock::new();
         let address = base_url.as_str().trim_end_matches('/');
         let mut endpoints = ENDPOINTS.get_or_init(Mutex::default).lock();
-        if let Some(endpoint) = endpoints.get(address) {
+        let url = format!("{address}{path}");
+        if let Some(endpoint) = endpoints.get(&url) {
             return Ok(Arc::clone(endpoint));
         }
-        let endpoint = Arc::new(Self::new(address)?);
-        endpoints.insert(address.to_string(), Arc::clone(&endpoint));
+        let endpoint = Arc::new(Self::new(address, &url)?);
+        endpoints.insert(url, Arc::clone(&endpoint));
         Ok(endpoint)
     }
 
-    fn new(address: &str) -> Result<Self> {
+    fn new(address: &str, url: &str) -> Result<Self> {
         let failed = |error: String| config_datafusion_err!("asap.anchor.base_url = '{address}': {error}");
-        let url = Url::parse(&format!("{address}/chat/completions")).map_err(|error| failed(error.to_string()))?;
+        let url = Url::parse(url).map_err(|error| failed(error.to_string()))?;
         let builder = Client::builder()
             .user_agent(concat!("asap/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
@@ -81,7 +82,7 @@ mod tests {
 
     #[test]
     fn an_address_in_other_words_is_the_same_endpoint() {
-        let at = |url: &str| Endpoint::at(&Url::parse(url).unwrap()).unwrap();
+        let at = |url: &str| Endpoint::at(&Url::parse(url).unwrap(), "/chat").unwrap();
         let first = at("https://one.example.org/v1");
         for other in ["https://one.example.org/v1/", "HTTPS://One.Example.org:443/v1", "https://one.example.org/v1//"] {
             assert!(Arc::ptr_eq(&first, &at(other)), "{other}");

@@ -230,7 +230,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_model_that_is_dropped_has_ended_then() {
-        let (sender, told) = channel();
+        let (sender, dropped) = channel();
         let model = LocalModel::spawn(String::new(), Endless(sender), |model, mut waiting| {
             let asking = waiting.blocking_recv().unwrap();
             model.0.send(()).unwrap();
@@ -241,10 +241,10 @@ mod tests {
         let model = model.unwrap();
         let mut asking = Box::pin(model.answer(request()));
         assert!(futures::poll!(&mut asking).is_pending());
-        told.recv().unwrap();
+        dropped.recv().unwrap();
         drop(asking);
         drop(model);
-        assert!(told.try_recv().is_ok(), "the model is dropped with its thread");
+        assert!(dropped.try_recv().is_ok(), "the model is dropped with its thread");
     }
 
     #[tokio::test]

@@ -52,7 +52,7 @@ impl Budget {
 /// reservation when the cost is known. It returns what it counts for a row to that row, so that rows and session agree.
 #[derive(Debug, Default)]
 pub struct Meter {
-    state: Mutex<State>,
+    state: Mutex<MeterState>,
     pub(super) health: Mutex<Health>,
     settled: Notify,
     purse: OnceLock<Arc<dyn Purse>>,
@@ -60,7 +60,7 @@ pub struct Meter {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MeterState {
     usage: Usage,
     /// An upper bound of the cost. The cost of a call without an answer is unknown, so its whole reservation counts.
     spent: f64,

@@ -11,7 +11,8 @@
 //! | [`answers`], [`store`] | each answer is paid once: cache, single flight, and storage beyond the session |
 //! | [`chat`], [`request`] | one request to a language model and its key |
 //! | [`completions`] | whole responses to conversations, to evaluate a model |
-//! | [`openai`], `response`, `json`, `retry`, `secret` | an endpoint over HTTP |
+//! | [`provider`], `api`, `openai` | what differs between providers |
+//! | `http`, `response`, `json`, `retry`, `secret` | an endpoint over HTTP |
 //! | [`local`] | a model in a folder |
 //! | `endpoint`, `throttle`, `breaker` | one object per endpoint: when calls may start, and whether it is down |
 //! | [`meter`], [`purse`] | usage and limits |
@@ -20,16 +21,19 @@
 //! | `check` | settings that depend on each other |
 
 pub mod answers;
+mod api;
 mod breaker;
 pub mod chat;
 mod check;
 pub mod completions;
 mod endpoint;
 mod health;
+mod http;
 mod json;
 pub mod local;
 pub mod meter;
-pub mod openai;
+mod openai;
+pub mod provider;
 pub mod purse;
 pub mod request;
 mod response;
@@ -48,14 +52,15 @@ use datafusion::execution::TaskContext;
 use parking_lot::Mutex;
 
 use crate::flights::Interrupted;
-use crate::settings::{Provider, Settings};
+use crate::settings::Settings;
 use answers::Answers;
 use chat::Chat;
 pub use chat::FailureKind;
 use check::check;
+use http::HttpChat;
 use local::{Local, LocalModel};
 use meter::Meter;
-use openai::OpenAi;
+use provider::{Kind, Provider};
 use purse::Purse;
 pub use statement::Statement;
 use statement::Statements;
@@ -215,19 +220,21 @@ impl Llm {
 
     fn open(&self, settings: &Settings) -> datafusion::common::Result<Model> {
         let meter = self.meter();
-        match settings.anchor_provider {
-            Provider::Openai => {
-                let (base_url, key) = (check::base_url(settings)?, check::key(settings)?);
-                let chat = Arc::new(OpenAi::new(settings, &base_url, key, meter)?);
+        let provider = settings.anchor_provider;
+        match provider.kind() {
+            Kind::Endpoint(api) => {
+                let (base_url, key) = (check::base_url(settings, api)?, check::key(settings)?);
+                let chat = Arc::new(HttpChat::new(api, settings, &base_url, key, meter)?);
                 Ok(Model { name: check::model(settings)?.to_string(), window: chat.window(), chat })
             }
-            Provider::Local => {
+            Kind::Folder => {
                 let model = self.local(check::model(settings)?)?;
                 let name = model.name().to_string();
                 Ok(Model { name, window: local::ROWS_IN_FLIGHT, chat: Arc::new(Local::new(settings, model, meter)) })
             }
-            Provider::Extractive => {
-                config_err!("asap.anchor.provider = 'extractive' asks no language model; set it to 'openai' or 'local'")
+            Kind::Rules => {
+                let models = Provider::language_models();
+                config_err!("asap.anchor.provider = '{provider}' asks no language model; set it to {models}")
             }
         }
     }

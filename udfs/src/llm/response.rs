@@ -7,6 +7,7 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
+use super::api::{Api, Choice, Completion, End};
 use super::chat::{Answer, CallError, ChatResponse, FailureKind};
 use super::json;
 use super::retry::retry_after;
@@ -71,6 +72,7 @@ impl Failure {
 /// the response, one token per four bytes is assumed. With `whole`, the seconds of the call, the answer is the whole
 /// response. `redact` removes what must not be shown.
 pub(super) fn read(
+    api: &Api,
     status: StatusCode,
     headers: &HeaderMap,
     body: &str,
@@ -86,89 +88,65 @@ pub(super) fn read(
         .map_err(|error| bad(format!("expected a chat completion, found ({error}): {}", response.quoted(body))))?;
     let error = &completion["error"];
     if !error.is_null() {
-        let code = error["code"].as_u64().or_else(|| error["code"].as_str()?.parse().ok());
-        let inner = code.and_then(|code| StatusCode::from_u16(code.try_into().ok()?).ok());
-        return Err(match inner.filter(|inner| !inner.is_success()) {
-            Some(inner) => response.of_status(inner),
-            None if response.is_of_account(StatusCode::OK) => Failure::lasting(FailureKind::Denied, response.message()),
-            None => bad(format!("the response is an error: {}", response.message())),
-        });
+        return Err(response.of_error(error));
     }
-    let [paid_in, paid_out] = ["prompt_tokens", "completion_tokens"].map(|name| tokens(&completion["usage"][name]));
-    let choice = &completion["choices"][0];
-    let text = content(&choice["message"]["content"]).map(redact);
+    let Completion { tokens: [paid_in, paid_out], model, answer } = (api.read)(&completion);
+    let answer = answer.map(|choice| Choice {
+        text: choice.text.map(redact),
+        reasoning: choice.reasoning.map(redact),
+        ..choice
+    });
+    let text = answer.as_ref().and_then(|choice| choice.text.as_ref());
     let tokens_in = paid_in.unwrap_or_else(|| asked.div_ceil(4) as u64);
-    let tokens_out = paid_out.unwrap_or_else(|| text.as_ref().map_or(0, |text| text.len().div_ceil(4) as u64));
+    let tokens_out = paid_out.unwrap_or_else(|| text.map_or(0, |text| text.len().div_ceil(4) as u64));
     let useless = |kind, message: String| {
         let error = CallError { tokens_in, tokens_out, ..CallError::new(kind, message) };
         // A paid answer is not requested again, useful or not.
         Failure { error, is_passing: kind == FailureKind::BadResponse && paid_out.unwrap_or(0) == 0, after: None }
     };
-    if !choice.is_object() {
-        return Err(useless(
-            FailureKind::BadResponse,
-            format!("expected a choice in the response, found none: {}", response.quoted(body)),
-        ));
-    }
-    match (choice["finish_reason"].as_str(), choice["message"]["refusal"].as_str(), text) {
-        (Some("length"), ..) if whole.is_none() => {
+    let none = |expected: &str| {
+        useless(FailureKind::BadResponse, format!("expected {expected}, found none: {}", response.quoted(body)))
+    };
+    let Some(choice) = answer else { return Err(none("a choice in the response")) };
+    match (&choice.end, whole) {
+        (End::Length, None) => {
             Err(useless(FailureKind::TooLong, format!("the answer was cut off after {tokens_out} tokens")))
         }
-        (Some("content_filter"), ..) => {
-            Err(useless(FailureKind::Refused, "the endpoint's filter withheld the answer".to_string()))
+        (End::Filter, _) => Err(useless(FailureKind::Refused, "the endpoint's filter withheld the answer".to_string())),
+        (End::Refusal(words), _) => {
+            Err(useless(FailureKind::Refused, format!("the model refused: {}", response.quoted(words))))
         }
-        (_, Some(refusal), _) => {
-            Err(useless(FailureKind::Refused, format!("the model refused: {}", response.quoted(refusal))))
+        (_, Some(seconds)) => {
+            let found = whole_response(choice, [paid_in, paid_out], model, seconds).ok_or_else(|| none("a text"))?;
+            found.answer(tokens_in, tokens_out).map_err(|error| useless(error.kind, error.message))
         }
-        (.., text) => {
-            let answer = match whole {
-                Some(seconds) => {
-                    whole_response(&completion, seconds, redact).map(|found| found.answer(tokens_in, tokens_out))
-                }
-                None => text.filter(|text| !text.is_empty()).map(|text| Ok(Answer { text, tokens_in, tokens_out })),
-            };
-            let none = || format!("expected a text, found none: {}", response.quoted(body));
-            let answer = answer.unwrap_or_else(|| Err(CallError::new(FailureKind::BadResponse, none())));
-            answer.map_err(|error| useless(error.kind, error.message))
+        (End::Stop, None) => {
+            let text = choice.text.filter(|text| !text.is_empty()).ok_or_else(|| none("a text"))?;
+            Ok(Answer { text, tokens_in, tokens_out })
         }
     }
 }
 
 /// Returns the whole response; None if it has no text and was not cut off.
-fn whole_response(completion: &Value, seconds: f64, redact: &dyn Fn(String) -> String) -> Option<ChatResponse> {
-    let (choice, usage) = (&completion["choices"][0], &completion["usage"]);
-    let word = |found: &Value| found.as_str().map(str::to_string);
+fn whole_response(
+    Choice { text, reasoning, finish_reason, .. }: Choice,
+    [prompt_tokens, completion_tokens]: [Option<u64>; 2],
+    model: Option<String>,
+    seconds: f64,
+) -> Option<ChatResponse> {
     let found = ChatResponse {
-        reasoning: reasoning(&choice["message"]).map(redact),
-        content: content(&choice["message"]["content"]).map(redact).unwrap_or_default(),
+        reasoning,
+        content: text.unwrap_or_default(),
         opens_thought: false,
-        finish_reason: word(&choice["finish_reason"]),
-        prompt_tokens: tokens(&usage["prompt_tokens"]),
-        completion_tokens: tokens(&usage["completion_tokens"]),
-        model: word(&completion["model"]),
+        finish_reason,
+        prompt_tokens,
+        completion_tokens,
+        model,
         seconds,
         cached: false,
     };
     let is_empty = found.content.is_empty() && found.reasoning.is_none() && !found.is_cut_off();
     (!is_empty).then_some(found)
-}
-
-/// Returns the thought: `reasoning_content` by DeepSeek, `reasoning` by newer servers.
-fn reasoning(message: &Value) -> Option<String> {
-    let mut thoughts = ["reasoning_content", "reasoning"].iter().filter_map(|name| content(&message[name]));
-    thoughts.find(|thought| !thought.is_empty())
-}
-
-fn tokens(found: &Value) -> Option<u64> {
-    found.as_u64().or_else(|| found.as_f64().filter(|tokens| *tokens >= 0.0).map(|tokens| tokens as u64))
-}
-
-fn content(found: &Value) -> Option<String> {
-    match found {
-        Value::String(text) => Some(text.clone()),
-        Value::Array(parts) => Some(parts.iter().filter_map(|part| part["text"].as_str()).collect()),
-        _ => None,
-    }
 }
 
 struct Body<'a> {
@@ -178,6 +156,17 @@ struct Body<'a> {
 }
 
 impl Body<'_> {
+    /// Returns the failure of an error in a response with a success status.
+    fn of_error(&self, error: &Value) -> Failure {
+        let code = error["code"].as_u64().or_else(|| error["code"].as_str()?.parse().ok());
+        let inner = code.and_then(|code| StatusCode::from_u16(code.try_into().ok()?).ok());
+        match inner.filter(|inner| !inner.is_success()) {
+            Some(inner) => self.of_status(inner),
+            None if self.is_of_account(StatusCode::OK) => Failure::lasting(FailureKind::Denied, self.message()),
+            None => bad(format!("the response is an error: {}", self.message())),
+        }
+    }
+
     fn of_status(&self, status: StatusCode) -> Failure {
         let (headers, body) = (self.headers, self.text);
         let said = format!("{}: {}", status.as_u16(), self.message());
@@ -276,14 +265,15 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::llm::openai::API;
     use serde_json::json;
 
     fn read_ok(body: &Value) -> Result<Answer, Failure> {
-        read(StatusCode::OK, &HeaderMap::new(), &body.to_string(), 40, None, &|text| text)
+        read(&API, StatusCode::OK, &HeaderMap::new(), &body.to_string(), 40, None, &|text| text)
     }
 
     fn failure(status: u16, body: &str) -> Failure {
-        read(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body, 1, None, &|text| text).unwrap_err()
+        read(&API, StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body, 1, None, &|text| text).unwrap_err()
     }
 
     fn completion(content: Value, finish: &str) -> Value {
@@ -303,14 +293,15 @@ mod tests {
         let of_python =
             r#"{"choices": [{"message": {"content": "a \ud800"}}], "usage": {"x": NaN, "completion_tokens": 3}}"#;
         let answer =
-            read(StatusCode::OK, &HeaderMap::new(), &format!("\u{feff}{of_python}"), 4, None, &|text| text).unwrap();
+            read(&API, StatusCode::OK, &HeaderMap::new(), &format!("\u{feff}{of_python}"), 4, None, &|text| text)
+                .unwrap();
         assert_eq!((&*answer.text, answer.tokens_out), ("a \u{fffd}", 3));
     }
 
     #[test]
     fn a_whole_response_keeps_the_thought_and_how_it_ended() {
         let read_whole = |body: &Value| -> Result<ChatResponse, Failure> {
-            let answer = read(StatusCode::OK, &HeaderMap::new(), &body.to_string(), 40, Some(2.5), &|text| text)?;
+            let answer = read(&API, StatusCode::OK, &HeaderMap::new(), &body.to_string(), 40, Some(2.5), &|text| text)?;
             Ok(serde_json::from_str(&answer.text).unwrap())
         };
         for name in ["reasoning_content", "reasoning"] {
@@ -356,10 +347,17 @@ mod tests {
     fn what_is_taken_out_is_taken_out_before_errors_are_cut() {
         let hide = |text: String| text.replace("secret", "…");
         let body = json!({ "error": { "message": format!("{} secret", "x".repeat(QUOTED - 4)) } }).to_string();
-        let failure = read(StatusCode::BAD_REQUEST, &HeaderMap::new(), &body, 1, None, &hide).unwrap_err();
+        let failure = read(&API, StatusCode::BAD_REQUEST, &HeaderMap::new(), &body, 1, None, &hide).unwrap_err();
         assert!(failure.error.message.ends_with("x …"), "{failure:?}");
-        let answer =
-            read(StatusCode::OK, &HeaderMap::new(), &completion(json!("a secret"), "stop").to_string(), 1, None, &hide);
+        let answer = read(
+            &API,
+            StatusCode::OK,
+            &HeaderMap::new(),
+            &completion(json!("a secret"), "stop").to_string(),
+            1,
+            None,
+            &hide,
+        );
         assert_eq!(answer.unwrap().text, "a …");
     }
 

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub(super) use self::state::{Limited, Pause};
-use self::state::{State, time};
+use self::state::{ThrottleState, time};
 use super::retry;
 
 mod calls;
@@ -39,7 +39,7 @@ pub(crate) struct Limits {
 pub(crate) struct Throttle {
     /// Calls start in the order of their requests; a call that gives up while it waits uses no capacity.
     turn: tokio::sync::Mutex<()>,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<ThrottleState>,
     changed: Notify,
 }
 

@@ -33,7 +33,7 @@ pub struct FenceCalls;
 
 impl AnalyzerRule for FenceCalls {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let mut names = Names::behind(&plan)?;
+        let mut names = Names::unused_in(&plan)?;
         Ok(plan.transform_up_with_subqueries(|node| fence(node, &mut names))?.data)
     }
 
@@ -48,7 +48,7 @@ struct Names {
 }
 
 impl Names {
-    fn behind(plan: &LogicalPlan) -> Result<Self> {
+    fn unused_in(plan: &LogicalPlan) -> Result<Self> {
         let mut next = 1;
         plan.apply_with_subqueries(|node| {
             for call in Fence::of_plan(node).iter().flat_map(|fence| &fence.calls) {
@@ -121,7 +121,7 @@ fn rebuild(node: LogicalPlan, expressions: Vec<Expr>, input: LogicalPlan) -> Res
 fn restore(node: LogicalPlan, before: &DFSchema, shift: Option<(usize, usize)>) -> Result<LogicalPlan> {
     let columns = before.iter().enumerate().map(|(place, (qualifier, field))| {
         let place = match shift {
-            Some((behind, added)) if place >= behind => place + added,
+            Some((passed, added)) if place >= passed => place + added,
             _ => place,
         };
         let column = Column::from(node.schema().qualified_field(place));

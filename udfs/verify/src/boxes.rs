@@ -78,9 +78,9 @@ fn boxes_before(text: &str, mut end: usize) -> Result<Option<Boxed<'_>>, Unfinis
             }
             continue;
         }
-        let behind = &text[start + length..];
-        let signed = SIGNS.iter().find_map(|sign| behind.trim_start_matches(' ').strip_prefix(sign));
-        let to = text.len() - signed.unwrap_or(behind).len();
+        let after = &text[start + length..];
+        let signed = SIGNS.iter().find_map(|sign| after.trim_start_matches(' ').strip_prefix(sign));
+        let to = text.len() - signed.unwrap_or(after).len();
         let content = if signed.is_some() { &text[start..to] } else { content };
         return Ok(Some(Boxed { from, to, content: content.trim() }));
     }
@@ -92,54 +92,54 @@ fn is_denied(before: &str) -> bool {
 }
 
 /// `\boxed{5} is not the answer`, `\boxed{5} and \boxed{6} are both wrong`
-fn is_called_wrong(behind: &str) -> bool {
-    let behind = &behind[..behind.floor_char_boundary(SEEN)];
-    let behind = behind.trim_start_matches(|c: char| c.is_whitespace() || "$*)]}\\".contains(c));
-    let mut words = behind.split(|c: char| c.is_whitespace() || ",.;".contains(c));
+fn is_called_wrong(after: &str) -> bool {
+    let after = &after[..after.floor_char_boundary(SEEN)];
+    let after = after.trim_start_matches(|c: char| c.is_whitespace() || "$*)]}\\".contains(c));
+    let mut words = after.split(|c: char| c.is_whitespace() || ",.;".contains(c));
     let is_said = words.next().is_some_and(|word| ["is", "are", "was", "were"].contains(&word));
     is_said && words.take(2).any(|word| ["not", "wrong", "incorrect", "false"].contains(&word))
 }
 
 /// Whether a box is only part of the statement: `x = -\boxed{5}`, `10^{\boxed{3}}`, `\boxed{5}` million, `\boxed{5}` or
 /// 6.
-fn is_part(before: &str, behind: &str) -> bool {
+fn is_part(before: &str, after: &str) -> bool {
     let before = &before[before.ceil_char_boundary(before.len().saturating_sub(SEEN))..];
-    let behind = &behind[..behind.floor_char_boundary(SEEN)];
-    let line = behind.lines().next().unwrap_or_default();
-    let beside = line.trim_start_matches(|c: char| c.is_whitespace() || "$*".contains(c));
-    let beside = ["\\)", "\\]"].iter().find_map(|closing| beside.strip_prefix(closing)).unwrap_or(beside);
-    let word = beside.trim_start().trim_start_matches("\\text{").trim_start();
+    let after = &after[..after.floor_char_boundary(SEEN)];
+    let line = after.lines().next().unwrap_or_default();
+    let next = line.trim_start_matches(|c: char| c.is_whitespace() || "$*".contains(c));
+    let next = ["\\)", "\\]"].iter().find_map(|closing| next.strip_prefix(closing)).unwrap_or(next);
+    let word = next.trim_start().trim_start_matches("\\text{").trim_start();
     let word = word.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
     units::multiplier(word).is_some()
-        || goes_on(beside, word)
+        || goes_on(next, word)
         || match formula(before, line) {
             Some((left, right)) => !ends_side(left) || !begins_side(right),
             None => is_part_of_prose(before, line),
         }
 }
 
-fn goes_on(beside: &str, word: &str) -> bool {
-    let rest = match (beside.strip_prefix(", "), word) {
+fn goes_on(next: &str, word: &str) -> bool {
+    let rest = match (next.strip_prefix(", "), word) {
         (Some(rest), _) => rest,
-        (None, "or" | "and") => beside.split_once(word).map_or("", |(_, rest)| rest),
+        (None, "or" | "and") => next.split_once(word).map_or("", |(_, rest)| rest),
         _ => return false,
     };
     let rest = rest.trim_start_matches(|c: char| c == ' ' || "}$-".contains(c));
     // "and 3 of them" counts something else.
-    let behind = rest.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
-    behind.len() < rest.trim_start().len() && !behind.starts_with(char::is_alphabetic)
+    let after = rest.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
+    after.len() < rest.trim_start().len() && !after.starts_with(char::is_alphabetic)
 }
 
-fn formula<'a>(before: &'a str, behind: &'a str) -> Option<(&'a str, &'a str)> {
+fn formula<'a>(before: &'a str, after: &'a str) -> Option<(&'a str, &'a str)> {
     let line = before.rsplit('\n').next().unwrap_or(before);
     let inner = [("\\(", "\\)"), ("\\[", "\\]")].iter().find_map(|(opening, closing)| {
         let from = line.rfind(opening)?;
         let inner = &line[from + opening.len()..];
-        (!inner.contains(closing)).then(|| (inner, behind.split(closing).next().unwrap_or(behind)))
+        (!inner.contains(closing)).then(|| (inner, after.split(closing).next().unwrap_or(after)))
     });
     let in_dollars = || {
         let is_open = line.matches('$').count() % 2 == 1 || line.ends_with("$$");
-        let right = behind.find('$').filter(|_| is_open).map(|end| &behind[..end])?;
+        let right = after.find('$').filter(|_| is_open).map(|end| &after[..end])?;
         Some((line.rsplit('$').next().unwrap_or(line), right))
     };
     let is_prose = |left: &str| {
@@ -173,16 +173,16 @@ fn begins_side(right: &str) -> bool {
 }
 
 /// Whether a box outside of formulas is part of one. A sign followed by a space is a dash or a list marker.
-fn is_part_of_prose(before: &str, behind: &str) -> bool {
+fn is_part_of_prose(before: &str, after: &str) -> bool {
     const BEFORE: [&str; 16] = [
         "^", "_", "^{", "_{", "}{", "\\frac{", "\\dfrac{", "\\tfrac{", "\\sqrt{", "\\sqrt", "\\cdot", "\\times",
         "\\pm", "\\mp", "\\div", "\\neq",
     ];
-    const BEHIND: [&str; 7] = ["^", "_", "/", "+", "\\times", "\\cdot", "\\div"];
+    const AFTER: [&str; 7] = ["^", "_", "/", "+", "\\times", "\\cdot", "\\div"];
     let near = before.trim_end();
     BEFORE.iter().any(|sign| near.ends_with(sign))
         || before.ends_with(|c: char| c.is_ascii_digit() || "+-/".contains(c))
-        || BEHIND.iter().any(|sign| behind.trim_start_matches([' ', '\t']).starts_with(sign))
+        || AFTER.iter().any(|sign| after.trim_start_matches([' ', '\t']).starts_with(sign))
 }
 
 fn argument(text: &str) -> Option<(&str, usize)> {
@@ -221,17 +221,17 @@ pub(crate) fn joins(between: &str) -> bool {
     let (mut rest, mut has_comma, mut has_word) = (between, false, false);
     loop {
         rest = rest.trim_start_matches(|c: char| c.is_whitespace() || "${}*".contains(c));
-        if let Some(behind) = MARKUP.iter().find_map(|command| rest.strip_prefix(command)) {
-            rest = behind;
-        } else if let Some(behind) = rest.strip_prefix([',', ';'])
+        if let Some(after) = MARKUP.iter().find_map(|command| rest.strip_prefix(command)) {
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix([',', ';'])
             && !has_comma
             && !has_word
         {
-            (rest, has_comma) = (behind, true);
-        } else if let Some(behind) = WORDS.iter().find_map(|word| rest.strip_prefix(word))
+            (rest, has_comma) = (after, true);
+        } else if let Some(after) = WORDS.iter().find_map(|word| rest.strip_prefix(word))
             && !has_word
         {
-            (rest, has_word) = (behind, true);
+            (rest, has_word) = (after, true);
         } else {
             return rest.is_empty() && (has_comma || has_word);
         }

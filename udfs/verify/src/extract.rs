@@ -18,15 +18,15 @@ const SEARCHED: usize = 65_536;
 /// assert_eq!(asap_verify::answer("I do not know."), None);
 /// ```
 pub fn answer(response: &str) -> Option<Cow<'_, str>> {
-    let behind = tags::behind_chain(response)?;
-    if is_cut_off(behind) {
+    let after = tags::response_or_all(response)?;
+    if is_cut_off(after) {
         return None;
     }
-    let behind = &behind[behind.ceil_char_boundary(behind.len().saturating_sub(SEARCHED))..];
-    match boxed(behind) {
+    let after = &after[after.ceil_char_boundary(after.len().saturating_sub(SEARCHED))..];
+    match boxed(after) {
         Err(Unfinished) => None,
         Ok(Some(stated)) => Some(stated),
-        Ok(None) => phrase(behind).or_else(|| marked(behind).map(Cow::Borrowed)),
+        Ok(None) => phrase(after).or_else(|| marked(after).map(Cow::Borrowed)),
     }
 }
 
@@ -60,11 +60,11 @@ fn is_cut_off(text: &str) -> bool {
         let closes = rest.starts_with('/');
         let rest = &rest[usize::from(closes)..];
         let named = NAMES.iter().any(|name| {
-            let (of, behind) = (rest.get(..name.len()), rest.get(name.len()..));
+            let (of, after) = (rest.get(..name.len()), rest.get(name.len()..));
             of.is_some_and(|of| of.eq_ignore_ascii_case(name))
-                && BRACKETS.iter().any(|(from, to)| {
-                    opening.starts_with(*from) && behind.is_some_and(|behind| behind.starts_with(*to))
-                })
+                && BRACKETS
+                    .iter()
+                    .any(|(from, to)| opening.starts_with(*from) && after.is_some_and(|after| after.starts_with(*to)))
         });
         named.then_some(closes)
     });
@@ -76,9 +76,9 @@ fn is_cut_off(text: &str) -> bool {
 fn phrase(text: &str) -> Option<Cow<'_, str>> {
     let mut end = text.len();
     loop {
-        let found = [" is", ":", "**:", " is:"].iter().filter_map(|behind| last_of(text, end, behind)).max();
-        let (from, behind) = found?;
-        let rest = without_adverbs(&text[behind..]);
+        let found = [" is", ":", "**:", " is:"].iter().filter_map(|after| last_of(text, end, after)).max();
+        let (from, after) = found?;
+        let rest = without_adverbs(&text[after..]);
         match first_word(rest) {
             word if WRONG.contains(&word) => return None,
             // "The answer is correct" refers to an earlier statement.
@@ -124,8 +124,8 @@ fn stated(rest: &str) -> Option<Cow<'_, str>> {
 fn ends_sentence(text: &str) -> bool {
     const REASONS: [&str; 2] = ["since", "because"];
     let rest = text.trim_start_matches(['*', ' ']);
-    let behind = rest.strip_prefix(',').unwrap_or(rest).trim_start();
-    let word = behind.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+    let after = rest.strip_prefix(',').unwrap_or(rest).trim_start();
+    let word = after.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
     rest.is_empty()
         || rest.starts_with(['\n', '\r'])
         || ["</", "<|"].iter().any(|tag| rest.starts_with(tag))
@@ -133,15 +133,15 @@ fn ends_sentence(text: &str) -> bool {
         || REASONS.contains(&word)
 }
 
-/// Finds the last "answer" before `end` that is followed by `behind`. Returns its start and its end.
-fn last_of(text: &str, end: usize, behind: &str) -> Option<(usize, usize)> {
+/// Finds the last "answer" before `end` that is followed by `after`. Returns its start and its end.
+fn last_of(text: &str, end: usize, after: &str) -> Option<(usize, usize)> {
     const WORD: &str = "nswer";
     let mut end = end;
     loop {
         let from = text[..end].rfind(WORD)?;
         let begins = text[..from].ends_with(['a', 'A']);
-        if begins && text[from + WORD.len()..].starts_with(behind) {
-            return Some((from, from + WORD.len() + behind.len()));
+        if begins && text[from + WORD.len()..].starts_with(after) {
+            return Some((from, from + WORD.len() + after.len()));
         }
         end = from;
     }

@@ -191,13 +191,13 @@ impl<'a> Lexer<'a> {
 
     fn number(&mut self) {
         let is_decimal =
-            |behind: &str| behind.starts_with(|c: char| c.is_ascii_digit()) || numerals::repeats(behind).is_some();
+            |after: &str| after.starts_with(|c: char| c.is_ascii_digit()) || numerals::repeats(after).is_some();
         if self.rest().starts_with('.') {
-            let behind = &self.rest()[1..];
-            if !is_decimal(behind) {
+            let after = &self.rest()[1..];
+            if !is_decimal(after) {
                 self.place += 1;
                 // A full stop ends an answer. Other meanings of a point are unknown.
-                if !behind.trim_start_matches(|c: char| c.is_whitespace() || "$}*".contains(c)).is_empty() {
+                if !after.trim_start_matches(|c: char| c.is_whitespace() || "$}*".contains(c)).is_empty() {
                     self.found.push(Token::Opaque(".".to_string()));
                 }
                 return;

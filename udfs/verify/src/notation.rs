@@ -16,7 +16,7 @@ pub(crate) fn is_special(tokens: &[Token]) -> bool {
         is_call(rest)
             || is_derivative(rest)
             || is_composed(before.last(), rest)
-            || is_inverse_beside(before.last(), rest)
+            || is_inverse_next_to(before.last(), rest)
             || is_order_of_both(rest, &mut orders)
     })
 }
@@ -75,7 +75,7 @@ fn is_composed(before: Option<&Token>, tokens: &[Token]) -> bool {
     }
 }
 
-fn is_inverse_beside(before: Option<&Token>, tokens: &[Token]) -> bool {
+fn is_inverse_next_to(before: Option<&Token>, tokens: &[Token]) -> bool {
     use Token::{Caret, Close, Letter, Minus, Open};
     let [Letter(name), Caret, exponent @ ..] = tokens else { return false };
     let end = match exponent {

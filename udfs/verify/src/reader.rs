@@ -146,7 +146,7 @@ fn value(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
     if matches!(span.within(), Some((Bracket::Square, ..))) {
         return None;
     }
-    let (span, mut value) = behind_number(span)?;
+    let (span, mut value) = without_unit(span)?;
     let mut tokens = span.tokens();
     let mut factor = None;
     if let Some(Token::Word(words)) = tokens.last() {
@@ -181,7 +181,7 @@ fn both_signs(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Vec<Shape
     Some(vec![with(true)?, with(false)?])
 }
 
-fn behind_number(span: Span<'_>) -> Option<(Span<'_>, Value)> {
+fn without_unit(span: Span<'_>) -> Option<(Span<'_>, Value)> {
     let (mut span, mut value) = (span, Value::default());
     if let [Token::Dollar, ..] | [.., Token::Dollar] = span.tokens() {
         let from = usize::from(span.tokens().first() == Some(&Token::Dollar));

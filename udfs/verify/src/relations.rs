@@ -41,7 +41,7 @@ fn named(span: Span<'_>) -> Option<String> {
         [Token::Letter(name)] => return Some(name.clone()),
         [Token::E] => return Some("e".to_string()),
         [Token::I] => return Some("i".to_string()),
-        [Token::Letter(name), Token::Open(Bracket::Round), ..] if span.behind(1) == span.tokens().len() => {
+        [Token::Letter(name), Token::Open(Bracket::Round), ..] if span.after_closing(1) == span.tokens().len() => {
             let inner = &span.tokens()[2..span.tokens().len() - 1];
             let number = inner.first().filter(|_| inner.len() == 1).and_then(Token::whole);
             let of = number.map(str::to_string).or_else(|| letters(inner, false));

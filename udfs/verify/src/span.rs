@@ -86,7 +86,7 @@ impl<'a> Span<'a> {
         span
     }
 
-    pub(crate) fn behind(&self, place: usize) -> usize {
+    pub(crate) fn after_closing(&self, place: usize) -> usize {
         self.of.partners[self.from + place] + 1 - self.from
     }
 }

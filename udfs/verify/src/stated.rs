@@ -70,13 +70,13 @@ fn sentences(text: &str) -> Vec<&str> {
 
 fn statements(step: &str) -> Vec<Cow<'_, str>> {
     let mut stated: Vec<Cow<str>> =
-        formulas(step).flat_map(|formula| [formula, behind_last(formula, "=")]).map(Cow::Borrowed).collect();
+        formulas(step).flat_map(|formula| [formula, after_last(formula, "=")]).map(Cow::Borrowed).collect();
     let sentences = step.lines().flat_map(|line| line.split(". "));
     let concluded = sentences.flat_map(|sentence| {
         let sentence = sentence.trim_end_matches(['.', '!', '?', ',', ';', ' ', '*']);
         // In "x = 5, right" the answer ends at the comma, in "x = 5, 7" it does not.
         ["=", " is "]
-            .map(|relation| behind_last(sentence, relation))
+            .map(|relation| after_last(sentence, relation))
             .map(|end| [end, end.split(", ").next().unwrap_or(end)])
     });
     let concluded = concluded.flatten().map(|stated| stated.trim_matches(['*', ' ', '$']));
@@ -86,7 +86,7 @@ fn statements(step: &str) -> Vec<Cow<'_, str>> {
     stated
 }
 
-fn behind_last<'a>(text: &'a str, relation: &str) -> &'a str {
+fn after_last<'a>(text: &'a str, relation: &str) -> &'a str {
     text.rfind(relation).map_or("", |place| &text[place + relation.len()..])
 }
 

@@ -129,7 +129,7 @@ pub(crate) fn congruence(name: Option<String>, span: Span<'_>, work: &mut Work) 
         [place] => (span.slice(0, *place), span.slice(place + 1, tokens.len())),
         _ => {
             let open = tokens.iter().position(|token| *token == Token::Open(Bracket::Round))?;
-            if span.behind(open) != tokens.len() || tokens.get(open + 1) != Some(&Token::Modulo) {
+            if span.after_closing(open) != tokens.len() || tokens.get(open + 1) != Some(&Token::Modulo) {
                 return None;
             }
             (span.slice(0, open), span.slice(open + 2, tokens.len() - 1))

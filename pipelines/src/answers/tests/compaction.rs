@@ -7,7 +7,7 @@ use asap_udfs::llm::store::AnswerStore;
 use crate::answers::folder::{Folder, now};
 use crate::answers::segment::Record;
 use crate::answers::tests::{answer, assert_holds, files, folder, get, keep, key};
-use crate::answers::{AnswerFolder, State, Totals, compact, survey};
+use crate::answers::{AnswerFolder, SegmentState, Totals, compact, survey};
 
 #[tokio::test]
 async fn small_segments_become_one_and_an_open_store_goes_on() {
@@ -50,7 +50,7 @@ async fn damaged_segments_and_old_answers_go() {
     let bytes = std::fs::read(damaged).unwrap();
     std::fs::write(damaged, &bytes[..bytes.len() - 1]).unwrap();
     let states: Vec<_> = survey(&url).await.unwrap().iter().map(|segment| segment.state).collect();
-    assert_eq!(states, [State::Whole, State::Whole, State::Damaged, State::Whole]);
+    assert_eq!(states, [SegmentState::Whole, SegmentState::Whole, SegmentState::Damaged, SegmentState::Whole]);
 
     let store = AnswerFolder::open(&url).await.unwrap();
     let done = compact(&url, Some(now() - 30 * day)).await.unwrap();
@@ -65,7 +65,7 @@ async fn damaged_segments_and_old_answers_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn compactions_run_beside_a_writer_and_readers() {
+async fn compactions_run_next_to_a_writer_and_readers() {
     let (_folder, url) = folder();
     let store = AnswerFolder::open(&url).await.unwrap();
     let written = AtomicBool::new(false);

@@ -35,8 +35,8 @@ async fn an_object_store_holds_answers_below_its_prefix() {
     assert_eq!(folder.list().await.unwrap().len(), 2);
     let next = AnswerFolder::open_folder(folder).await.unwrap();
     assert_holds(&get(&next, 0..65).await);
-    let beside = AnswerFolder::open_folder(Folder::of_store(memory, "out/_asap/cach")).await.unwrap();
-    assert_eq!(beside.index().len(), 0);
+    let other = AnswerFolder::open_folder(Folder::of_store(memory, "out/_asap/cach")).await.unwrap();
+    assert_eq!(other.index().len(), 0);
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn an_answer_is_stored_though_its_asker_went_away() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_dropped_leaves_nothing_behind() {
+async fn a_store_that_is_dropped_leaves_no_task() {
     let memory = Arc::new(InMemory::new());
     let store = AnswerFolder::open_folder(Folder::of_store(memory.clone(), "cache")).await.unwrap();
     assert!(store.keep(key(1), answer(1), true).now_or_never().is_none());

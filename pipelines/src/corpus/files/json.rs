@@ -223,11 +223,11 @@ impl Json {
         Ok(lines.map(|(index, line)| {
             let at = || format!("line {} of {}", index + 1, self.name);
             let line = line.map_err(|error| exec_datafusion_err!("{} cannot be read: {error}", at()))?;
-            let told = "asap reads one object per line, or an array of objects";
+            let expected = "asap reads one object per line, or an array of objects";
             let object = match serde_json::from_slice(&line) {
                 Ok(value @ Value::Object(_)) => Ok(value),
-                Ok(_) => Err(format!("{} is not a JSON object; {told}", at())),
-                Err(error) => Err(format!("{} is not a complete JSON object ({error}); {told}", at())),
+                Ok(_) => Err(format!("{} is not a JSON object; {expected}", at())),
+                Err(error) => Err(format!("{} is not a complete JSON object ({error}); {expected}", at())),
             };
             Ok((index, object))
         }))

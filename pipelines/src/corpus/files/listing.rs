@@ -19,7 +19,7 @@ const COMPRESSED: [&str; 4] = ["gz", "zst", "bz2", "xz"];
 const NULL_FOLDER: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// A file's path segments below the listed folder, and the file.
-type Found = (Vec<String>, ObjectMeta);
+type FoundFile = (Vec<String>, ObjectMeta);
 
 pub(crate) struct Listing {
     pub files: Vec<CorpusFile>,
@@ -59,7 +59,7 @@ impl Listing {
     }
 
     /// Adds the files to read, and leaves out other data files. Returns the first file of another format.
-    fn choose(&mut self, source: &Source, store_url: &ObjectStoreUrl, found: Vec<Found>) -> Option<ObjectMeta> {
+    fn choose(&mut self, source: &Source, store_url: &ObjectStoreUrl, found: Vec<FoundFile>) -> Option<ObjectMeta> {
         let mut lines = Vec::new();
         let mut other = None;
         for (parts, meta) in found {
@@ -136,7 +136,7 @@ pub(crate) async fn head(store: &dyn ObjectStore, path: &Path) -> Result<Option<
 }
 
 /// Lists every file below a folder, and the files whose names no store supports.
-async fn list(store: &dyn ObjectStore, root: &Path) -> Result<(Vec<Found>, Vec<String>)> {
+async fn list(store: &dyn ObjectStore, root: &Path) -> Result<(Vec<FoundFile>, Vec<String>)> {
     let mut listed = store.list(Some(root));
     let (mut found, mut unnameable) = (Vec::new(), Vec::new());
     while let Some(file) = listed.next().await {

@@ -10,7 +10,7 @@ use crate::corpus::files::footer;
 use crate::corpus::scan::guard::guarded_next;
 use crate::corpus::scan::table::FilesTable;
 
-pub(crate) const SAMPLE_ROWS: usize = 16;
+pub(crate) const FIRST_ROWS: usize = 16;
 
 /// Reads columns of the first `limit` rows, of the first readable file with rows. Skips damaged files, so they do not
 /// decide for the others.

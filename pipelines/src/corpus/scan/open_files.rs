@@ -30,12 +30,12 @@ const KEPT_FOOTERS: usize = 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
-    state: Mutex<State>,
+    state: Mutex<OpenFilesState>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct OpenFilesState {
     footers: Vec<(FileKey, Arc<ParquetMetaData>)>,
     readers: Vec<Entry>,
     next_number: u64,
@@ -65,7 +65,7 @@ fn key(file: &CorpusFile) -> FileKey {
 }
 
 impl OpenFiles {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OpenFilesState> {
         // The state is consistent between any two statements.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -6,7 +6,7 @@ use datafusion::catalog::Session;
 use datafusion::common::Result;
 use datafusion::logical_expr::{Expr, col};
 
-use crate::corpus::scan::first_rows::{SAMPLE_ROWS, first_rows};
+use crate::corpus::scan::first_rows::{FIRST_ROWS, first_rows};
 use crate::corpus::scan::table::FilesTable;
 use crate::corpus::shape::expressions::text;
 use crate::corpus::shape::path::is_text;
@@ -43,7 +43,7 @@ pub(crate) async fn notes(session: &dyn Session, table: &FilesTable, shape: &Sha
         PARTS.iter().map(|(column, _)| *column).chain(originals.iter().map(|original| original.column.as_str()));
     let columns: Vec<Expr> = names.map(|name| text(col(name))).collect();
     let batches =
-        first_rows(session, table, SAMPLE_ROWS, &columns, |table| view::of_files(session, table, shape, &originals));
+        first_rows(session, table, FIRST_ROWS, &columns, |table| view::of_files(session, table, shape, &originals));
     let batches = batches.await?;
 
     let mut notes = Vec::new();
@@ -66,7 +66,7 @@ pub(crate) async fn notes(session: &dyn Session, table: &FilesTable, shape: &Sha
             }
         }
     }
-    notes.extend(repeats.note(ANSWERS, SHARE).map(|note| format!("{file}, its first {SAMPLE_ROWS} rows: {note}")));
+    notes.extend(repeats.note(ANSWERS, SHARE).map(|note| format!("{file}, its first {FIRST_ROWS} rows: {note}")));
     Ok(notes)
 }
 

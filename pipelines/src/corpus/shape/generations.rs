@@ -24,7 +24,11 @@ pub(crate) fn first_correct(schema: &Schema, generations: &Generations) -> Resul
     let none = concat(vec![
         lit("none of the "),
         text(length(column(&generations.list))),
-        lit(format!(" texts of column {} is verified as correct ({})", generations.list, generations.told_flags())),
+        lit(format!(
+            " texts of column {} is verified as correct ({})",
+            generations.list,
+            generations.described_flags()
+        )),
     ]);
     Ok((text(generation), when(place.is_null(), none).end()?))
 }

@@ -113,13 +113,18 @@ pub(super) fn by_names(schema: &Schema, file: &str) -> Result<Vec<Shape>> {
         }
     }
     // The likeliest question column may hold nothing: others of its names come last.
-    let mut others = Vec::new();
+    let mut others: Vec<Shape> = Vec::new();
     for shape in &shapes {
         let Question::Text(chosen) = &shape.question else { continue };
         let names = RULES.iter().filter(|rule| rule.name == shape.rule).flat_map(|rule| rule.question);
         let paths = names.filter_map(|name| find(schema, name)).map(Path::column).filter(|path| path != chosen);
-        let other = paths.map(|path| Shape { question: Question::Text(path), ..shape.clone() });
-        others.extend(other.filter(|other| other.check_types(schema, file).is_ok()));
+        for other in paths.map(|path| Shape { question: Question::Text(path), ..shape.clone() }) {
+            // Several rules may read the same columns in the same way.
+            let is_offered = others.iter().any(|known| Shape { rule: other.rule, ..known.clone() } == other);
+            if !is_offered && other.check_types(schema, file).is_ok() {
+                others.push(other);
+            }
+        }
     }
     shapes.extend(others);
     match misfit {
@@ -248,7 +253,7 @@ impl Generations {
         }
     }
 
-    pub(crate) fn told_flags(&self) -> String {
+    pub(crate) fn described_flags(&self) -> String {
         let in_items = self.item.iter().filter_map(|(_, flag)| Some(format!("{}.{}", self.list, flag.as_ref()?)));
         let flags: Vec<String> = self.flags.iter().cloned().chain(in_items).collect();
         if flags.is_empty() { "no column says which".to_string() } else { flags.join(", ") }

@@ -272,10 +272,10 @@ fn more_than_one_exchange(shape: &Shape, functions: &Functions) -> Result<Option
             lit(format!(" of the assistant in column {}, expected one of each", user.0)),
         ],
         counted => {
-            let told = |(turns, role): &(&String, &str)| {
+            let described = |(turns, role): &(&String, &str)| {
                 [text(count(&(turns, role))), lit(format!(" turns of the {role} in column {turns}, expected one"))]
             };
-            counted.iter().flat_map(told).collect()
+            counted.iter().flat_map(described).collect()
         }
     };
     Ok(Some(when(is_long, concat(found)).end()?))

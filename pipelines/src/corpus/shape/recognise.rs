@@ -7,7 +7,7 @@ use datafusion::catalog::Session;
 use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{Expr, cast, col};
 
-use crate::corpus::scan::first_rows::{SAMPLE_ROWS, first_rows};
+use crate::corpus::scan::first_rows::{FIRST_ROWS, first_rows};
 use crate::corpus::scan::table::FilesTable;
 use crate::corpus::shape;
 use crate::corpus::shape::doubts;
@@ -19,7 +19,7 @@ use crate::corpus::shape::rules::{ANSWERS, CHAINS, FLAGS, OWN, QUESTIONS};
 use crate::corpus::shape::view;
 use crate::corpus::shape::{Response, Shape};
 
-struct Sample {
+struct TextTags {
     path: Path,
     rows: usize,
     tagged: usize,
@@ -98,7 +98,7 @@ async fn readable(session: &dyn Session, table: &FilesTable, shapes: Vec<Shape>)
     if shapes.len() > 1 {
         for shape in &shapes {
             let rows = |table: &FilesTable| view::of_files(session, table, shape, &[]);
-            let batches = first_rows(session, table, SAMPLE_ROWS, &[col("status")], rows).await?;
+            let batches = first_rows(session, table, FIRST_ROWS, &[col("status")], rows).await?;
             let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
             let fine: usize = batches.iter().map(|batch| batch.column(0).null_count()).sum();
             if fine * 2 > rows {
@@ -113,10 +113,10 @@ async fn readable(session: &dyn Session, table: &FilesTable, shapes: Vec<Shape>)
 /// columns.
 async fn by_tags(session: &dyn Session, table: &FilesTable, file: &str, notes: &mut Vec<String>) -> Result<Shape> {
     let schema = table.file_schema();
-    let samples = sample(session, table).await?;
+    let texts = count_tags(session, table).await?;
     // Some generations may be cut before their closing tag.
-    let are_tagged: Vec<&Sample> = samples.iter().filter(|sample| sample.tagged * 2 > sample.rows).collect();
-    let (columns, within): (Vec<&Sample>, Vec<_>) = are_tagged.into_iter().partition(|sample| sample.path.is_column());
+    let are_tagged: Vec<&TextTags> = texts.iter().filter(|text| text.tagged * 2 > text.rows).collect();
+    let (columns, within): (Vec<&TextTags>, Vec<_>) = are_tagged.into_iter().partition(|text| text.path.is_column());
     let tagged = if columns.is_empty() { within } else { columns };
     // Rejects often have no tags, but users must be able to read them.
     if tagged.is_empty()
@@ -129,8 +129,8 @@ async fn by_tags(session: &dyn Session, table: &FilesTable, file: &str, notes: &
         [only] => shape::with_tags(schema, only.path.clone(), file),
         _ => None,
     };
-    let Some(shape) = shape else { return refuse(schema, file, &samples, &tagged) };
-    let [question, ..] = shape.told();
+    let Some(shape) = shape else { return refuse(schema, file, &texts, &tagged) };
+    let [question, ..] = shape.described();
     notes.push(format!(
         "column {} of {file} has think tags and is read as the generation; the question is in column {question}",
         tagged[0].path
@@ -143,7 +143,7 @@ fn is_rejects(schema: &Schema) -> bool {
     first.eq(["source", "status", "error"])
 }
 
-async fn sample(session: &dyn Session, table: &FilesTable) -> Result<Vec<Sample>> {
+async fn count_tags(session: &dyn Session, table: &FilesTable) -> Result<Vec<TextTags>> {
     let schema = table.file_schema();
     let paths = Path::texts(schema);
     if paths.is_empty() {
@@ -160,26 +160,26 @@ async fn sample(session: &dyn Session, table: &FilesTable) -> Result<Vec<Sample>
         .enumerate()
         .map(|(place, path)| Ok(cast(text(path)?, DataType::Utf8View).alias(format!("text_{place}"))));
     let texts = texts.collect::<Result<Vec<Expr>>>()?;
-    let batches = first_rows(session, table, SAMPLE_ROWS, &texts, |table| table.plan()?.build()).await?;
+    let batches = first_rows(session, table, FIRST_ROWS, &texts, |table| table.plan()?.build()).await?;
     let seen = paths.into_iter().enumerate().map(|(place, path)| {
-        let mut sample = Sample { path, rows: 0, tagged: 0 };
+        let mut counts = TextTags { path, rows: 0, tagged: 0 };
         for text in batches.iter().flat_map(|batch| batch.column(place).as_string_view().iter().flatten()) {
-            sample.rows += 1;
-            sample.tagged += usize::from(tags::think(text).is_some());
+            counts.rows += 1;
+            counts.tagged += usize::from(tags::think(text).is_some());
         }
-        sample
+        counts
     });
     Ok(seen.collect())
 }
 
-fn refuse<T>(schema: &Schema, file: &str, samples: &[Sample], tagged: &[&Sample]) -> Result<T> {
+fn refuse<T>(schema: &Schema, file: &str, texts: &[TextTags], tagged: &[&TextTags]) -> Result<T> {
     let named = |names: &[&str]| {
         let mut held = names.iter().filter_map(|name| shape::find(schema, name));
-        let is_text = |name: &String| samples.iter().any(|sample| sample.path == Path::column(name));
+        let is_text = |name: &String| texts.iter().any(|text| text.path == Path::column(name));
         held.find(is_text).unwrap_or_else(|| BLANK.to_string())
     };
     let question = named(QUESTIONS);
-    let some_tagged: Vec<&Sample> = samples.iter().filter(|sample| sample.tagged > 0).collect();
+    let some_tagged: Vec<&TextTags> = texts.iter().filter(|text| text.tagged > 0).collect();
     let (why, mapping) = match tagged {
         [] if let [only] = some_tagged.as_slice() => (
             format!(
@@ -196,7 +196,7 @@ fn refuse<T>(schema: &Schema, file: &str, samples: &[Sample], tagged: &[&Sample]
             let cot = named(CHAINS);
             // The answer column depends on the chain column.
             let answer = if cot == BLANK { BLANK.to_string() } else { named(ANSWERS) };
-            let why = format!("no text has think tags in most of its first {SAMPLE_ROWS} rows");
+            let why = format!("no text has think tags in most of its first {FIRST_ROWS} rows");
             (why, format!("question={question},cot={cot},answer={answer}"))
         }
         [only] => (
@@ -204,7 +204,7 @@ fn refuse<T>(schema: &Schema, file: &str, samples: &[Sample], tagged: &[&Sample]
             format!("question={BLANK},cot={}", only.path),
         ),
         several => {
-            let names: Vec<String> = several.iter().map(|sample| sample.path.to_string()).collect();
+            let names: Vec<String> = several.iter().map(|text| text.path.to_string()).collect();
             let why = format!("several texts have think tags, {}", names.join(" and "));
             let question = if names.contains(&question) { BLANK.to_string() } else { question };
             (why, format!("question={question},cot={BLANK}"))

@@ -9,7 +9,7 @@ use crate::corpus::shape::rules::TURN_CHAINS;
 use crate::corpus::shape::{Question, Response, Shape};
 
 impl Shape {
-    pub(crate) fn told(&self) -> [String; 3] {
+    pub(crate) fn described(&self) -> [String; 3] {
         let question = match &self.question {
             Question::Text(path) => path.to_string(),
             Question::Task { instruction, input } => format!("{instruction}, then {input}"),
@@ -22,7 +22,7 @@ impl Shape {
             Response::Generation(path) => tagged(path.to_string()),
             Response::Generations(generations) => {
                 let field = generations.item.as_ref().map_or(String::new(), |(text, _)| format!(".{text}"));
-                let (list, flags) = (&generations.list, generations.told_flags());
+                let (list, flags) = (&generations.list, generations.described_flags());
                 tagged(format!("{list}{field}: the first that is correct ({flags})"))
             }
             Response::Turn { turns, chain: None } => tagged(format!("{turns}: the assistant's turn")),
@@ -34,7 +34,7 @@ impl Shape {
         [question, cot, answer]
     }
 
-    pub(crate) fn told_system(&self) -> Option<String> {
+    pub(crate) fn described_system(&self) -> Option<String> {
         let turns = self.conversation().map(|turns| format!("{turns}: the system's turn"));
         match (turns, &self.system) {
             (Some(turns), Some(column)) => Some(format!("{turns}, else {column}")),

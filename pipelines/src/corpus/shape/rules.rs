@@ -44,7 +44,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    pub(crate) fn told(self) -> &'static str {
+    pub(crate) fn description(self) -> &'static str {
         match self {
             Self::Columns => "chain and answer, each in a column; a list of texts is a chain of steps",
             Self::Generation => "one text: the chain in think tags, then the answer",

@@ -162,11 +162,11 @@ fn published_id(table: &FilesTable) -> (Option<Expr>, bool) {
     (id, names.iter().any(|name| !table.has_null(name)))
 }
 
-fn first_of(faults: &[Fault], told: impl Fn(&Fault) -> Expr) -> Result<Expr> {
+fn first_of(faults: &[Fault], value: impl Fn(&Fault) -> Expr) -> Result<Expr> {
     let [first, others @ ..] = faults else { return plan_err!("a view without a check") };
-    let mut case = when(first.when.clone(), told(first));
+    let mut case = when(first.when.clone(), value(first));
     for fault in others {
-        case = case.when(fault.when.clone(), told(fault));
+        case = case.when(fault.when.clone(), value(fault));
     }
     Ok(text(case.end()?))
 }

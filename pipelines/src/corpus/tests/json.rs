@@ -102,7 +102,7 @@ async fn a_compressed_file_that_was_cut_short_is_named() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_no_object_is_a_reject_and_is_told() {
+async fn a_line_that_is_no_object_is_a_reject_and_is_reported() {
     let lines = [ROW, "{\"question\": \"tw", ROW, ROW, "NaN", ROW].join("\n");
     let folder = folder_with("a.jsonl", lines);
     std::fs::write(folder.path().join("empty.jsonl"), "").unwrap();
@@ -125,7 +125,7 @@ async fn columns_that_are_empty_decide_nothing() {
 }
 
 #[tokio::test]
-async fn beside_parquet_it_is_left_out_and_named() {
+async fn next_to_parquet_it_is_left_out_and_named() {
     let folder = folder_with("b.jsonl", ROW);
     write(folder.path(), "a.parquet", "SELECT 'two?' AS question, '2 and 2' AS cot, 'four' AS answer").await;
     std::fs::write(folder.path().join("c.csv"), "x").unwrap();

@@ -1,7 +1,7 @@
 use super::*;
 
 #[tokio::test]
-async fn one_generation_beside_a_question() {
+async fn one_generation_next_to_a_question() {
     let codeforces = format!(
         "SELECT 'x1' AS id, 'two?' AS prompt, {TAGGED} AS generation, 'stop' AS finish_reason, \
          [{{'content': 'other', 'role': 'user'}}] AS messages, {{'model': 'r1'}} AS api_metadata"

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use datafusion::common::{DataFusionError, Result, exec_err};
 
 use crate::corpus::{CorpusFile, FINGERPRINT, FileFailure, Former, Source, Table};
-use crate::delta::{self, LiveFile, Removed, Since, State, Version};
+use crate::delta::{self, LiveFile, LogState, Removed, Since, Version};
 use crate::run::errors::RunError;
 use crate::run::output::ledger::{Ledger, RetriedSlice};
 use crate::run::request::OnChange;
@@ -59,7 +59,7 @@ impl Pin {
 pub(crate) struct Pins(HashMap<String, (String, Pin)>);
 
 impl Pins {
-    pub(crate) fn of(state: Option<&State>, generation: u64) -> Self {
+    pub(crate) fn of(state: Option<&LogState>, generation: u64) -> Self {
         let begin = format!("{PREFIX}/{generation}/");
         let pin = |(name, said): (&String, &delta::Transaction)| {
             let (table, source) = name.strip_prefix(&begin)?.rsplit_once('/')?;
@@ -101,7 +101,7 @@ pub(crate) struct Mark {
 
 impl Mark {
     /// The action that records the starting version, in the first commit with rows of the table.
-    pub(crate) fn begin(&self, state: &State) -> Result<Option<String>> {
+    pub(crate) fn begin(&self, state: &LogState) -> Result<Option<String>> {
         let begun = Pin::Begun(self.newest);
         match (self.held, self.said(state)) {
             (None, None) => Ok(Some(delta::transaction(&self.app_id, begun.number()))),
@@ -113,14 +113,14 @@ impl Mark {
     }
 
     /// The action that records that everything is done, unless it is already recorded.
-    pub(crate) fn done(&self, state: &State) -> Option<String> {
+    pub(crate) fn done(&self, state: &LogState) -> Option<String> {
         let said = self.said(state);
         let is_ours = said == self.held || said == Some(Pin::Begun(self.newest));
         let done = Pin::Done(self.newest);
         (is_ours && said != Some(done)).then(|| delta::transaction(&self.app_id, done.number()))
     }
 
-    fn said(&self, state: &State) -> Option<Pin> {
+    fn said(&self, state: &LogState) -> Option<Pin> {
         state.transactions.get(&self.app_id).map(|said| Pin::of(said.version))
     }
 }
@@ -225,7 +225,7 @@ impl Following<'_> {
         };
         for file in files.values() {
             // Skips files that a later version removed, if an unfinished run has already followed that version.
-            if held.is_none() || !self.ledger.is_taken_back(&self.table.path_of(&file.path)?) {
+            if held.is_none() || !self.ledger.is_deleted(&self.table.path_of(&file.path)?) {
                 self.add(file);
             }
         }
@@ -294,7 +294,7 @@ impl Following<'_> {
             let path = self.table.path_of(&file.path)?;
             let is_known = self.input.contains_key(&file.path)
                 || self.ledger.file(&path).is_some()
-                || self.ledger.is_taken_back(&path)
+                || self.ledger.is_deleted(&path)
                 || file.rows() == Some(0);
             if !is_known {
                 return Ok(true);
@@ -352,7 +352,7 @@ mod tests {
         for pin in [Pin::Begun(0), Pin::Done(0), Pin::Begun(7), Pin::Done(7)] {
             assert_eq!(Pin::of(pin.number()), pin);
         }
-        let mut state = State::default();
+        let mut state = LogState::default();
         for (app_id, pin) in [
             ("asap/input/1/some-id/math", Pin::Done(3)),
             ("asap/input/1/other-id/", Pin::Begun(4)),

@@ -12,26 +12,26 @@ use datafusion::parquet::arrow::ProjectionMask;
 use deltalake_core::kernel::Add;
 use object_store::path::Path;
 
-use crate::delta::{self, LiveFile, Log, State};
+use crate::delta::{self, LiveFile, Log, LogState};
 use crate::run::output::ledger::{ATTEMPT, Attempt, Ledger, SliceName};
 use crate::run::output::shards::{Layout, SHARD_BYTES, Shards};
 
 /// Files whose rows a commit deletes, possibly together with new rows for them. Empty by default.
 #[derive(Debug, Default)]
-pub struct TakeBack {
+pub struct Deletion {
     files: BTreeMap<String, Vec<(SliceName, Attempt)>>,
     missing: HashSet<String>,
-    found: Option<Found>,
+    found: Option<ChangedShards>,
 }
 
 /// The shards with these rows, and new shards with the remaining rows.
 #[derive(Debug)]
-struct Found {
+struct ChangedShards {
     removed: Vec<LiveFile>,
     rewritten: Vec<Add>,
 }
 
-impl TakeBack {
+impl Deletion {
     /// Deletes the rows of these files in a ledger. Files that it does not have are ignored.
     pub(crate) fn new<'a>(ledger: &Ledger, paths: impl IntoIterator<Item = &'a str>) -> Self {
         let held = paths.into_iter().map(|path| (path.to_string(), ledger.slices(path)));
@@ -66,7 +66,7 @@ impl TakeBack {
                 "the output is append-only (delta.appendOnly), so the rows of {first} cannot be replaced"
             );
         }
-        let mut found = Found { removed: vec![], rewritten: vec![] };
+        let mut found = ChangedShards { removed: vec![], rewritten: vec![] };
         for shard in log.state.files.values().filter(|shard| self.may_be_in(shard)) {
             if self.missing.contains(&shard.path) {
                 found.removed.push(shard.clone());
@@ -85,17 +85,17 @@ impl TakeBack {
         Ok(())
     }
 
-    pub(crate) fn is_outdated(&self, state: &State) -> bool {
+    pub(crate) fn is_outdated(&self, state: &LogState) -> bool {
         let removed = self.found.iter().flat_map(|found| &found.removed);
         removed.into_iter().any(|shard| !state.files.contains_key(&shard.path))
     }
 
     /// The actions of a commit that delete the rows and mark their slices as deleted.
     pub fn lines(&self) -> Vec<String> {
-        let Some(Found { removed, rewritten }) = &self.found else { return vec![] };
+        let Some(ChangedShards { removed, rewritten }) = &self.found else { return vec![] };
         let removes = removed.iter().map(delta::remove);
         let slices = self.files.values().flatten();
-        let back = slices.map(|(slice, by)| delta::transaction(&slice.to_string(), by.taken_back()));
+        let back = slices.map(|(slice, by)| delta::transaction(&slice.to_string(), by.deleted()));
         removes.chain(rewritten.iter().map(delta::add)).chain(back).collect()
     }
 

@@ -23,7 +23,7 @@ pub fn is_finished(said: &delta::Transaction) -> bool {
 }
 
 /// Whether a run marked the table as complete, and the table has as many rows now as then.
-pub fn says_finished(state: &delta::State) -> bool {
+pub fn says_finished(state: &delta::LogState) -> bool {
     let generation = generation_of(state);
     let Some(said) = state.transactions.get(&format!("{FINISHED}/{generation}")) else { return false };
     let mut ledger = Ledger::default();

@@ -10,14 +10,15 @@ use sha2::{Digest, Sha256};
 
 use asap_udfs::Settings;
 use asap_udfs::anchor::prompts::Prompts;
-use asap_udfs::settings::{Effect, Provider};
+use asap_udfs::llm::provider::Kind;
+use asap_udfs::settings::Effect;
 
 use crate::corpus::ColumnMapping;
 use crate::run::input::content_hashes::{Contents, hex};
 use crate::run::request::Originals;
 
 /// Increase this when the rules of asap itself (a function, `pruned`, the recognition of a shape) change a result.
-const RULES: u32 = 5;
+const RULES_VERSION: u32 = 5;
 
 /// The parts of a pipeline by name. Settings at their defaults are left out, so that a new setting changes no table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,10 +37,13 @@ impl Identity {
         if *originals != Originals::Needed {
             parts.insert("originals".to_string(), originals.to_string());
         }
-        parts.insert("rules".to_string(), RULES.to_string());
+        parts.insert("rules".to_string(), RULES_VERSION.to_string());
         parts.insert("sql".to_string(), hex(&Sha256::digest(without_comments(sql)?)));
         parts.extend(columns.map(|columns| ("columns".to_string(), columns.to_string())));
-        let is_local = settings.anchor_provider == Provider::Local;
+        let is_local = match settings.anchor_provider.kind() {
+            Kind::Folder => true,
+            Kind::Rules | Kind::Endpoint(_) => false,
+        };
         for (key, value, effect) in settings.of_results() {
             match (key, effect) {
                 ("asap.scorer.model" | "asap.compressor.model" | "asap.anchor.prompt_dir", Effect::Files) => {}

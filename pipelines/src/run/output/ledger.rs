@@ -12,7 +12,7 @@ use std::sync::Arc;
 use datafusion::common::{DataFusionError, exec_datafusion_err};
 use sha2::{Digest, Sha256};
 
-use crate::delta::State;
+use crate::delta::LogState;
 use crate::run::input::content_hashes::hex;
 
 /// Prefix of the folders in which runs write shards. Each attempt has its own folder.
@@ -46,12 +46,12 @@ impl Attempt {
         (self.0 as i64) << 1 | 1
     }
 
-    pub(crate) fn taken_back(self) -> i64 {
+    pub(crate) fn deleted(self) -> i64 {
         (self.0 as i64) << 1
     }
 
     /// The attempt whose slice was deleted, given the version of the transaction.
-    pub(crate) fn taken_back_by(version: i64) -> Self {
+    pub(crate) fn deleted_by(version: i64) -> Self {
         Self((version >> 1) as u64)
     }
 
@@ -198,7 +198,7 @@ pub struct Ledger {
     pub generation: u64,
     pub rows: u64,
     files: HashMap<String, HeldFile>,
-    taken_back: HashSet<String>,
+    deleted: HashSet<String>,
     version: Option<u64>,
 }
 
@@ -242,7 +242,7 @@ impl Ledger {
         Self { generation, ..Self::default() }
     }
 
-    pub(crate) fn follow(&mut self, state: &State, generation: u64) {
+    pub(crate) fn follow(&mut self, state: &LogState, generation: u64) {
         if self.version.is_none() || self.generation != generation {
             *self = Self::of_generation(generation);
             state.transactions.values().for_each(|found| self.apply(&found.app_id, found.version));
@@ -258,7 +258,7 @@ impl Ledger {
         let SliceName { version: content, file_rows, start, end, path, .. } = slice;
         match Attempt::of(version) {
             Some(attempt) => {
-                self.taken_back.remove(&path);
+                self.deleted.remove(&path);
                 let new = || HeldFile { version: content.clone(), rows: file_rows, done: BTreeMap::new() };
                 let held = self.files.entry(path).or_insert_with(new);
                 if held.version != content {
@@ -271,7 +271,7 @@ impl Ledger {
             }
             None => {
                 let Some(held) = self.files.get_mut(&path) else {
-                    self.taken_back.insert(path);
+                    self.deleted.insert(path);
                     return;
                 };
                 // Other slices of the same rows may have been done since.
@@ -281,7 +281,7 @@ impl Ledger {
                 }
                 if held.done.is_empty() {
                     self.files.remove(&path);
-                    self.taken_back.insert(path);
+                    self.deleted.insert(path);
                 }
             }
         }
@@ -295,8 +295,8 @@ impl Ledger {
         self.files.get(path)
     }
 
-    pub(crate) fn is_taken_back(&self, path: &str) -> bool {
-        self.taken_back.contains(path)
+    pub(crate) fn is_deleted(&self, path: &str) -> bool {
+        self.deleted.contains(path)
     }
 
     pub(crate) fn files(&self) -> impl Iterator<Item = (&String, &HeldFile)> {
@@ -342,7 +342,7 @@ mod tests {
         assert!("delta-spark/3".parse::<SliceName>().is_err());
         let attempt = Attempt::new();
         assert_eq!(attempt.to_string().parse::<Attempt>().unwrap(), attempt);
-        assert_eq!((Attempt::of(attempt.done()), Attempt::of(attempt.taken_back())), (Some(attempt), None));
+        assert_eq!((Attempt::of(attempt.done()), Attempt::of(attempt.deleted())), (Some(attempt), None));
     }
 
     #[test]
@@ -363,24 +363,24 @@ mod tests {
         let mut ledger = Ledger::default();
         let attempt = Attempt::new();
         ledger.apply(&name("x", 0, 100).to_string(), attempt.done());
-        ledger.apply(&name("x", 0, 100).to_string(), attempt.taken_back());
+        ledger.apply(&name("x", 0, 100).to_string(), attempt.deleted());
         ledger.apply(&name("y", 0, 100).to_string(), attempt.done());
         assert_eq!(ledger.file("a/b c.parquet").unwrap().version.fingerprint, "y");
-        ledger.apply(&name("y", 0, 100).to_string(), attempt.taken_back());
-        assert!(ledger.file("a/b c.parquet").is_none() && ledger.is_taken_back("a/b c.parquet"));
+        ledger.apply(&name("y", 0, 100).to_string(), attempt.deleted());
+        assert!(ledger.file("a/b c.parquet").is_none() && ledger.is_deleted("a/b c.parquet"));
         ledger.apply(&name("x", 0, 100).to_string(), attempt.done());
         assert_eq!((ledger.rows, ledger.slices("a/b c.parquet").len()), (100, 1));
-        assert!(!ledger.is_taken_back("a/b c.parquet"));
+        assert!(!ledger.is_deleted("a/b c.parquet"));
     }
 
     #[test]
-    fn a_range_that_was_taken_back_leaves_others_that_begin_where_it_did() {
+    fn a_range_that_was_deleted_leaves_others_that_begin_where_it_did() {
         let attempt = Attempt::new();
-        let said = [(name("x", 0, 50), attempt.done()), (name("x", 0, 100), attempt.taken_back())];
+        let said = [(name("x", 0, 50), attempt.done()), (name("x", 0, 100), attempt.deleted())];
         for order in [[0, 1], [1, 0]] {
             let mut ledger = Ledger::default();
             order.iter().for_each(|index| ledger.apply(&said[*index].0.to_string(), said[*index].1));
-            assert_eq!((ledger.rows, ledger.is_taken_back("a/b c.parquet")), (50, false));
+            assert_eq!((ledger.rows, ledger.is_deleted("a/b c.parquet")), (50, false));
         }
     }
 }

@@ -33,11 +33,11 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::asap_folder::{asap_folder, join};
-use crate::delta::{self, Log, State, store_of};
+use crate::delta::{self, Log, LogState, store_of};
 use crate::location;
 use crate::run::errors::RunError;
 use crate::run::input::delta_inputs::Mark;
-use crate::run::output::delete_files::TakeBack;
+use crate::run::output::delete_files::Deletion;
 use crate::run::output::finished_slice::{Finished, SliceRecord};
 use crate::run::output::identity::Identity;
 use crate::run::output::ledger::{Attempt, Before, Ledger, SliceName};
@@ -215,7 +215,7 @@ impl Output {
         Ok(())
     }
 
-    /// Commits finished slices, except those that another run did in the meantime. `take_back` names the files whose
+    /// Commits finished slices, except those that another run did in the meantime. `deletion` names the files whose
     /// rows these slices replace. `info` describes the run in the commit.
     ///
     /// # Errors
@@ -224,7 +224,7 @@ impl Output {
         &mut self,
         design: &Design,
         finished: &[Finished],
-        take_back: &mut TakeBack,
+        deletion: &mut Deletion,
         info: &Value,
     ) -> Result<Committed> {
         let has_rejects = finished.iter().any(|slice| !slice.receipt.rejects.is_empty());
@@ -233,18 +233,18 @@ impl Output {
             let committed = self.commit_rejects(finished, info).await;
             self.note(committed)?;
         }
-        let committed = self.commit_slices(finished, take_back, info).await;
+        let committed = self.commit_slices(finished, deletion, info).await;
         self.note(committed)
     }
 
     /// Deletes the rows of these files in one commit.
-    pub(crate) async fn take_back(&mut self, paths: &[&str], info: &Value) -> Result<()> {
+    pub(crate) async fn delete_rows(&mut self, paths: &[&str], info: &Value) -> Result<()> {
         loop {
-            let mut take_back = TakeBack::new(&self.ledger, paths.iter().copied()).without(&self.missing.shards);
-            if take_back.is_empty() {
+            let mut deletion = Deletion::new(&self.ledger, paths.iter().copied()).without(&self.missing.shards);
+            if deletion.is_empty() {
                 return Ok(());
             }
-            let committed = self.commit_slices(&[], &mut take_back, info).await;
+            let committed = self.commit_slices(&[], &mut deletion, info).await;
             // Until the commit succeeds, another run may do slices of these files or delete them.
             if self.note(committed)?.version.is_some() {
                 return Ok(());
@@ -256,11 +256,11 @@ impl Output {
     async fn commit_slices(
         &mut self,
         finished: &[Finished],
-        take_back: &mut TakeBack,
+        deletion: &mut Deletion,
         info: &Value,
     ) -> Result<Committed> {
         loop {
-            take_back.find(self.table.as_ref(), self.attempt).await?;
+            deletion.find(self.table.as_ref(), self.attempt).await?;
             let Self { table: Some(log), ledger, marks, url, generation, .. } = self else {
                 return exec_err!("there is no table to commit to");
             };
@@ -270,18 +270,18 @@ impl Output {
                 .commit(|state| {
                     check_generation(state, *generation, url)?;
                     ledger.follow(state, *generation);
-                    outdated = take_back.is_outdated(state);
+                    outdated = deletion.is_outdated(state);
                     if outdated {
                         return Ok(vec![]);
                     }
                     let (ours, others): (Vec<_>, Vec<_>) =
-                        finished.iter().partition(|finished| is_open(ledger, take_back, finished));
+                        finished.iter().partition(|finished| is_open(ledger, deletion, finished));
                     lost = others.iter().map(|finished| finished.slice.clone()).collect();
-                    if ours.is_empty() && !(finished.is_empty() && take_back.is_due(ledger)) {
+                    if ours.is_empty() && !(finished.is_empty() && deletion.is_due(ledger)) {
                         return Ok(vec![]);
                     }
                     let begun = marks.iter().filter_map(|mark| mark.begin(state).transpose());
-                    Ok(lines(&ours, take_back, info, begun.collect::<Result<_>>()?))
+                    Ok(lines(&ours, deletion, info, begun.collect::<Result<_>>()?))
                 })
                 .await?;
             if !outdated {
@@ -364,7 +364,7 @@ impl Output {
 }
 
 /// Refuses to change a table with another generation than the planned one.
-fn check_generation(state: &State, planned: u64, url: &Url) -> Result<()> {
+fn check_generation(state: &LogState, planned: u64, url: &Url) -> Result<()> {
     match generation(state) {
         found if found == planned => Ok(()),
         found => {
@@ -374,25 +374,25 @@ fn check_generation(state: &State, planned: u64, url: &Url) -> Result<()> {
     }
 }
 
-fn is_open(ledger: &Ledger, take_back: &TakeBack, finished: &Finished) -> bool {
+fn is_open(ledger: &Ledger, deletion: &Deletion, finished: &Finished) -> bool {
     let slice = &finished.slice;
     match ledger.file(&slice.path) {
         _ if let Before::Done(before) = finished.before => ledger.attempt_of(slice) == Some(before),
         None => true,
         Some(held) if held.version == slice.version => !held.overlaps(slice.start, slice.end),
         // The file has another content there: this commit replaces it, or the slice is too late.
-        Some(_) => take_back.takes(ledger, &slice.path),
+        Some(_) => deletion.takes(ledger, &slice.path),
     }
 }
 
 /// The lines of a commit of slices; `begun` are its actions for the tables that the slices are the first of.
-fn lines(finished: &[&Finished], take_back: &TakeBack, info: &Value, begun: Vec<String>) -> Vec<String> {
+fn lines(finished: &[&Finished], deletion: &Deletion, info: &Value, begun: Vec<String>) -> Vec<String> {
     let mut info = info.clone();
     info["slices"] = finished.iter().map(|finished| json!(SliceRecord::of(finished))).collect();
     let mut counts = Counts::default();
     finished.iter().for_each(|finished| counts.add(&finished.receipt.counts));
     info["counts"] = json!(counts);
-    let mut actions = take_back.lines();
+    let mut actions = deletion.lines();
     let mode = if actions.is_empty() { "Append" } else { "Overwrite" };
     actions.extend(finished.iter().flat_map(|finished| &finished.receipt.output).map(delta::add));
     let done = |finished: &&Finished| delta::transaction(&finished.slice.to_string(), finished.attempt.done());

@@ -2,9 +2,7 @@
 //! identity compares by content.
 
 use asap_lm::SMALL;
-use asap_udfs::Settings;
 use asap_udfs::plan::Asked;
-use asap_udfs::settings::Provider;
 use serde::{Deserialize, Serialize};
 
 use crate::location::redact;
@@ -25,45 +23,46 @@ pub struct Provenance {
     #[serde(default)]
     pub ratio: Option<String>,
     /// Defaults that were used in place of a model fit for pruning training data.
-    pub stand_ins: Vec<String>,
+    #[serde(rename = "stand_ins")]
+    pub default_models: Vec<String>,
 }
 
 impl Provenance {
     pub(crate) fn of(request: &Request, asked: Asked) -> Self {
         let settings = &request.settings;
-        let scorer = settings.scorer_model.clone();
-        let mut stand_ins = Vec::new();
+        let (scorer, model) = (settings.scorer_model.clone(), settings.anchor_model.as_deref().unwrap_or_default());
+        let mut default_models = Vec::new();
         if asked.anchorer && !settings.anchor_provider.is_language_model() {
-            stand_ins.push("rules in place of a language model (asap.anchor.provider)".to_string());
+            default_models.push("rules in place of a language model (asap.anchor.provider)".to_string());
         }
         if asked.scorer && scorer == SMALL {
-            stand_ins.push("asap's small model in place of a reasoning model (asap.scorer.model)".to_string());
+            default_models.push("asap's small model in place of a reasoning model (asap.scorer.model)".to_string());
         } else if scorer == SMALL {
-            stand_ins
+            default_models
                 .push("tokens of asap's small model in place of a reasoning model's (asap.scorer.model)".to_string());
         }
         Self {
             pipeline: request.name.clone(),
             input: request.from.iter().map(|from| redact(from)).collect(),
-            anchored_by: asked.anchorer.then(|| anchorer(settings)),
+            anchored_by: asked.anchorer.then(|| settings.anchor_provider.describe(model)),
             scored_by: asked.scorer.then(|| scorer.clone()),
             tokens_of: scorer,
             max_tokens: settings.refine_max_tokens,
             ratio: Some(settings.refine_ratio.0).filter(|ratio| *ratio != 1.0).map(|ratio| ratio.to_string()),
-            stand_ins,
+            default_models,
         }
     }
 
     /// A warning if default models made an output.
     pub fn warning(&self) -> Option<String> {
-        let set = match self.stand_ins.len() {
+        let set = match self.default_models.len() {
             0 => return None,
             1 => "it",
             _ => "both",
         };
-        let stand_ins = self.stand_ins.join(" and ");
+        let default_models = self.default_models.join(" and ");
         Some(format!(
-            "made with default models: {stand_ins}. This shows how asap works; set {set} before you train on the output"
+            "made with default models: {default_models}. This shows how asap works; set {set} before you train on the output"
         ))
     }
 
@@ -82,21 +81,15 @@ impl Provenance {
     }
 }
 
-fn anchorer(settings: &Settings) -> String {
-    let model = settings.anchor_model.as_deref().unwrap_or_default();
-    match settings.anchor_provider {
-        Provider::Extractive => "rules (extractive)".to_string(),
-        Provider::Openai => format!("{model} (an endpoint)"),
-        Provider::Local => format!("{model} (local)"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use asap_udfs::Settings;
+    use asap_udfs::llm::provider::Provider;
+
     use crate::run::output::provenance::*;
 
     #[test]
-    fn only_who_is_asked_is_named_and_only_stand_ins_are_warned_of() {
+    fn only_who_is_asked_is_named_and_only_default_models_are_warned_of() {
         let settings = Settings::default();
         let request = Request::new("truncate", "", &["s3://key:word@lake/traces"], "out", settings.clone());
         let none = Provenance::of(&request, Asked::default());

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 
 use object_store::path::Path;
 
-use crate::delta::{LiveFile, State};
+use crate::delta::{LiveFile, LogState};
 use crate::run::output::ledger::{ATTEMPT, Attempt, Before, HeldFile, Ledger, SliceName, file_key};
 
 pub(crate) struct Settled {
@@ -72,7 +72,7 @@ impl ShardPath {
 }
 
 impl Settled {
-    pub(crate) fn of(state: &State, generation: u64) -> Self {
+    pub(crate) fn of(state: &LogState, generation: u64) -> Self {
         let mut ledger = Ledger::default();
         ledger.follow(state, generation);
         let held = |(path, held): (&String, &HeldFile)| (file_key(path), (held.version.key(held.rows), held.clone()));
@@ -81,7 +81,7 @@ impl Settled {
             let slice = found.app_id.parse::<SliceName>().ok().filter(|slice| slice.generation == generation)?;
             let is_undone = Attempt::of(found.version).is_none();
             let key = (slice.file_key(), slice.content_key(), slice.start);
-            is_undone.then(|| (key, Attempt::taken_back_by(found.version)))
+            is_undone.then(|| (key, Attempt::deleted_by(found.version)))
         });
         Self { generation, files, undone: undone.collect() }
     }
@@ -137,7 +137,7 @@ mod tests {
             let said = json!({ "appId": slice.to_string(), "version": version });
             (slice.to_string(), serde_json::from_value::<Transaction>(said).unwrap())
         };
-        let state = State { transactions: said.iter().map(transaction).collect(), ..State::default() };
+        let state = LogState { transactions: said.iter().map(transaction).collect(), ..LogState::default() };
         Settled::of(&state, 2)
     }
 
@@ -171,7 +171,7 @@ mod tests {
         let again = [(&whole, two.done())];
         assert_eq!(standing(&again, one, Before::Open), Stale);
         assert_eq!(standing(&again, two, Before::Done(one)), Valid);
-        let undone = [(&whole, one.taken_back())];
+        let undone = [(&whole, one.deleted())];
         assert_eq!(standing(&undone, one, Before::Open), Stale);
         assert_eq!(standing(&undone, two, Before::Open), Open);
         let of_older = settled(&done);
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(done.standing(&shard(one, &third, &Before::Other(second.content_key()))), Standing::Open);
         assert_eq!(done.standing(&shard(one, &third, &Before::Other(first.content_key()))), Standing::Stale);
         // The old content came back after the new one was done.
-        let returned = settled(&[(&second, two.done()), (&third, one.taken_back())]);
+        let returned = settled(&[(&second, two.done()), (&third, one.deleted())]);
         assert_eq!(returned.standing(&shard(one, &third, &Before::Other(second.content_key()))), Standing::Stale);
     }
 }

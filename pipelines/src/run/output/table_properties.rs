@@ -14,7 +14,7 @@ use serde_json::json;
 use url::Url;
 
 use crate::asap_folder::FOLDER;
-use crate::delta::{self, Log, State};
+use crate::delta::{self, Log, LogState};
 use crate::location;
 use crate::run::output::identity::Identity;
 use crate::run::output::ledger::ATTEMPT;
@@ -46,7 +46,7 @@ pub struct HeldOriginals {
 }
 
 impl HeldOriginals {
-    pub(crate) fn of(state: &State) -> Result<Self> {
+    pub(crate) fn of(state: &LogState) -> Result<Self> {
         let originals = originals_of(state)?;
         let schema = state.schema()?;
         let mut known = Self::default();
@@ -62,7 +62,7 @@ impl HeldOriginals {
     }
 }
 
-fn originals_of(state: &State) -> Result<Vec<(String, String)>> {
+fn originals_of(state: &LogState) -> Result<Vec<(String, String)>> {
     let property = state.metadata.configuration.get(ORIGINALS).map_or("[]", String::as_str);
     serde_json::from_str(property)
         .map_err(|error| exec_datafusion_err!("the property {ORIGINALS} of the output cannot be read: {error}"))
@@ -74,16 +74,16 @@ fn encode(property: &impl Serialize) -> Result<String> {
 }
 
 /// A property that an earlier run encoded; None if an earlier asap wrote the table.
-pub(crate) fn decode<T: DeserializeOwned>(state: &State, property: &str) -> Option<T> {
+pub(crate) fn decode<T: DeserializeOwned>(state: &LogState, property: &str) -> Option<T> {
     serde_json::from_str(state.metadata.configuration.get(property)?).ok()
 }
 
-pub(crate) fn generation(state: &State) -> u64 {
+pub(crate) fn generation(state: &LogState) -> u64 {
     state.metadata.configuration.get(GENERATION).and_then(|generation| generation.parse().ok()).unwrap_or(0)
 }
 
 /// The maximum number of rows of a slice, if the table was created with one.
-pub(crate) fn slice_rows(state: &State) -> Option<u64> {
+pub(crate) fn slice_rows(state: &LogState) -> Option<u64> {
     state.metadata.configuration.get(SLICE_ROWS)?.parse().ok().filter(|rows| *rows > 0)
 }
 
@@ -104,7 +104,7 @@ pub(crate) async fn widen(
     log: &mut Log,
     schema: &Schema,
     originals: &[(String, String)],
-    check: impl Fn(&State) -> Result<()>,
+    check: impl Fn(&LogState) -> Result<()>,
 ) -> Result<()> {
     log.commit(|state| {
         check(state)?;

@@ -178,7 +178,7 @@ impl<'a> Seen<'a> {
 /// Checks that every row read is in the output, in the rejects, or was filtered. Each is counted where it happens. The
 /// receipt names the rows that it covers: all of the slice, or the first ones if the run was stopped.
 fn account(plan: &dyn ExecutionPlan, open: &OpenSlice, mut receipt: Receipt, cut: Option<Cut>) -> Result<Receipt> {
-    let mut found = Found::default();
+    let mut found = PlanMetrics::default();
     found.seconds.extend(["read", "compute"].map(|part| (part.to_string(), 0.0)));
     found.visit(plan);
     let (out, rejected) = (receipt.counts.rows_out, receipt.counts.rows_rejected);
@@ -212,7 +212,7 @@ fn account(plan: &dyn ExecutionPlan, open: &OpenSlice, mut receipt: Receipt, cut
 }
 
 #[derive(Default)]
-struct Found {
+struct PlanMetrics {
     read: Option<u64>,
     filters: bool,
     filtered: u64,
@@ -222,7 +222,7 @@ struct Found {
     seconds: BTreeMap<String, f64>,
 }
 
-impl Found {
+impl PlanMetrics {
     fn visit(&mut self, plan: &dyn ExecutionPlan) {
         if plan.downcast_ref::<ReadSlices>().is_some() {
             *self.read.get_or_insert(0) += rows_of(plan);

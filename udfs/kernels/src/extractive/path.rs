@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::terms::terms;
-use super::thought::Told;
+use super::thought::ThoughtTerms;
 use crate::code_fences::{Blocks, Turn};
 
 /// Where the path is less than 1 / `PARTS` of the chain, the ends of the chain are added.
@@ -20,7 +20,7 @@ const PARTS: usize = 3;
 /// of another unit. The cost is close to linear in the length of the chain.
 pub fn core(steps: &[&str], thought: &str) -> Vec<usize> {
     let units = units(steps);
-    let mut is_kept = path(&units, steps, &Told::read(thought));
+    let mut is_kept = path(&units, steps, &ThoughtTerms::read(thought));
     fill(&units, steps, &mut is_kept);
     units.into_iter().zip(is_kept).filter(|(_, is_kept)| *is_kept).flat_map(|(unit, _)| unit).collect()
 }
@@ -48,26 +48,26 @@ fn units(steps: &[&str]) -> Vec<Range<usize>> {
     units
 }
 
-fn path(units: &[Range<usize>], steps: &[&str], told: &Told<'_>) -> Vec<bool> {
+fn path(units: &[Range<usize>], steps: &[&str], thought: &ThoughtTerms<'_>) -> Vec<bool> {
     let terms_of = |unit: &Range<usize>| steps[unit.clone()].iter().flat_map(|step| terms(step)).collect();
     let held: Vec<HashSet<Cow<'_, str>>> = units.iter().map(terms_of).collect();
-    let mut brought: HashMap<&str, usize> = HashMap::new();
+    let mut introduced_by: HashMap<&str, usize> = HashMap::new();
     for (unit, terms) in held.iter().enumerate() {
         for term in terms {
-            brought.entry(term).or_insert(unit);
+            introduced_by.entry(term).or_insert(unit);
         }
     }
-    let reached = |unit: &usize| held[*unit].intersection(&told.reach).count();
+    let reached = |unit: &usize| held[*unit].intersection(&thought.reach).count();
     let conclusion = (0..held.len()).max_by_key(reached);
 
     // A single digit or letter occurs everywhere and links nothing.
-    let ties = |term: &&str| term.len() > 1 && !told.given.contains(*term);
-    let mut needed: HashSet<&str> = told.wanted.iter().map(|term| &**term).filter(ties).collect();
+    let ties = |term: &&str| term.len() > 1 && !thought.given.contains(*term);
+    let mut needed: HashSet<&str> = thought.wanted.iter().map(|term| &**term).filter(ties).collect();
     let mut is_kept = vec![false; held.len()];
     for (unit, terms) in held.iter().enumerate().rev() {
         let terms = || terms.iter().map(|term| &**term);
-        let brings_needed = terms().any(|term| brought.get(term) == Some(&unit) && needed.contains(term));
-        if brings_needed || conclusion == Some(unit) {
+        let introduces_needed = terms().any(|term| introduced_by.get(term) == Some(&unit) && needed.contains(term));
+        if introduces_needed || conclusion == Some(unit) {
             is_kept[unit] = true;
             needed.extend(terms().filter(ties));
         }

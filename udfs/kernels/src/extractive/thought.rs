@@ -30,33 +30,33 @@ pub fn write(question: &str, answer: &str) -> Option<String> {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Told<'a> {
+pub(super) struct ThoughtTerms<'a> {
     pub given: HashSet<Cow<'a, str>>,
     pub wanted: HashSet<Cow<'a, str>>,
     /// The terms to reach, without the given ones unless all are given.
     pub reach: HashSet<Cow<'a, str>>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> ThoughtTerms<'a> {
     /// Reads a thought. In one from another source, without parts, every term must be reached.
     pub(super) fn read(thought: &'a str) -> Self {
-        let mut told = Self::default();
+        let mut parts = Self::default();
         let mut label = REACH;
         for line in thought.lines() {
             let found = [GOAL, GIVEN, THROUGH, REACH].into_iter().find(|label| line.starts_with(label));
             label = found.unwrap_or(label);
             let found = terms(line.strip_prefix(label).unwrap_or(line));
             match label {
-                REACH => told.reach.extend(found),
-                THROUGH => told.wanted.extend(found),
-                _ => told.given.extend(found),
+                REACH => parts.reach.extend(found),
+                THROUGH => parts.wanted.extend(found),
+                _ => parts.given.extend(found),
             }
         }
-        told.wanted.extend(told.reach.iter().cloned());
-        if told.reach.iter().any(|term| !told.given.contains(term)) {
-            told.reach.retain(|term| !told.given.contains(term));
+        parts.wanted.extend(parts.reach.iter().cloned());
+        if parts.reach.iter().any(|term| !parts.given.contains(term)) {
+            parts.reach.retain(|term| !parts.given.contains(term));
         }
-        told
+        parts
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
         let parts = ["goal: Write `row_sum`.", "given: row_sum", "through: b_2", "reach: def f(x):"];
         let thought = write("Write `row_sum`.", answer);
         assert_eq!(thought, written(&[&parts[..], &["    a_1 = 30", "    return a_1"]].concat()));
-        assert!(Told::read(&thought.unwrap()).reach.contains("return a_1"));
+        assert!(ThoughtTerms::read(&thought.unwrap()).reach.contains("return a_1"));
     }
 
     #[test]
@@ -146,11 +146,11 @@ mod tests {
 
     #[test]
     fn a_thought_is_read_by_its_parts() {
-        let told = Told::read("goal: How many of 60?\ngiven: 61, 62\nthrough: 63\nreach: 61 of 64\nand 65");
+        let parts = ThoughtTerms::read("goal: How many of 60?\ngiven: 61, 62\nthrough: 63\nreach: 61 of 64\nand 65");
         let has = |set: &HashSet<Cow<str>>, terms: &[&str]| terms.iter().all(|term| set.contains(*term));
-        assert!(has(&told.given, &["60", "61", "62"]) && has(&told.wanted, &["61", "63", "64", "65"]), "{told:?}");
-        assert!(has(&told.reach, &["64", "65"]) && !told.reach.contains("61"), "{told:?}");
-        assert!(Told::read("given: 61\nreach: 61").reach.contains("61"));
-        assert!(Told::read("Add 61.\n\nThen it is 96.").reach.contains("61"));
+        assert!(has(&parts.given, &["60", "61", "62"]) && has(&parts.wanted, &["61", "63", "64", "65"]), "{parts:?}");
+        assert!(has(&parts.reach, &["64", "65"]) && !parts.reach.contains("61"), "{parts:?}");
+        assert!(ThoughtTerms::read("given: 61\nreach: 61").reach.contains("61"));
+        assert!(ThoughtTerms::read("Add 61.\n\nThen it is 96.").reach.contains("61"));
     }
 }

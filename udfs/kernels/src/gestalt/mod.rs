@@ -73,7 +73,7 @@ struct Block {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Found {
+struct LongestMatch {
     block: Block,
     run: usize,
 }
@@ -89,7 +89,7 @@ trait Texts {
     /// Returns the total size of all blocks of a part, if it is small enough to find them together.
     fn matched_at_once(&mut self, part: &Gap) -> Option<usize>;
 
-    fn longest(&mut self, part: &Gap) -> Found;
+    fn longest(&mut self, part: &Gap) -> LongestMatch;
 }
 
 impl Gestalt {
@@ -163,7 +163,7 @@ fn matched(texts: &mut impl Texts, parts: &mut Vec<Gap>, reaches: impl Fn(usize)
             matched += here;
             possible += here;
         } else {
-            let Found { block, run } = texts.longest(&part);
+            let LongestMatch { block, run } = texts.longest(&part);
             if block.size > 0 {
                 let around = part.around(block, run);
                 matched += block.size;

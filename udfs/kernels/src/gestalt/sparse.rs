@@ -1,7 +1,7 @@
 //! Texts with many distinct scalars, or with autojunk.
 
 use super::alphabet::{Alphabet, Occurrences};
-use super::{Block, Found, Gap, Texts};
+use super::{Block, Gap, LongestMatch, Texts};
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sparse {
@@ -106,9 +106,9 @@ impl Texts for Sparse {
         None
     }
 
-    fn longest(&mut self, part: &Gap) -> Found {
+    fn longest(&mut self, part: &Gap) -> LongestMatch {
         let run = self.longest_run(part);
-        Found { run: run.size, block: self.extend(part, run) }
+        LongestMatch { run: run.size, block: self.extend(part, run) }
     }
 }
 

@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beside_a_row_changes_no_bit_of_it() {
+    fn what_is_next_to_a_row_changes_no_bit_of_it() {
         // With bf16, first the vector path, then the AMX path if available.
         for (dtype, inputs) in [(DType::F32, 1100), (DType::BF16, 1100), (DType::BF16, 1120)] {
             alone_as_together(dtype, inputs);

@@ -130,14 +130,14 @@ impl Pieces<'_> {
 
     /// White space up to its last line end; without one, all but the last character, which joins the next piece.
     fn white_space(&self, start: usize) -> usize {
-        let (mut at, mut last, mut behind_line_end) = (start, start, None);
+        let (mut at, mut last, mut after_line_end) = (start, start, None);
         while let Some((kind @ (CharClass::Space | CharClass::LineEnd), next)) = self.scalar(at) {
             (last, at) = (at, next);
             if kind == CharClass::LineEnd {
-                behind_line_end = Some(next);
+                after_line_end = Some(next);
             }
         }
-        match behind_line_end {
+        match after_line_end {
             Some(end) => end,
             None if at < self.text.len() && last > start => last,
             None => at,
@@ -146,11 +146,11 @@ impl Pieces<'_> {
 
     /// The end of `'s`, `'t`, `'re`, `'ve`, `'m`, `'ll` or `'d`, in any case. A long s (ſ) counts as an s.
     fn contraction(&self, start: usize) -> Option<usize> {
-        let behind = self.text.as_bytes()[start..].strip_prefix(b"'")?;
-        let length = match behind {
+        let after = self.text.as_bytes()[start..].strip_prefix(b"'")?;
+        let length = match after {
             [b's' | b'S' | b't' | b'T' | b'm' | b'M' | b'd' | b'D', ..] => 1,
             [b'r' | b'R' | b'v' | b'V', b'e' | b'E', ..] | [b'l' | b'L', b'l' | b'L', ..] => 2,
-            _ if behind.starts_with("ſ".as_bytes()) => "ſ".len(),
+            _ if after.starts_with("ſ".as_bytes()) => "ſ".len(),
             _ => return None,
         };
         Some(start + 1 + length)

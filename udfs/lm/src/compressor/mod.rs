@@ -108,7 +108,7 @@ impl Compressor {
     /// Returns the chunks of a text as the encoder reads them. The tokens of a chunk are joined to a text and tokenized
     /// again, as in the published code, so they may differ.
     fn read(&self, rules: &Rules, text: &str) -> Result<Vec<Vec<Placed>>> {
-        let tokens = self.tokens.of(&rules.stand_in(text))?;
+        let tokens = self.tokens.of(&rules.placeholder(text))?;
         let chunks = chunks(&tokens, &rules.ends()).into_iter();
         chunks.map(|chunk| self.tokens.placed(&self.tokens.join(tokens[chunk].to_vec())?)).collect()
     }

@@ -12,7 +12,7 @@ use super::encoder::Placed;
 
 pub(super) const WINDOW: usize = 512;
 /// Most force tokens per call: the number of placeholder tokens.
-pub(super) const STAND_INS: usize = 100;
+pub(super) const PLACEHOLDERS: usize = 100;
 
 /// A tokenizer with placeholder tokens for texts that are not one of its tokens.
 pub(super) struct Tokens {
@@ -48,8 +48,8 @@ impl Tokens {
         let Some(unknown) = inner.token_to_id(unknown) else {
             return Err(unsupported(format!("found no token {unknown}: expected a {:?} tokenizer", config.family)));
         };
-        let stand_ins: Vec<_> = (0..STAND_INS).map(|i| AddedToken::from(stand_in(i), true)).collect();
-        inner.add_special_tokens(stand_ins).map_err(|error| unsupported(format!("not a tokenizer: {error}")))?;
+        let placeholders: Vec<_> = (0..PLACEHOLDERS).map(|i| AddedToken::from(placeholder(i), true)).collect();
+        inner.add_special_tokens(placeholders).map_err(|error| unsupported(format!("not a tokenizer: {error}")))?;
         let around = ["[CLS]", "[SEP]"].map(|name| inner.token_to_id(name).unwrap_or(unknown));
         let unseen = inner.token_to_id("[PAD]");
         Ok(Self { inner, family: config.family, around, unseen, pad: config.pad_token_id })
@@ -69,8 +69,8 @@ impl Tokens {
 
     pub(super) fn placed(&self, chunk: &str) -> Result<Vec<Placed>> {
         let encoding = self.inner.encode_fast(chunk, false)?;
-        let [before, behind] = self.around;
-        let ids = [&[before], encoding.get_ids(), &[behind]].concat();
+        let [before, after] = self.around;
+        let ids = [&[before], encoding.get_ids(), &[after]].concat();
         let mut next = 0;
         let place = |id: u32| {
             let position = match self.family {
@@ -115,6 +115,6 @@ pub(super) fn chunks(tokens: &[String], ends: &[&str]) -> Vec<RangeInclusive<usi
     chunks
 }
 
-pub(super) fn stand_in(place: usize) -> String {
+pub(super) fn placeholder(place: usize) -> String {
     format!("[NEW{place}]")
 }

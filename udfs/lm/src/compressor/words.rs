@@ -6,7 +6,7 @@ use regex_syntax::hir::{Class, ClassUnicode, HirKind};
 
 use super::super::config::EncoderFamily;
 use super::super::{LmError, Result};
-use super::tokens::{STAND_INS, Tokens, stand_in};
+use super::tokens::{PLACEHOLDERS, Tokens, placeholder};
 use super::{Options, Weigh};
 
 /// Python's `string.punctuation`: these characters, and any substring of them, begin a word in XLM-RoBERTa's tokens.
@@ -16,7 +16,7 @@ const PUNCTUATION: &str = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 pub(super) struct Rules<'a> {
     options: &'a Options,
     family: EncoderFamily,
-    stand_ins: Vec<(&'a str, String)>,
+    placeholders: Vec<(&'a str, String)>,
     digits: ClassUnicode,
 }
 
@@ -30,29 +30,30 @@ pub(super) struct Word {
 impl<'a> Rules<'a> {
     pub(super) fn new(options: &'a Options, tokens: &Tokens, family: EncoderFamily) -> Result<Self> {
         let refused = |why: String| Err(LmError::Compression(why));
-        if options.force_tokens.len() > STAND_INS {
-            return refused(format!("{} force tokens: expected at most {STAND_INS}", options.force_tokens.len()));
+        if options.force_tokens.len() > PLACEHOLDERS {
+            return refused(format!("{} force tokens: expected at most {PLACEHOLDERS}", options.force_tokens.len()));
         }
-        let mut stand_ins: Vec<(&str, String)> = Vec::new();
+        let mut placeholders: Vec<(&str, String)> = Vec::new();
         for (place, force) in options.force_tokens.iter().enumerate() {
             if force.is_empty() {
                 return refused("a force token is empty: expected the text of a token or a word".to_string());
             }
-            let is_known = stand_ins.iter().any(|(other, _)| other == force);
+            let is_known = placeholders.iter().any(|(other, _)| other == force);
             if !is_known && tokens.of(force)?.len() != 1 {
-                stand_ins.push((force, stand_in(place)));
+                placeholders.push((force, placeholder(place)));
             }
         }
-        Ok(Self { options, family, stand_ins, digits: digits()? })
+        Ok(Self { options, family, placeholders, digits: digits()? })
     }
 
-    pub(super) fn stand_in(&self, text: &str) -> String {
-        self.stand_ins.iter().fold(text.to_string(), |text, (force, stand_in)| text.replace(force, stand_in))
+    pub(super) fn placeholder(&self, text: &str) -> String {
+        self.placeholders.iter().fold(text.to_string(), |text, (force, placeholder)| text.replace(force, placeholder))
     }
 
     pub(super) fn ends(&self) -> Vec<&str> {
         let ends = [".", "\n"];
-        let instead = self.stand_ins.iter().filter(|(force, _)| ends.contains(force)).map(|(_, token)| token.as_str());
+        let instead =
+            self.placeholders.iter().filter(|(force, _)| ends.contains(force)).map(|(_, token)| token.as_str());
         ends.into_iter().chain(instead).collect()
     }
 
@@ -69,8 +70,9 @@ impl<'a> Rules<'a> {
                 }
                 _ => {
                     let is_forced = self.is_forced(pure);
-                    let original = |token: String, (force, stand_in): &(&str, String)| token.replace(stand_in, force);
-                    let text = self.stand_ins.iter().fold(token, original);
+                    let original =
+                        |token: String, (force, placeholder): &(&str, String)| token.replace(placeholder, force);
+                    let text = self.placeholders.iter().fold(token, original);
                     let keep = if is_forced || self.is_reserved(&text) { 1.0 } else { keep };
                     words.push((Word { text, keep }, 1));
                 }
@@ -137,7 +139,7 @@ impl<'a> Rules<'a> {
     }
 
     fn is_forced(&self, token: &str) -> bool {
-        self.is_force_token(token) || self.stand_ins.iter().any(|(_, stand_in)| stand_in == token)
+        self.is_force_token(token) || self.placeholders.iter().any(|(_, placeholder)| placeholder == token)
     }
 
     fn is_reserved(&self, token: &str) -> bool {

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_begin_behind_that_of_padding_only_in_xlm_roberta() {
+    fn positions_begin_after_that_of_padding_only_in_xlm_roberta() {
         let xlm = with(json!({"id2label": {"0": "drop", "1": "keep"}})).unwrap();
         assert_eq!((xlm.first_position(), xlm.window(), xlm.notes.len()), (2, 512, 0));
         let bert = json!({"architectures": ["BertForTokenClassification"], "model_type": "bert", "pad_token_id": 0,

@@ -20,8 +20,6 @@ mod weights;
 
 use std::fmt::Display;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::CudaSlice;
 use half::f16;
@@ -47,11 +45,10 @@ pub struct CudaModel {
     buffers: Buffers,
     rope: Rope,
     angles: Angles,
-    output_rows: Arc<AtomicU64>,
 }
 
 /// Bytes for the inputs of a pass, the RoPE table and cuBLAS's workspace.
-const BESIDE: usize = 256 << 20;
+const EXTRA_BYTES: usize = 256 << 20;
 
 /// Intermediate results of a pass; each is [tokens of a pass, width].
 #[derive(Debug)]
@@ -99,7 +96,7 @@ impl CudaModel {
         let buffers = Buffers::of(&gpu, &config)?;
         let rope = Rope::new(&config.rope, config.head_dim);
         let angles = Angles { positions: 0, cosines: gpu.room(0)?, sines: gpu.room(0)? };
-        Ok(Self { config, gpu, weights, buffers, rope, angles, output_rows: Arc::default() })
+        Ok(Self { config, gpu, weights, buffers, rope, angles })
     }
 
     /// Scores `targets`, whose rows index all of the ids; a score is NaN if f16 overflows on the way.
@@ -132,13 +129,8 @@ impl CudaModel {
             for (place, score) in places.into_iter().zip(self.score_rows(&own)?) {
                 scores[place] = score;
             }
-            self.output_rows.fetch_add(own.len() as u64, Ordering::Relaxed);
         }
         Ok(scores)
-    }
-
-    pub fn output_rows(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.output_rows)
     }
 
     /// GPU memory in bytes for a model of this shape, without the KV cache of long chains.
@@ -150,7 +142,7 @@ impl CudaModel {
         let tables = if config.tie_word_embeddings { 1 } else { 2 };
         let weights = 2 * (config.num_hidden_layers * layer + tables * vocabulary * hidden);
         let token = 6 * hidden + 4 * (queries + 2 * keys) + 4 * queries + 4 * keys + 6 * wide;
-        weights + TOKENS_PER_PASS * token + 4 * output::LOGITS + BESIDE
+        weights + TOKENS_PER_PASS * token + 4 * output::LOGITS + EXTRA_BYTES
     }
 
     /// Most tokens of a chain whose KV cache fits the GPU's memory.

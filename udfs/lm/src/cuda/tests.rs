@@ -54,7 +54,6 @@ fn packed_chains_score_as_on_the_cpu_and_as_alone() {
         let mut model = on_gpu(&golden(name));
         let all = Packed { ids: &ids, lengths: &lengths };
         let packed = model.score(all, &targets, &|| true).unwrap();
-        assert_eq!(model.output_rows().load(Ordering::Relaxed), targets.len() as u64);
         let apart = furthest(&packed, &on_cpu(&Decoder::load(&golden(name)).unwrap(), all, &targets));
         assert!(apart < 2e-2, "{name}: {apart} nats");
         let mut first = 0;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::Asked;
 use crate::GreedilyPruned;
+use crate::Joined;
 use crate::decoder::Decoder;
 use crate::layer::IsWanted;
 use crate::loaded::DecoderWithOutput;
@@ -247,12 +248,40 @@ fn a_row_longer_than_a_pass_is_scored_in_order() {
 
 #[test]
 fn only_the_rows_before_first_tokens_go_through_the_output_layer() {
+    let (scorer, mut model) = (scorer("qwen2", "{question}"), model("qwen2"));
+    let mut scored_steps = 0;
+    for chain in chains("qwen2") {
+        let row = Row::encode(&scorer.tokenizer, &scorer.prompt, &question_and_steps(&chain)).unwrap();
+        let ids = Packed { ids: &row.ids, lengths: &[row.ids.len()] };
+        model.score(ids, &row.targets(Wanted::FirstTokens, 0), &|| true).unwrap();
+        scored_steps += chain.surprisal.iter().flatten().count();
+    }
+    assert_eq!(model.output.rows(), scored_steps);
+}
+
+#[test]
+fn a_chain_is_tokenized_once_for_its_length_its_pruning_and_its_scores() {
     let scorer = scorer("qwen2", "{question}");
-    let chains = chains("qwen2");
-    let rows: Vec<_> = chains.iter().map(question_and_steps).collect();
-    score(&scorer, &rows, Wanted::FirstTokens);
-    let scored_steps = chains.iter().flat_map(|chain| &chain.surprisal).flatten().count();
-    assert_eq!(scorer.output_rows(), scored_steps as u64);
+    let (tokenizer, steps) = (&scorer.tokenizer, vec!["A step, and more of it."; 50]);
+    let chain = join(steps.iter().copied());
+    let mut read = 0;
+    let mut since = || {
+        let before = std::mem::replace(&mut read, tokenizer.tokenized_bytes());
+        read - before
+    };
+    since();
+    tokenizer.length(&chain).unwrap();
+    assert_eq!(since(), chain.len());
+    let joined = Joined::new(tokenizer, &steps).unwrap();
+    let half = joined.tokens() / 2;
+    assert_eq!(joined.prune(0..50, usize::MAX).unwrap().len(), 50);
+    assert_eq!(since(), 0);
+    scorer.too_long(&QuestionAndSteps { question: "How much?".into(), steps: steps.clone() }, None).unwrap();
+    assert!(since() < chain.len() / 5, "only the prompt");
+    let kept = Joined::new(tokenizer, &steps).unwrap().prune((0..50).rev(), half).unwrap();
+    assert!(since() < chain.len(), "only the places where steps were removed");
+    tokenizer.length(&join(kept.iter().map(|step| steps[*step]))).unwrap();
+    assert_eq!(since(), 0);
 }
 
 #[test]
@@ -262,7 +291,7 @@ fn a_batch_gives_what_single_rows_give_and_each_row_is_computed_once() {
     let mut rows: Vec<_> = chains.iter().map(question_and_steps).collect();
     rows.extend_from_within(..10);
     let found = score(&batch, &rows, Wanted::FirstTokens);
-    assert_eq!(batch.prefills(), chains.len() as u64);
+    assert_eq!(batch.model.thread.prefills(), chains.len() as u64);
     for (found, chain) in found.into_iter().map(steps).zip(&rows) {
         let alone = steps(score(&single, std::slice::from_ref(chain), Wanted::FirstTokens).remove(0));
         for (found, alone) in found.first.iter().zip(&alone.first) {
@@ -270,13 +299,13 @@ fn a_batch_gives_what_single_rows_give_and_each_row_is_computed_once() {
             assert!(difference < 1e-5 && found.is_some() == alone.is_some());
         }
     }
-    assert_eq!(single.prefills(), chains.len() as u64);
+    assert_eq!(single.model.thread.prefills(), chains.len() as u64);
 
     // Scoring all tokens takes one more pass, which also serves requests for first tokens.
     let read = batch.tokenizer.tokenized_bytes();
     score(&batch, &rows, Wanted::AllTokens);
     score(&batch, &rows, Wanted::FirstTokens);
-    assert_eq!(batch.prefills(), 2 * chains.len() as u64);
+    assert_eq!(batch.model.thread.prefills(), 2 * chains.len() as u64);
     assert_eq!(batch.tokenizer.tokenized_bytes(), read);
 }
 
@@ -309,7 +338,7 @@ fn a_chain_beyond_the_window_says_so_in_numbers() {
     assert_eq!(scorer.too_long(&chain, None).unwrap().as_deref(), Some(why));
     let scored = score(&scorer, &[chain], Wanted::FirstTokens);
     assert_eq!(scored, [Scored::TooLong(why.to_string())]);
-    assert_eq!(scorer.prefills(), 0);
+    assert_eq!(scorer.model.thread.prefills(), 0);
     let fits = QuestionAndSteps { question: "Count.".into(), steps: vec!["1", "2"] };
     assert_eq!(scorer.too_long(&fits, None).unwrap(), None);
     assert_eq!(scorer.too_long(&fits, Some("7")).unwrap(), None);

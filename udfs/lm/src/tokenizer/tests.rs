@@ -97,7 +97,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn a_chain_behind_a_prompt_has_the_tokens_that_it_has_in_one_text(
+    fn a_chain_after_a_prompt_has_the_tokens_that_it_has_in_one_text(
         prompt in nasty_text(), steps in nasty_steps(), text in nasty_text(), special: bool,
     ) {
         thread_local!(static ALL: Vec<Tokenizer> =
@@ -112,7 +112,7 @@ proptest! {
 }
 
 #[test]
-fn a_chain_is_not_tokenised_again_behind_a_prompt() {
+fn a_chain_is_not_tokenised_again_after_a_prompt() {
     let tokenizer = tokenizer(&golden_tokenizer("qwen2"));
     let chain = "A step, and more of it.\n\n".repeat(1000);
     tokenizer.chain(&chain).unwrap();

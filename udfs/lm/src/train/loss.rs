@@ -55,7 +55,7 @@ impl Head<'_> {
         }
         let output = Matrix::dense(self.output, vocabulary, width);
         let mut nats = 0.0;
-        let mut behind = 0;
+        let mut after = 0;
         for (places, targets) in rows.chunks(self.chunk_rows).zip(targets.chunks(self.chunk_rows)) {
             let ChunkRoom { rows, normed, logits } = room;
             rows.clear();
@@ -72,12 +72,12 @@ impl Head<'_> {
             gradients::add_parts(by.norm, &gradients::rms_norm(normed, rows, self.norm, self.epsilon));
             for (place, row) in places.iter().zip(normed.chunks_exact(width)) {
                 let place = *place as usize * width;
-                x[behind..place].fill(0.0);
+                x[after..place].fill(0.0);
                 x[place..place + width].copy_from_slice(row);
-                behind = place + width;
+                after = place + width;
             }
         }
-        x[behind..].fill(0.0);
+        x[after..].fill(0.0);
         Ok(nats)
     }
 }

@@ -30,4 +30,4 @@ pub use measure::{Measured, measure};
 pub use optimizer::{AdamW, AdamWConfig};
 pub use schedule::Schedule;
 pub use stored::{Precision, write_weights};
-pub use trainer::{Step, Trainer, TrainerConfig};
+pub use trainer::{Trainer, TrainerConfig, TrainingStep};

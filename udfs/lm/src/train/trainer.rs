@@ -22,7 +22,7 @@ pub struct TrainerConfig {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Step {
+pub struct TrainingStep {
     /// Mean −ln P over the tokens to learn, in nats.
     pub loss: f64,
     /// Gradient norm before clipping.
@@ -68,7 +68,7 @@ impl Trainer {
     /// # Errors
     /// If a token is not in the model's vocabulary; [`LmError::Diverged`] if the loss or its gradient is not finite;
     /// [`LmError::Abandoned`] once `is_wanted` returns false. The weights are then unchanged.
-    pub fn step(&mut self, examples: &[Example], rate: f64, is_wanted: &IsWanted) -> Result<Step> {
+    pub fn step(&mut self, examples: &[Example], rate: f64, is_wanted: &IsWanted) -> Result<TrainingStep> {
         let learned: usize = examples.iter().map(|example| example.response().len()).sum();
         self.sum.clear();
         let (mut nats, mut tokens, mut flops) = (0.0, 0, 0.0);
@@ -83,7 +83,7 @@ impl Trainer {
             return Err(LmError::Diverged { steps: self.steps() as usize });
         }
         self.optimizer.step(&self.decoder.weights, &self.sum, norm, rate)?;
-        Ok(Step { loss: nats / learned as f64, norm, tokens, learned, flops })
+        Ok(TrainingStep { loss: nats / learned as f64, norm, tokens, learned, flops })
     }
 
     /// Returns [`LmError::Diverged`] unless the current weights give this example a finite loss.
@@ -160,7 +160,7 @@ mod tests {
         weights.into_iter().map(|(_, tensor)| tensor.flatten_all().unwrap().to_vec1().unwrap()).collect()
     }
 
-    fn trained(threads: usize, keep: Keep) -> (Vec<Step>, Vec<Vec<f32>>) {
+    fn trained(threads: usize, keep: Keep) -> (Vec<TrainingStep>, Vec<Vec<f32>>) {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
             let mut trainer = trainer("qwen2", 400, keep);
@@ -217,7 +217,7 @@ mod tests {
 
     /// Abandons either in the first layer or, with `--keep`, late in the backward pass.
     #[test]
-    fn a_step_that_nobody_waits_for_changes_nothing() {
+    fn a_step_that_no_one_waits_for_changes_nothing() {
         use std::sync::atomic::{AtomicUsize, Ordering};
         let fresh = || trainer("qwen2", 400, Keep::All);
         let asked = AtomicUsize::new(0);

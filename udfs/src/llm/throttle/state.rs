@@ -28,7 +28,7 @@ const ANNOUNCED: Duration = Duration::from_secs(30);
 const ANOTHER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct ThrottleState {
     /// Each call that waits for its start holds a clone.
     pub waiting: Arc<()>,
     pub in_flight: u32,
@@ -45,10 +45,10 @@ pub(crate) struct State {
     stopped_at: Option<Instant>,
     tried_at: Option<Instant>,
     pub stops: u32,
-    is_told: bool,
+    is_reported: bool,
 }
 
-impl Default for State {
+impl Default for ThrottleState {
     fn default() -> Self {
         Self {
             waiting: Arc::default(),
@@ -65,12 +65,12 @@ impl Default for State {
             stopped_at: None,
             tried_at: None,
             stops: 0,
-            is_told: false,
+            is_reported: false,
         }
     }
 }
 
-impl State {
+impl ThrottleState {
     /// Starts a call, or returns when to try again: at a time, or (None) when a call has ended.
     pub(super) fn begin(&mut self, limits: Limits, tokens: u64, now: Instant) -> Result<u64, Option<Instant>> {
         self.at_once = limits.at_once;
@@ -168,7 +168,7 @@ impl State {
     }
 
     fn take_up(&mut self) {
-        (self.stops, self.is_told) = (0, false);
+        (self.stops, self.is_reported) = (0, false);
     }
 
     /// Returns whether too many calls in a row around this one were not accepted, so that all must stop.
@@ -200,8 +200,8 @@ impl State {
 
     /// Returns whether calls were stopped so often that it should be reported. True once, until a call is accepted.
     pub(crate) fn is_stuck_anew(&mut self) -> bool {
-        let is_anew = self.stops >= STUCK && !self.is_told;
-        self.is_told |= is_anew;
+        let is_anew = self.stops >= STUCK && !self.is_reported;
+        self.is_reported |= is_anew;
         is_anew
     }
 

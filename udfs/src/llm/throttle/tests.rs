@@ -31,7 +31,7 @@ struct Took {
     seconds: f64,
     requests: usize,
     most_in_flight: u32,
-    state: State,
+    state: ThrottleState,
     answers: Vec<f64>,
 }
 
@@ -51,7 +51,7 @@ impl Asks {
     fn ask(self, mut endpoint: impl FnMut(f64, &mut Dice) -> Does) -> Took {
         let Self { answers, at_once, after, seed, busy } = self;
         let limits = Limits { at_once, ..FREE };
-        let (begin, mut state, mut dice) = (Instant::now(), State::default(), Dice(seed));
+        let (begin, mut state, mut dice) = (Instant::now(), ThrottleState::default(), Dice(seed));
         let (mut now, mut requests, mut most_in_flight, mut done) = (begin, 0, 0, Vec::new());
         let (mut under_way, mut idle_until) = (BinaryHeap::new(), begin);
         while done.len() < answers {
@@ -246,7 +246,7 @@ fn all_that_is_allowed_is_in_flight_soon() {
 #[test]
 fn who_fails_all_calls_is_tried_one_by_one_and_is_down_after_twenty() {
     for in_flight in [1, 8, 64] {
-        let (begin, mut state) = (Instant::now(), State::default());
+        let (begin, mut state) = (Instant::now(), ThrottleState::default());
         let mut now = begin;
         for _ in 0..64 {
             let number = state.begin(Limits { at_once: 8, ..FREE }, 1, now).unwrap();
@@ -281,7 +281,7 @@ fn who_fails_all_calls_is_tried_one_by_one_and_is_down_after_twenty() {
 #[test]
 fn one_in_five_calls_that_hang_or_fail_does_not_make_an_endpoint_down() {
     for long in [AT_ONCE, SECOND, 20 * SECOND] {
-        let (mut now, mut state, mut dice) = (Instant::now(), State::default(), Dice(3));
+        let (mut now, mut state, mut dice) = (Instant::now(), ThrottleState::default(), Dice(3));
         let mut under_way = BinaryHeap::new();
         for _ in 0..20_000 {
             while let Ok(number) = state.begin(FREE, 1, now) {
@@ -302,7 +302,7 @@ fn one_in_five_calls_that_hang_or_fail_does_not_make_an_endpoint_down() {
 
 #[test]
 fn a_long_pause_is_announced_once() {
-    let (now, mut state) = (Instant::now(), State::default());
+    let (now, mut state) = (Instant::now(), ThrottleState::default());
     let minute = 60 * SECOND;
     assert_eq!(state.unannounced(20 * SECOND, now), None);
     let own = Pause { time: minute, is_for_all: false };
@@ -336,7 +336,7 @@ async fn who_gives_up_takes_nothing_from_the_others() {
 
 #[test]
 fn starts_keep_the_pace_of_the_settings_and_tokens_are_corrected() {
-    let (mut state, now) = (State::default(), Instant::now());
+    let (mut state, now) = (ThrottleState::default(), Instant::now());
     let limits = Limits { requests_per_minute: Some(120), ..FREE };
     assert!(state.begin(limits, 1, now).is_ok());
     assert_eq!(state.begin(limits, 1, now), Err(Some(now + Duration::from_millis(500))));
@@ -366,7 +366,7 @@ async fn another_number_of_calls_at_once_counts_those_that_run() {
 }
 
 #[test]
-fn that_nothing_is_answered_is_told_once_until_something_is() {
+fn that_nothing_is_answered_is_reported_once_until_something_is() {
     let throttle = Arc::new(Throttle::default());
     let limited = || {
         let mut state = throttle.state.lock();
@@ -379,15 +379,15 @@ fn that_nothing_is_answered_is_told_once_until_something_is() {
         throttle.state.lock().is_stuck_anew()
     };
     // Ten in a row stop all calls, and then each single try.
-    let told = |calls: usize| (0..calls).map(|_| limited()).collect::<Vec<_>>();
-    assert_eq!(told(13).iter().position(|is_told| *is_told), Some(11));
+    let stuck = |calls: usize| (0..calls).map(|_| limited()).collect::<Vec<_>>();
+    assert_eq!(stuck(13).iter().position(|is_stuck| *is_stuck), Some(11));
     let mut state = throttle.state.lock();
     state.paused_until = None;
     let number = state.begin(FREE, 1, Instant::now()).unwrap();
     state.answered(number);
     state.end(number, Instant::now());
     drop(state);
-    assert_eq!(told(13).iter().position(|is_told| *is_told), Some(11));
+    assert_eq!(stuck(13).iter().position(|is_stuck| *is_stuck), Some(11));
 }
 #[tokio::test]
 async fn a_call_is_alone_if_no_other_waits_or_is_in_flight() {

@@ -130,7 +130,7 @@ async fn as_many_rows_are_in_flight_as_may_be_however_batches_are_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_go_on_while_nobody_asks_for_their_rows() {
+async fn calls_go_on_while_no_one_asks_for_their_rows() {
     let held = Held::new(1);
     let context = held_session(&held, 8, None).await;
     let mut stream = stream(&context, "SELECT held(x) FROM t").await;

@@ -5,4 +5,3 @@ mod preflight;
 mod remembered;
 mod scored;
 pub(super) mod session;
-mod tokenised_once;

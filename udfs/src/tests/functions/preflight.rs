@@ -9,7 +9,7 @@ async fn set(session: &SessionContext, key: &str, value: &str) {
 }
 
 #[tokio::test]
-async fn a_call_behind_a_fence_is_checked_again() {
+async fn a_call_after_a_fence_is_checked_again() {
     let session = session("qwen2");
     for (key, value) in [("provider", "openai"), ("base_url", "http://localhost:1/v1"), ("model", "m")] {
         set(&session, key, value).await;

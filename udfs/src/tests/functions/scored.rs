@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use asap_lm::Dtype;
+use asap_lm::{Dtype, QuestionAndSteps, Reading, Wanted};
 use asap_udfs::{Models, Settings};
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::Float32Type;
@@ -28,9 +28,20 @@ fn chains(model: &str) -> Vec<ScoredChain> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn session(partitions: usize) -> (SessionContext, Models) {
-    let models = Models::default();
-    (session_in_partitions("qwen2", &models, partitions), models)
+fn session(partitions: usize) -> SessionContext {
+    session_in_partitions("qwen2", &Models::default(), partitions)
+}
+
+/// The tokens of all chains with their questions.
+fn tokens(config: &ConfigOptions) -> u64 {
+    fn reading(chain: &ScoredChain) -> Reading<'_> {
+        let steps = chain.steps.iter().map(String::as_str).collect();
+        Reading::Chain(QuestionAndSteps { question: chain.question.as_str().into(), steps })
+    }
+    let chains = chains("qwen2");
+    let readings: Vec<Reading> = chains.iter().map(reading).collect();
+    let scorer = Models::counting().scorer(config).unwrap();
+    scorer.prepare(&readings, Wanted::FirstTokens).unwrap().tokens() as u64
 }
 
 /// A golden model whose chat template fails on a question with an exclamation mark.
@@ -51,7 +62,7 @@ fn choosy() -> tempfile::TempDir {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_template_that_fails_on_a_question_fails_its_row_only() {
     let folder = choosy();
-    let (context, _) = session(1);
+    let context = session(1);
     let set = |key: &str, value: &str| format!("SET asap.{key} = '{value}'");
     for setting in [set("scorer.model", &folder.path().display().to_string()), set("scorer.prompt", "chat")] {
         context.sql(&setting).await.unwrap().collect().await.unwrap();
@@ -81,45 +92,41 @@ async fn chains_as_table(context: &SessionContext) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_is_computed_once_however_often_a_query_names_its_scores() {
     for partitions in [1, 4] {
-        let (context, models) = session(partitions);
+        let models = Models::counting();
+        let context = session_in_partitions("qwen2", &models, partitions);
         chains_as_table(&context).await;
         let sql = "WITH scored AS (SELECT *, cot_surprisal(column1, column2) AS s FROM chains) \
             SELECT s, s[1] + 1, cot_surprisal(column1, column2), cot_entropy(column1, column2)[1] AS e \
-            FROM scored WHERE s[1] > 0 AND cot_too_long(column1, column2) IS NULL \
-            AND cot_entropy(column1, column2)[1] > 0 ORDER BY cot_surprisal(column1, column2)[1], s[2]";
+            FROM scored WHERE s[1] >= 0 AND cot_too_long(column1, column2) IS NULL \
+            AND cot_entropy(column1, column2)[1] >= 0 ORDER BY cot_surprisal(column1, column2)[1], s[2]";
         let found = context.sql(sql).await.unwrap().collect().await.unwrap();
         let rows: usize = found.iter().map(|batch| batch.num_rows()).sum();
         let expected = chains("qwen2");
         assert_eq!(rows, expected.iter().filter(|chain| chain.surprisal[0].is_some()).count());
-
-        let scorer = models.scorer(context.copied_config().options()).unwrap();
-        assert_eq!(scorer.prefills(), expected.len() as u64, "{partitions} partitions");
-        let scored_steps = expected.iter().flat_map(|chain| &chain.surprisal).flatten().count();
-        assert_eq!(scorer.output_rows(), scored_steps as u64);
+        let read = models.counted();
+        assert_eq!(read, tokens(context.copied_config().options()), "{partitions} partitions");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_scores_of_a_chain_take_one_pass() {
-    for (scores, tokens) in [
-        ("cot_surprisal(column1, column2), cot_perplexity(column1, column2)", "all"),
-        ("cot_step_entropy(column1, column2), cot_entropy(column1, column2), cot_surprisal(column1, column2)", "all"),
-        ("cot_surprisal(column1, column2), cot_entropy(column1, column2)", "first"),
+    for scores in [
+        "cot_surprisal(column1, column2), cot_perplexity(column1, column2)",
+        "cot_step_entropy(column1, column2), cot_entropy(column1, column2), cot_surprisal(column1, column2)",
+        "cot_surprisal(column1, column2), cot_entropy(column1, column2)",
     ] {
-        let (context, models) = session(1);
+        let models = Models::counting();
+        let context = session_in_partitions("qwen2", &models, 1);
         chains_as_table(&context).await;
         context.sql(&format!("SELECT {scores} FROM chains")).await.unwrap().collect().await.unwrap();
-        let scorer = models.scorer(context.copied_config().options()).unwrap();
-        assert_eq!(scorer.prefills(), chains("qwen2").len() as u64, "{scores}");
-        let first_tokens = chains("qwen2").iter().flat_map(|chain| &chain.surprisal).flatten().count() as u64;
-        assert_eq!(scorer.output_rows() == first_tokens, tokens == "first", "{scores}");
+        assert_eq!(models.counted(), tokens(context.copied_config().options()), "{scores}");
     }
 }
 
 #[tokio::test]
 async fn scores_are_those_of_the_goldens() {
     // One partition: rows come in the order of the table.
-    let (context, _) = session(1);
+    let context = session(1);
     chains_as_table(&context).await;
     let sql = "SELECT cot_surprisal(column1, column2), cot_entropy(column1, column2), \
         cot_perplexity(column1, column2) FROM chains";
@@ -156,5 +163,5 @@ fn a_model_that_a_query_uses_is_found_again_and_one_that_none_uses_is_let_go() {
     assert!(Arc::ptr_eq(&first, &scorer(Dtype::F32)) && Arc::ptr_eq(&second, &scorer(Dtype::Bf16)));
     let unused = Arc::downgrade(&first);
     drop(first);
-    assert!(unused.upgrade().is_none() && second.prefills() == 0);
+    assert!(unused.upgrade().is_none());
 }

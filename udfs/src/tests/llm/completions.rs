@@ -5,10 +5,10 @@ use std::sync::Arc;
 use asap_udfs::Settings;
 use asap_udfs::llm::chat::ChatResponse;
 use asap_udfs::llm::completions::{Completions, Options};
+use asap_udfs::llm::provider::Provider;
 use asap_udfs::llm::request::Message;
 use asap_udfs::llm::store::AnswerStore;
 use asap_udfs::llm::{FailureKind, Llm};
-use asap_udfs::settings::Provider;
 use futures::future::join_all;
 use serde_json::json;
 

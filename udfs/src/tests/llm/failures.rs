@@ -127,7 +127,7 @@ async fn a_pause_that_the_endpoint_asks_for_is_made() {
 }
 
 #[tokio::test]
-async fn nobody_at_the_address_is_a_status() {
+async fn no_one_at_the_address_is_a_status() {
     let server = Server::start(|_| Reply::Hang);
     let (_, anchoring) = anchoring(&server, &[]);
     drop(server);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use asap_udfs::Settings;
 use asap_udfs::anchor::{Anchorer, Anchorers};
 use asap_udfs::llm::Llm;
-use asap_udfs::settings::{Provider, Seconds};
+use asap_udfs::llm::provider::Provider;
+use asap_udfs::settings::Seconds;
 use datafusion::common::config::{ConfigOptions, ExtensionOptions};
 
 use asap_test_support::Server;

@@ -4,22 +4,23 @@ use futures::future::join_all;
 
 use super::*;
 use crate::flights::Flights;
+use crate::llm::openai;
 use crate::tests::llm::setup;
 use asap_test_support::{Reply as Served, Server};
 
 /// Much longer than a busy machine needs, and much shorter than the requested pause.
 const SOON: Duration = Duration::from_secs(40);
 
-fn chat(server: &Server, changes: &[(&str, &str)]) -> Arc<OpenAi> {
+fn chat(server: &Server, changes: &[(&str, &str)]) -> Arc<HttpChat> {
     let base_url = Url::parse(&server.base_url()).unwrap();
-    Arc::new(OpenAi::new(&setup::settings(server, changes), &base_url, None, Arc::default()).unwrap())
+    Arc::new(HttpChat::new(&openai::API, &setup::settings(server, changes), &base_url, None, Arc::default()).unwrap())
 }
 
 fn request() -> ChatRequest {
     ChatRequest { max_tokens: 1, ..ChatRequest::default() }
 }
 
-async fn ask(chat: &Arc<OpenAi>, calls: usize) -> Vec<Outcome> {
+async fn ask(chat: &Arc<HttpChat>, calls: usize) -> Vec<Outcome> {
     let flights = Flights::default();
     let outcomes = join_all((0..calls).map(|number| {
         let chat = Arc::clone(chat);
@@ -42,7 +43,7 @@ fn limit(status: u16, after: &str) -> Served {
 }
 
 #[tokio::test]
-async fn who_waits_through_a_pause_holds_no_slot_and_is_gone_when_nobody_waits_for_it() {
+async fn who_waits_through_a_pause_holds_no_slot_and_is_gone_when_no_one_waits_for_it() {
     let server = Server::start(|_| limit(429, "600"));
     let chat = chat(&server, &[]);
     let (flights, throttle) = (Flights::default(), Arc::clone(&chat.endpoint.throttle));

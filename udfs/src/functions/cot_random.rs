@@ -1,0 +1,41 @@
+use std::sync::Arc;
+
+use asap_kernels::budget;
+use asap_lm::{Joined, Tokenizer};
+
+use super::by_row::RowFunction;
+use crate::columns::{Args, Cell};
+use crate::declaration::{Arg, Argument, Declaration};
+use crate::output::Numbers;
+
+pub(super) const STEPS: Argument =
+    Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one.");
+pub(super) const RATIO: Argument = Argument::new(
+    "ratio",
+    Arg::Ratio,
+    "The share of the tokens that may remain, from 0 to 1; a row with another value gives NULL.",
+);
+
+pub(crate) struct CotRandom;
+
+impl RowFunction for CotRandom {
+    const DECLARATION: Declaration = Declaration {
+        name: "cot_random",
+        about: "The numbers (from 1, ascending) of a random subset of steps with at most `ratio` of the tokens. It is a baseline that a score must beat. Steps are removed in a random order until the rest, joined by a blank line, has at most `ratio` of the tokens of all steps joined, rounded down. The result depends only on `seed` and the steps. A smaller ratio gives a subset of the result of a larger one. `budget / tokens` as a ratio is never rounded below `budget`.",
+        arguments: &[
+            STEPS,
+            RATIO,
+            Argument::new("seed", Arg::Int, "A whole number; another seed gives another subset."),
+        ],
+        example: "select cot_random(['Hm.', '2 + 2 is 4.', 'Done.'], 0.7, 7);\n-- [2]",
+    };
+    type Needs = Arc<Tokenizer>;
+    type Output<'a> = Numbers;
+
+    fn row<'a>(tokenizer: &mut Arc<Tokenizer>, row: Args<'a>) -> Cell<Numbers> {
+        let (steps, ratio, seed) = (row.texts(0)?, row.ratio(1)?, row.int(2)?);
+        let joined = Joined::new(tokenizer, &steps)?;
+        let max_tokens = budget::share(ratio, joined.tokens());
+        Ok(Numbers(joined.prune(budget::at_random(&steps, seed), max_tokens)?))
+    }
+}

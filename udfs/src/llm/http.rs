@@ -1,0 +1,364 @@
+//! A language model at an endpoint over HTTP, in any [`Api`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use chrono::Utc;
+use datafusion::common::Result;
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Response, Url};
+
+use super::api::Api;
+use super::breaker::Account;
+use super::chat::{Answer, CallError, Chat, FailureKind, Outcome, Reply, Served};
+use super::endpoint::{CONNECT_TIMEOUT, Endpoint};
+use super::json;
+use super::meter::{Budget, Meter, Prices};
+use super::request::ChatRequest;
+use super::response::{self, Failure};
+use super::retry;
+use super::secret::Secret;
+use super::throttle::{Admitted, Limited, Limits, Pause};
+use super::usage::Usage;
+use crate::flights::{Callers, Paying};
+use crate::settings::Settings;
+use tracing::Instrument;
+
+/// A response is read up to this many bytes per token: more than any token needs, escapes and thinking included.
+const BYTES_PER_TOKEN: usize = 64;
+const BYTES_AROUND: usize = 64 << 10;
+const TEMPLATE_TOKENS: u64 = 64;
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub(crate) struct HttpChat {
+    api: &'static Api,
+    endpoint: Arc<Endpoint>,
+    key: Option<Secret>,
+    account: Account,
+    timeout: Duration,
+    max_retries: u32,
+    max_retry_after: Duration,
+    max_error_rate: f64,
+    limits: Limits,
+    prices: Prices,
+    budget: Budget,
+    meter: Arc<Meter>,
+}
+
+// The HTTP client is not shown: its settings may contain a proxy's password.
+impl fmt::Debug for HttpChat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpChat").field("url", &self.endpoint.url.as_str()).finish_non_exhaustive()
+    }
+}
+
+impl HttpChat {
+    pub(crate) fn new(
+        api: &'static Api,
+        settings: &Settings,
+        base_url: &Url,
+        key: Option<Secret>,
+        meter: Arc<Meter>,
+    ) -> Result<Self> {
+        Ok(Self {
+            api,
+            endpoint: Endpoint::at(base_url, api.path)?,
+            account: key.as_ref().map_or(0, Secret::account),
+            key,
+            timeout: settings.anchor_timeout.duration(),
+            max_retries: settings.anchor_max_retries.try_into().unwrap_or(u32::MAX),
+            max_retry_after: settings.anchor_max_retry_after.duration(),
+            max_error_rate: settings.anchor_max_error_rate.0,
+            limits: Limits {
+                at_once: settings.anchor_max_concurrent_requests.0,
+                requests_per_minute: settings.anchor_max_requests_per_minute.map(|number| number.0),
+                tokens_per_minute: settings.anchor_max_tokens_per_minute.map(|number| number.0),
+            },
+            prices: Prices::of(settings),
+            budget: Budget::of(settings),
+            meter,
+        })
+    }
+
+    /// Returns how many rows may wait: twice as many as calls, so that a slow row does not hold up the rows after it.
+    pub(crate) fn window(&self) -> usize {
+        2 * self.limits.at_once as usize
+    }
+
+    /// Sends a request until it is answered, fails for good, or has no retries left. A request that the endpoint limits
+    /// is sent again for as long as the endpoint answers others.
+    async fn send(&self, request: &ChatRequest, callers: &Arc<Callers>) -> Reply {
+        let (mut used, mut retries, mut alone) = (Usage::default(), 0, 0);
+        loop {
+            if let Err(down) = self.endpoint.breaker.check(self.account, Instant::now()) {
+                return self.end(Err(down), used, None);
+            }
+            let (tried, in_flight) = self.try_once(request, callers, &mut used).await;
+            let Tried { failure, limited } = match tried {
+                Ok(answer) => return self.end(Ok(answer), used, in_flight),
+                Err(tried) => tried,
+            };
+            alone = if limited.is_some_and(|limited| limited.is_alone) { alone + 1 } else { 0 };
+            let is_over = match limited {
+                Some(Limited { stops, .. }) => stops.max(alone) > self.max_retries,
+                None => !failure.is_passing || retries >= self.max_retries,
+            };
+            if is_over {
+                let CallError { message, .. } = &failure.error;
+                let message = match &in_flight {
+                    Some(_) if used.retries > 0 => format!("{message} (retries: {})", used.retries),
+                    _ => message.clone(),
+                };
+                let outcome = Err(CallError { message, ..failure.error });
+                return self.end(outcome, used, in_flight);
+            }
+            // From here on another call may start, and this one is aborted if no caller waits.
+            drop(in_flight);
+            let pause = match limited {
+                Some(_) if alone == 0 => self.made(failure.after),
+                // The first limit may be chance.
+                Some(_) if alone == 1 => self.made(failure.after) + retry::pause(0, retry::jitter()) / 8,
+                Some(_) => self.made(failure.after) + retry::pause(alone - 1, retry::jitter()),
+                None => retry::pause(retries, retry::jitter()),
+            };
+            retries += u32::from(limited.is_none());
+            if self.endpoint.breaker.check(self.account, Instant::now()).is_ok() {
+                self.announce(&failure, pause);
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+
+    /// Returns the outcome of a request. The breaker records it before another call may take its place.
+    fn end(&self, outcome: Outcome, used: Usage, in_flight: Option<InFlight>) -> Reply {
+        self.endpoint.breaker.record(&outcome, self.account, self.max_error_rate, Instant::now());
+        Reply { outcome, used, paying: in_flight.map(|in_flight| in_flight.paying) }
+    }
+
+    /// Sends one request. Returns what it holds if it was sent, and adds its usage to `used`.
+    async fn try_once(
+        &self,
+        request: &ChatRequest,
+        callers: &Arc<Callers>,
+        used: &mut Usage,
+    ) -> (std::result::Result<Answer, Tried>, Option<InFlight>) {
+        let estimate = estimated_tokens(request);
+        let unsent =
+            |error| (Err(Tried { failure: Failure { error, is_passing: false, after: None }, limited: None }), None);
+        let admitted = self.endpoint.throttle.admit(self.limits, estimate).await;
+        // No token is shorter than a byte.
+        let most_in = request.bytes() as u64 + TEMPLATE_TOKENS;
+        let most = self.prices.cost(most_in, u64::from(request.max_tokens));
+        let reservation = match self.meter.reserve(self.budget, most, used.calls > 0).await {
+            Ok(reservation) => reservation,
+            Err(error) => return unsent(error),
+        };
+        // The breaker may have stopped all calls during these waits.
+        if let Err(down) = self.endpoint.breaker.check(self.account, Instant::now()) {
+            reservation.give_back();
+            return unsent(down);
+        }
+        let Some(paying) = callers.pay() else {
+            reservation.give_back();
+            return unsent(CallError::new(FailureKind::Unavailable, "no caller waits for the answer any longer"));
+        };
+        let call = tracing::info_span!("call", endpoint = %self.endpoint.url);
+        let (result, tokens) = self.post(request).instrument(call).await;
+        *used += match tokens {
+            Some((tokens_in, tokens_out)) => {
+                self.endpoint.throttle.correct(estimate, tokens_in.saturating_add(tokens_out), self.limits);
+                reservation.settle(tokens_in, tokens_out, self.prices)
+            }
+            None => reservation.forfeit(),
+        };
+        let result = match result {
+            Err(failure) => Err(self.heed(failure, &admitted)),
+            Ok(answer) => {
+                admitted.answered();
+                Ok(answer)
+            }
+        };
+        (result, Some(InFlight { paying, _admitted: admitted }))
+    }
+
+    fn heed(&self, failure: Failure, admitted: &Admitted) -> Tried {
+        let Failure { error, is_passing, after } = &failure;
+        let is_limit = *is_passing && (after.is_some() || error.kind == FailureKind::RateLimited);
+        let limited = is_limit.then(|| admitted.limited(self.made(*after)));
+        if !is_limit && error.kind.blames_endpoint() && error.kind != FailureKind::Denied && !error.is_answer() {
+            // A server that hangs already receives few requests.
+            let pauses = *is_passing && self.max_retries > 0 && error.kind != FailureKind::Timeout;
+            if admitted.failed(pauses) {
+                self.endpoint.breaker.give_up(error, self.max_error_rate, Instant::now());
+            }
+        }
+        if self.endpoint.throttle.state.lock().is_stuck_anew() {
+            let url = &self.endpoint.url;
+            tracing::warn!(
+                "{url} accepts no call for now ({error}); calls wait longer after each attempt before they fail"
+            );
+        }
+        Tried { failure, limited }
+    }
+
+    fn made(&self, after: Option<Duration>) -> Duration {
+        after.unwrap_or_default().min(self.max_retry_after)
+    }
+
+    /// Warns once of a long pause of all calls, or of one call that waits for `own`.
+    fn announce(&self, Failure { error, after, .. }: &Failure, own: Duration) {
+        let pause = self.endpoint.throttle.state.lock().unannounced(own, tokio::time::Instant::now());
+        let Some(Pause { time, is_for_all }) = pause else { return };
+        let who = if is_for_all { "no call starts" } else { "a call waits, others continue," };
+        let (seconds, until) = (time.as_secs_f64().ceil(), (Utc::now() + time).format("%Y-%m-%d %H:%M:%S UTC"));
+        let cut = match after.filter(|after| *after > self.max_retry_after) {
+            Some(after) => {
+                let most = self.max_retry_after.as_secs_f64();
+                format!("; it asked for {} s, asap.anchor.max_retry_after allows {most} s", after.as_secs())
+            }
+            None => String::new(),
+        };
+        tracing::warn!("{}: {who} for {seconds} s, until {until} ({error}){cut}", self.endpoint.url);
+    }
+
+    async fn post(&self, request: &ChatRequest) -> (std::result::Result<Answer, Failure>, Option<(u64, u64)>) {
+        let begun = Instant::now();
+        let body = match (self.api.body)(request) {
+            Ok(body) => body,
+            Err(error) => return (Err(Failure::lasting(FailureKind::Refused, error.to_string())), Some((0, 0))),
+        };
+        let Endpoint { client, url, .. } = &*self.endpoint;
+        let post = client.post(url.clone()).timeout(self.timeout).headers((self.api.headers)(self.key.as_ref()));
+        let response = match post.header(CONTENT_TYPE, "application/json").body(body).send().await {
+            Ok(response) => response,
+            Err(error) => return (Err(self.broken(&error)), error.is_connect().then_some((0, 0))),
+        };
+        let (status, headers) = (response.status(), response.headers().clone());
+        let limit = BYTES_AROUND.saturating_add(BYTES_PER_TOKEN.saturating_mul(request.max_tokens as usize));
+        let text = match self.text(response, limit).await {
+            Ok(text) => text,
+            Err(failure) => return (Err(failure), None),
+        };
+        let whole = request.is_whole.then(|| begun.elapsed().as_secs_f64());
+        let redact = |text| self.without_key(text);
+        let result = response::read(self.api, status, &headers, &text, request.bytes(), whole, &redact);
+        let tokens = match &result {
+            Ok(answer) => Some((answer.tokens_in, answer.tokens_out)),
+            // The cost of an invalid response is unknown.
+            Err(Failure { error, .. }) if error.kind == FailureKind::BadResponse && error.tokens_out == 0 => None,
+            Err(Failure { error, .. }) => Some((error.tokens_in, error.tokens_out)),
+        };
+        (result, tokens)
+    }
+
+    async fn text(&self, mut response: Response, limit: usize) -> std::result::Result<String, Failure> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.broken(&error))? {
+            if bytes.len() + chunk.len() > limit {
+                let message = format!("expected at most {limit} bytes for asap.anchor.max_tokens, found more");
+                return Err(Failure::lasting(FailureKind::BadResponse, message));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(self.without_key(String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    fn without_key(&self, text: String) -> String {
+        match &self.key {
+            Some(key) => key.redact(text),
+            None => text,
+        }
+    }
+
+    fn broken(&self, error: &reqwest::Error) -> Failure {
+        if error.is_timeout() && error.is_connect() {
+            let seconds = self.timeout.min(CONNECT_TIMEOUT).as_secs_f64();
+            return Failure::passing(FailureKind::Timeout, format!("no connection to the endpoint after {seconds} s"));
+        }
+        if error.is_timeout() {
+            let seconds = self.timeout.as_secs_f64();
+            let message = format!("no complete answer after {seconds} s (asap.anchor.timeout)");
+            return Failure::passing(FailureKind::Timeout, message);
+        }
+        let what = if error.is_connect() { "cannot connect to the endpoint" } else { "the connection broke" };
+        Failure::passing(FailureKind::Unavailable, format!("{what}: {}", innermost(error)))
+    }
+}
+
+/// What a request holds until its outcome is known: its callers may leave, and no other call takes its place.
+struct InFlight {
+    paying: Paying,
+    _admitted: Admitted,
+}
+
+struct Tried {
+    failure: Failure,
+    limited: Option<Limited>,
+}
+
+#[async_trait]
+impl Chat for HttpChat {
+    async fn chat(&self, request: &ChatRequest, callers: &Arc<Callers>) -> Reply {
+        let reply = self.send(request, callers).await;
+        let asked = if request.is_whole { "the response may have" } else { "asap.anchor.max_tokens is" };
+        let outcome = reply.outcome.map_err(|error| match error.kind {
+            FailureKind::TooLong => CallError {
+                message: format!(
+                    "{} (the prompt has {} bytes, {asked} {})",
+                    error.message,
+                    request.bytes(),
+                    request.max_tokens
+                ),
+                ..error
+            },
+            _ => error,
+        });
+        Reply { outcome, ..reply }
+    }
+
+    async fn served(&self) -> std::result::Result<Option<Vec<Served>>, CallError> {
+        let Endpoint { client, url, .. } = &*self.endpoint;
+        let url = url.as_str().replace(self.api.path, self.api.models_path);
+        let get = client.get(&url).timeout(LIST_TIMEOUT).headers((self.api.headers)(self.key.as_ref()));
+        let response = match get.send().await {
+            Ok(response) if response.status().is_success() => response,
+            Err(error) if error.is_connect() => {
+                let Failure { error, .. } = self.broken(&error);
+                return Err(CallError { message: format!("{url}: {}", error.message), ..error });
+            }
+            // An endpoint need not have a list.
+            _ => return Ok(None),
+        };
+        let Ok(text) = self.text(response, BYTES_AROUND).await else { return Ok(None) };
+        Ok((self.api.served)(&json::parse(&text).unwrap_or_default()))
+    }
+
+    fn verdict(&self) -> Option<String> {
+        if let Err(down) = self.endpoint.breaker.check(self.account, Instant::now()) {
+            return Some(down.message);
+        }
+        if self.max_error_rate >= 1.0 {
+            return None;
+        }
+        self.meter.health.lock().verdict(self.endpoint.url.as_str())
+    }
+}
+
+/// Estimates the tokens of a call: one per four bytes, and an answer no longer than the prompt.
+fn estimated_tokens(request: &ChatRequest) -> u64 {
+    let tokens_in = request.bytes().div_ceil(4) as u64;
+    tokens_in + tokens_in.min(u64::from(request.max_tokens))
+}
+
+fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests;
