@@ -2,8 +2,8 @@
 
     python3 benches/peers/survives.py MODEL
 
-MODEL is a folder in Hugging Face's layout, such as SmolLM2-135M-Instruct. A question has 40 tokens, its chain 40 steps
-and about 1,900 tokens. Five prunings keep 25, 35, 50, 70 and 100 % of it: the first steps, or all but the longest. The
+MODEL is a folder in Hugging Face's layout, such as SmolLM2-135M-Instruct. A chain adds 60 numbers in 60 steps of about
+1,900 tokens in total. Five prunings keep 25, 35, 50, 70 and 100 % of it: the first steps, or all but the longest. The
 peer reads each text with the keys and values of what it shares with the text before it, the scored answer and the
 answer that it writes included.
 """
@@ -20,7 +20,7 @@ from common import ROOT, folder, is_with
 PACKAGES = ["torch==2.15.0", "transformers==5.23.0", "accelerate==1.15.0", "numpy", "safetensors"]
 # The minimum speed ratio to the peer.
 GOAL = 1.2
-ROWS, STEPS = 4, 40
+ROWS, STEPS = 4, 60
 SHARES = [0.25, 0.35, 0.5, 0.7, 1.0]
 BEFORE_ANSWER = "\n</think>\n\nThe final answer is \\boxed{"
 STATED = 64
@@ -49,12 +49,15 @@ def main():
 def write(place):
     """Writes the rows, always the same."""
     random.seed(1)
-    words = (ROOT / "README.md").read_text().split()
-    sentence = lambda count: " ".join(random.choice(words) for _ in range(count))
     rows = []
     for _ in range(ROWS):
-        question, answer = sentence(12), str(random.randrange(10, 1000))
-        steps = [sentence(random.randrange(6, 20)) for _ in range(STEPS)]
+        sum_, steps = 0, []
+        numbers = [random.randrange(1, 100) for _ in range(STEPS)]
+        for number in numbers:
+            words = random.choice(["", "Then ", "Next comes the number that follows in the list: ", "Let me go on. "])
+            steps.append(f"{words}{sum_} + {number} = {sum_ + number}, so the sum is {sum_ + number} now.")
+            sum_ += number
+        question, answer = f"What is the sum of {', '.join(map(str, numbers))}?", str(sum_)
         row = {"question": question, "answer": answer}
         for order in ("prefix", "longest"):
             going = list(range(STEPS))[::-1] if order == "prefix" else sorted(range(STEPS), key=lambda i: -len(steps[i]))
@@ -97,7 +100,8 @@ def ladder(torch, tokenizer, model, row, order):
         """The logits of the tokens of a text that the cache does not have; it has the text then."""
         nonlocal held
         common = min(next((i for i, (a, b) in enumerate(zip(held, ids)) if a != b), len(held)), len(ids) - 1)
-        cache.crop(common)
+        if common < len(held):
+            cache.crop(common - len(held))
         rest = torch.tensor([ids[common:]])
         held = ids
         keep = min(KEPT, rest.shape[1])
