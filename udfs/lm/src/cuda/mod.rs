@@ -110,7 +110,7 @@ impl CudaModel {
         if targets.is_empty() {
             return Ok(scores);
         }
-        self.check(ids)?;
+        self.check_ids(ids)?;
         self.gpu.enter()?;
         self.reach(lengths.iter().copied().max().unwrap_or(0))?;
         let mut before: Option<Vec<KvCache>> = None;
@@ -162,7 +162,7 @@ impl CudaModel {
         Ok(())
     }
 
-    fn check(&self, ids: &[u32]) -> Result<()> {
+    fn check_ids(&self, ids: &[u32]) -> Result<()> {
         let vocabulary = self.config.vocab_size;
         match ids.iter().find(|id| **id as usize >= vocabulary) {
             Some(id) => Err(LmError::Gpu(format!("expected token ids below {vocabulary}, found {id}"))),

@@ -13,7 +13,7 @@ pub(super) const LOGITS: usize = ROWS * VOCABULARY;
 
 impl CudaModel {
     pub(super) fn score_rows(&mut self, targets: &[Target]) -> Result<Vec<TokenScore>> {
-        self.check(&targets.iter().map(|target| target.id).collect::<Vec<_>>())?;
+        self.check_ids(&targets.iter().map(|target| target.id).collect::<Vec<_>>())?;
         let mut scores = Vec::with_capacity(targets.len());
         for part in targets.chunks(ROWS) {
             scores.extend(self.sums(part)?.into_iter().map(Sums::score));
