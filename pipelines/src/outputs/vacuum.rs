@@ -65,7 +65,7 @@ pub async fn vacuum(location: &str, retain: Duration, dry_run: bool) -> Result<V
     let asap_folder = store_of(&output.asap_folder)?;
     let mut others = probes(asap_folder.as_ref(), &Path::from(answers::CACHE)).await?;
     others.extend(objects::list(asap_folder.as_ref(), &Path::from(STAGED)).await?);
-    for other in others.iter().filter(|other| before >= other.last_modified.into()) {
+    for other in others.iter().filter(|other| before >= SystemTime::from(other.last_modified)) {
         if !dry_run {
             asap_folder.delete(&other.location).await?;
         }
