@@ -85,11 +85,13 @@ fn a_folder_and_a_server_of_the_same_model_give_the_same_rows() {
     assert_eq!(rows(&workplace, "endpoint", SAME), found);
 
     // What separate runs give, and one request for responses that end within the smallest budget.
-    for budget in ["16", "48", "96"] {
-        let to = format!("alone-{budget}");
-        workplace.run([&MATH[..], &["test.jsonl", "--budget", budget, "--model", "small", "--to", &to]].concat()).ok();
+    for budget in [16, 48, 96_u64] {
+        let (to, budget_text) = (format!("alone-{budget}"), budget.to_string());
+        workplace
+            .run([&MATH[..], &["test.jsonl", "--budget", &budget_text, "--model", "small", "--to", &to]].concat())
+            .ok();
         let alone = rows(&workplace, &to, SAME);
-        let of_budget: Vec<_> = found.iter().filter(|row| row["budget"].to_string() == budget).cloned().collect();
+        let of_budget: Vec<_> = found.iter().filter(|row| row["budget"] == budget).cloned().collect();
         assert_eq!(alone, of_budget, "{budget}");
     }
     let calls = server.count();
