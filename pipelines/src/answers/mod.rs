@@ -16,7 +16,7 @@
 //! changes an object. Before it pays for a call, a process looks for new answers of others. On the local machine it
 //! also claims the request, so that processes with the same request pay once ([`claims`]).
 //!
-//! [`compact`] may run at the same time: it writes a new segment before it removes the old ones, and touches only
+//! [`compact()`] may run at the same time: it writes a new segment before it removes the old ones, and touches only
 //! segments that existed when it started. A process that misses a segment lists the folder again. At worst, an answer
 //! that was removed on purpose is requested and paid for again.
 

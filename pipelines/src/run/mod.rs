@@ -22,7 +22,7 @@
 //! | [`work`], [`progress`], [`summary`] | slices in progress, how far they are, the result of the run |
 //! | [`retry`] | rejected rows that are retried |
 //! | [`errors`] | reasons for the end of a run that have exit codes of their own |
-//! | [`estimate`] | the cost of a run (`--dry-run`) |
+//! | [`estimate`](mod@estimate) | the cost of a run (`--dry-run`) |
 
 pub mod errors;
 pub mod estimate;

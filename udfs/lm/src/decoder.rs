@@ -32,7 +32,7 @@ impl<M: Projection> Decoder<M> {
     /// rows of that range. The range indexes `asked`, which must ascend, or all tokens if `asked` is None.
     ///
     /// # Errors
-    /// If a token is not in the vocabulary, any error of `each`, [`LmError::Abandoned`] once `is_wanted` returns false.
+    /// If a token is not in the vocabulary, any error of `each`, [`LmError::Abandoned`](crate::LmError::Abandoned) once `is_wanted` returns false.
     pub fn hidden_by_pass(
         &self,
         Packed { ids, lengths }: Packed,

@@ -23,7 +23,7 @@ pub struct Weights<M = Tensor, V = Tensor> {
     /// `model.embed_tokens.weight`, [vocabulary, hidden].
     pub embed: V,
     pub layers: Vec<LayerWeights<M, V>>,
-    /// `model.norm.weight`, [hidden].
+    /// `model.norm.weight`, `[hidden]`.
     pub norm: V,
     /// `lm_head.weight`, [vocabulary, hidden]; None if the output layer shares the embedding.
     pub lm_head: Option<V>,

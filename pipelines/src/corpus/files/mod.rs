@@ -5,7 +5,7 @@
 //! | [`source`], [`listing`] | a location, and the files below it |
 //! | [`delta`], [`deletion_vector`] | Delta tables |
 //! | [`foreign`] | refused: other formats, and files of tables |
-//! | [`file`], [`file_rows`], [`failure`] | one file, its rows, its failure |
+//! | [`file`](mod@file), [`file_rows`], [`failure`] | one file, its rows, its failure |
 //! | [`json`] | JSON lines, converted to Parquet |
 //! | [`footer`], [`groups`] | footers, and files of one schema |
 

@@ -1,4 +1,4 @@
-//! Shapes of published datasets, recognized by their columns: [`RULES`](super::rules::RULES) in order, then think tags.
+//! Shapes of published datasets, recognized by their columns: [`RULES`](rules::RULES) in order, then think tags.
 //!
 //! Names match exactly, or else case-insensitively if only one column matches.
 
