@@ -26,13 +26,15 @@ impl Estimate {
 /// The mean of a share per problem, from 0 to 1. With one response per problem the interval is Wilson's. With several,
 /// responses to one problem depend on each other, so Wilson's interval is that of the effective number of responses:
 /// the number whose independent responses would vary as much as the means of the problems do.
-pub(crate) fn share(per_problem: &[f64]) -> Estimate {
+///
+/// `responses` is the number of all responses, which the effective number does not exceed.
+pub(crate) fn share(per_problem: &[f64], responses: usize) -> Estimate {
     let n = per_problem.len() as f64;
     let value = mean(per_problem);
     let variance = per_problem.iter().map(|each| (each - value).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
     let is_single = per_problem.iter().all(|each| *each == 0.0 || *each == 1.0);
     let effective = if is_single || variance == 0.0 { n } else { n * value * (1.0 - value) / variance };
-    wilson(value, effective)
+    wilson(value, effective.min(responses as f64))
 }
 
 /// Wilson's score interval of a share among `n` independent trials (Wilson 1927).
@@ -40,7 +42,10 @@ fn wilson(value: f64, n: f64) -> Estimate {
     let middle = value + Z * Z / (2.0 * n);
     let reach = Z * (value * (1.0 - value) / n + Z * Z / (4.0 * n * n)).sqrt();
     let scale = 1.0 + Z * Z / n;
-    Estimate { value, low: ((middle - reach) / scale).max(0.0), high: ((middle + reach) / scale).min(1.0) }
+    // At the ends, rounding would leave a distance from 0 and 1.
+    let low = if value <= 0.0 { 0.0 } else { ((middle - reach) / scale).max(0.0) };
+    let high = if value >= 1.0 { 1.0 } else { ((middle + reach) / scale).min(1.0) };
+    Estimate { value, low, high }
 }
 
 /// The mean of differences of pairs. The interval is a percentile bootstrap over the pairs, with a fixed seed.
@@ -125,10 +130,12 @@ mod tests {
         near(b.low, 0.0624, 1e-4);
         near(b.high, 0.1605, 1e-4);
         // Two responses that always agree are as good as one.
-        let single = share(&[1.0, 0.0, 1.0, 1.0]);
+        let single = share(&[1.0, 0.0, 1.0, 1.0], 8);
         assert_eq!(single, wilson(0.75, 4.0));
         // Independent ones say more.
-        assert!(share(&[0.5, 1.0, 0.5, 1.0]).high - share(&[0.5, 1.0, 0.5, 1.0]).low < single.high - single.low);
+        let independent = share(&[0.5, 1.0, 0.5, 1.0], 8);
+        assert_eq!(independent, wilson(0.75, 8.0));
+        assert!(independent.high - independent.low < single.high - single.low);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use asap_lm::config::ModelConfig;
 use asap_lm::locate;
@@ -9,11 +10,11 @@ use asap_pipelines::answers::{AnswerFolder, of_output};
 use asap_pipelines::outputs::whole_table;
 use asap_pipelines::run::Observer;
 use asap_udfs::Settings;
-use asap_udfs::llm::Llm;
-use asap_udfs::llm::chat::ChatResponse;
+use asap_udfs::llm::chat::{CallError, ChatResponse};
 use asap_udfs::llm::completions::{Completions, Options};
 use asap_udfs::llm::provider::Provider;
 use asap_udfs::llm::request::Message;
+use asap_udfs::llm::{FailureKind, Llm};
 use asap_udfs::settings::Positive;
 use datafusion::error::DataFusionError;
 use futures::{StreamExt, TryStreamExt};
@@ -54,7 +55,15 @@ pub(crate) struct Response {
 }
 
 /// The responses, or why there is none.
-pub(crate) type Asked = HashMap<Place, Result<Response, String>>;
+pub(crate) type Found = HashMap<Place, Result<Response, CallError>>;
+
+pub(crate) struct Asked {
+    pub found: Found,
+    /// The wall-clock seconds of all requests. None if stored responses were among them.
+    pub seconds: Option<f64>,
+    /// Why calls were no longer sent: a limit of calls or cost.
+    pub refusal: Option<String>,
+}
 
 /// # Errors
 /// Before any call: if a setting is wrong, the model cannot be opened, or a budget exceeds its window. After the first
@@ -95,10 +104,14 @@ pub(crate) async fn ask(
         }
     };
     let mut places = places;
-    let mut asked = Asked::new();
+    let (begun, mut asked) = (Instant::now(), Found::new());
     // A wrong endpoint shows in one response, so the first is awaited before the others are paid.
     if let Some(first) = places.next() {
-        asked.extend(each(first).await?);
+        let first = each(first).await?;
+        if let Some((_, Err(error))) = first.first().filter(|(_, found)| found.as_ref().is_err_and(is_of_endpoint)) {
+            return Err(Failure::Failed(format!("the first request failed ({error}); no other was sent")));
+        }
+        asked.extend(first);
     }
     let mut found = futures::stream::iter(places.map(each)).buffer_unordered(sampled.concurrency as usize);
     while let Some(found) = found.try_next().await? {
@@ -106,10 +119,17 @@ pub(crate) async fn ask(
     }
     drop(found);
     bar.finish();
-    if let Some(calls) = calls(&llm.usage()) {
+    let usage = llm.usage();
+    if let Some(calls) = calls(&usage) {
         note(calls);
     }
-    Ok(asked)
+    let seconds = (usage.cache_hits == 0).then(|| begun.elapsed().as_secs_f64());
+    Ok(Asked { found: asked, seconds, refusal: llm.budget_refusal() })
+}
+
+/// Whether no other request would fare better.
+fn is_of_endpoint(error: &CallError) -> bool {
+    matches!(error.kind, FailureKind::Denied | FailureKind::Unavailable | FailureKind::Timeout)
 }
 
 fn settings(args: &EvalArgs, model: &str) -> Result<Settings, Failure> {
@@ -160,8 +180,8 @@ struct Asking<'a> {
 impl Asking<'_> {
     /// Asks for a response at each budget. A greedy response that ends within a smaller budget is also the response at
     /// that budget, so it is paid once.
-    async fn budgets(&self, problem: usize, sample: u32) -> Result<Vec<(Place, Result<Response, String>)>, Failure> {
-        let mut found: Vec<(Place, Result<Response, String>)> = Vec::new();
+    async fn budgets(&self, problem: usize, sample: u32) -> Result<Vec<(Place, Result<Response, CallError>)>, Failure> {
+        let mut found: Vec<(Place, Result<Response, CallError>)> = Vec::new();
         for &budget in self.sampled.budgets.iter().rev() {
             let longer = found.last().and_then(|(_, response)| response.as_ref().ok());
             let ends_earlier = |response: &&Response| !response.is_cut_off && response.tokens <= u64::from(budget);
@@ -174,13 +194,13 @@ impl Asking<'_> {
         Ok(found)
     }
 
-    async fn respond(&self, problem: usize, sample: u32, budget: u32) -> Result<Result<Response, String>, Failure> {
+    async fn respond(&self, problem: usize, sample: u32, budget: u32) -> Result<Result<Response, CallError>, Failure> {
         let Sampled { temperature, top_p, ref stop, .. } = *self.sampled;
         let options = Options { max_tokens: budget, temperature, top_p, stop: stop.clone(), seed: None };
         let message = Message { role: "user", content: self.problems[problem].prompt.clone() };
         match self.completions.respond(vec![message], sample, &options).await.map_err(DataFusionError::from)? {
             Ok(response) => Ok(Ok(self.checked(response)?)),
-            Err(error) => Ok(Err(error.to_string())),
+            Err(error) => Ok(Err(error)),
         }
     }
 

@@ -8,7 +8,7 @@ use super::row::Row;
 use super::summary::{by_problem, is_correct, tokens};
 use crate::failure::Failure;
 use crate::output::{count, table};
-use crate::statistics::{Estimate, mcnemar, mean, paired};
+use crate::statistics::{Estimate, mcnemar, mean, p_value, paired};
 
 /// The evidence against equal accuracy that a sentence calls a difference.
 const SIGNIFICANT: f64 = 0.05;
@@ -22,10 +22,10 @@ pub(crate) struct Compared {
     pub accuracy_b: f64,
     /// The accuracy of B minus that of A.
     pub accuracy: Estimate,
-    /// Problems that only A solves, and only B. With several responses: solves more often.
-    pub only_a: u64,
-    pub only_b: u64,
-    /// McNemar's exact test.
+    /// Problems that only A solves, and only B. None with several responses to a problem.
+    pub only_a: Option<u64>,
+    pub only_b: Option<u64>,
+    /// McNemar's exact test. With several responses, the share of bootstrap resamples on the rarer side of 0, twice.
     pub p_value: f64,
     pub tokens_a: f64,
     pub tokens_b: f64,
@@ -53,7 +53,8 @@ fn same<T: Ord>(what: &str, a: &[Row], b: &[Row], of: impl Fn(&Row) -> T) -> Res
     }
     let only = [of_a.difference(&of_b).count(), of_b.difference(&of_a).count()];
     Err(Failure::Usage(format!(
-        "the two evaluations have different {what}: {} are only in A, {} only in B. Evaluate both with the same flags",
+        "the two evaluations have different {what}: {} are only in A, {} only in B. Evaluate both with \
+         the same flags, or again if the bench's own program failed in one of them",
         only[0], only[1]
     )))
 }
@@ -74,7 +75,10 @@ fn at_budget(budget: i64, a: &[Row], b: &[Row]) -> Compared {
     };
     let difference = |pairs: &[(f64, f64)]| paired(&pairs.iter().map(|(a, b)| b - a).collect::<Vec<_>>());
     let more = |test: fn(&(f64, f64)) -> bool| correct.iter().filter(|pair| test(pair)).count() as u64;
+    let is_single = a.iter().chain(&b).all(|row| row.sample == 0);
     let (only_a, only_b) = (more(|(a, b)| a > b), more(|(a, b)| b > a));
+    let resampled = || p_value(&correct.iter().map(|(a, b)| b - a).collect::<Vec<_>>());
+    let p_value = if is_single { mcnemar(only_a, only_b) } else { resampled() };
     let ((accuracy_a, accuracy_b), (tokens_a, tokens_b)) = (means(&correct), means(&tokens));
     let problems: BTreeSet<&str> = a.iter().map(|row| row.id.as_str()).collect();
     let mut compared = Compared {
@@ -83,9 +87,9 @@ fn at_budget(budget: i64, a: &[Row], b: &[Row]) -> Compared {
         accuracy_a,
         accuracy_b,
         accuracy: difference(&correct),
-        only_a,
-        only_b,
-        p_value: mcnemar(only_a, only_b),
+        only_a: is_single.then_some(only_a),
+        only_b: is_single.then_some(only_b),
+        p_value,
         tokens_a,
         tokens_b,
         tokens: difference(&tokens),
@@ -99,11 +103,11 @@ fn at_budget(budget: i64, a: &[Row], b: &[Row]) -> Compared {
 impl Compared {
     fn sentence(&self) -> String {
         let Self { budget, problems, accuracy, tokens, p_value, .. } = self;
-        let points = 100.0 * accuracy.value;
+        let (points, p) = (100.0 * accuracy.value, named(*p_value));
         let accurate = match *p_value < SIGNIFICANT {
-            true if points > 0.0 => format!("B is more accurate than A by {points:.1} points (p = {p_value:.3})"),
-            true => format!("B is less accurate than A by {:.1} points (p = {p_value:.3})", -points),
-            false => format!("no difference in accuracy is shown ({points:+.1} points, p = {p_value:.3})"),
+            true if points > 0.0 => format!("B is more accurate than A by {points:.1} points ({p})"),
+            true => format!("B is less accurate than A by {:.1} points ({p})", -points),
+            false => format!("no difference in accuracy is shown ({points:+.1} points, {p})"),
         };
         let shorter = match tokens.excludes_zero() {
             true if tokens.value < 0.0 => format!("B uses {:.0} fewer tokens for a problem", -tokens.value),
@@ -112,6 +116,14 @@ impl Compared {
         };
         format!("At {} tokens, on {problems} problems, {accurate}, and {shorter}.", count(budget.unsigned_abs()))
     }
+}
+
+fn shown(p_value: f64) -> String {
+    if p_value < 0.001 { "<0.001".to_string() } else { format!("{p_value:.3}") }
+}
+
+fn named(p_value: f64) -> String {
+    if p_value < 0.001 { "p < 0.001".to_string() } else { format!("p = {p_value:.3}") }
 }
 
 pub(crate) fn tables(compared: &[Compared]) -> String {
@@ -126,9 +138,9 @@ pub(crate) fn tables(compared: &[Compared]) -> String {
             format!("{:.1} %", 100.0 * at.accuracy_a),
             format!("{:.1} %", 100.0 * at.accuracy_b),
             signed(&at.accuracy, 100.0, 1),
-            count(at.only_a),
-            count(at.only_b),
-            format!("{:.3}", at.p_value),
+            at.only_a.map_or("-".to_string(), count),
+            at.only_b.map_or("-".to_string(), count),
+            shown(at.p_value),
             format!("{:.0}", at.tokens_a),
             format!("{:.0}", at.tokens_b),
             signed(&at.tokens, 1.0, 0),

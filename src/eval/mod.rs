@@ -23,7 +23,8 @@ use std::num::NonZeroU32;
 use asap_pipelines::location;
 use asap_pipelines::outputs::whole_table;
 use asap_pipelines::run::Observer;
-use asap_programs::{Limits, Sandbox, SandboxError};
+use asap_programs::{Limits, Sandbox, SandboxError, Verdict};
+use asap_udfs::llm::chat::CallError;
 use clap::Args;
 use rayon::prelude::*;
 
@@ -106,7 +107,8 @@ pub async fn run(args: EvalArgs) -> Result<(), Failure> {
     if let [a, b] = args.compare.as_slice() {
         let (a, b) = (load(a).await?, load(b).await?);
         let compared = compare::compare(&a, &b)?;
-        return Ok(print_as(args.format, &compared, || compare::tables(&compared))?);
+        let object = serde_json::json!({ "budgets": compared });
+        return Ok(print_as(args.format, &object, || compare::tables(&compared))?);
     }
     let (Some(bench), Some(model), Some(to)) = (args.bench, &args.model, &args.to) else {
         return Err(Failure::Usage("expected --bench, --data, --model and --to, or --compare".to_string()));
@@ -128,7 +130,6 @@ pub async fn run(args: EvalArgs) -> Result<(), Failure> {
         }
         false => (None, vec![]),
     };
-    let target = Target::open(to, bench, model).await?;
     let budgets: BTreeSet<u32> = match args.budget.as_slice() {
         [] => BTreeSet::from([bench.budget()]),
         budgets => budgets.iter().map(|budget| budget.get()).collect(),
@@ -141,15 +142,19 @@ pub async fn run(args: EvalArgs) -> Result<(), Failure> {
         stop: args.stop.clone(),
         concurrency: args.concurrency,
     };
+    let target = Target::open(to, bench, model, &sampled).await?;
     let asked = ask::ask(&args, model, &problems, &sampled, &target.url).await?;
+    let first_failure = asked.found.values().find_map(|found| found.as_ref().err().cloned());
+    let (seconds, refusal) = (asked.seconds, asked.refusal.clone());
+    let per_problem = seconds.map(|seconds| seconds / problems.len() as f64);
     let mut rows = rows_of(bench, model, &problems, &sampled, asked);
     grade::complete_tags(&mut rows);
     let rows = graded(rows, problems, sandbox).await?;
     let properties = HashMap::from([(PROPERTY.to_string(), Some(target.identity))]);
     whole_table::replace(&target.url, &row::to_batch(&rows)?, properties).await?;
-    let summary = summarize(&args, bench, model, to, left_out, &rows);
+    let summary = Summary { seconds_per_problem: per_problem, ..summarize(&args, bench, model, to, left_out, &rows) };
     print_as(args.format, &summary, || summary.table())?;
-    verdict(&summary)
+    verdict(&summary, first_failure.as_ref(), refusal)
 }
 
 /// The folder of an evaluation.
@@ -160,9 +165,14 @@ struct Target {
 }
 
 impl Target {
-    async fn open(to: &str, bench: Bench, model: &str) -> Result<Self, Failure> {
+    async fn open(to: &str, bench: Bench, model: &str, sampled: &Sampled) -> Result<Self, Failure> {
         let url = location::folder(to)?;
-        let identity = serde_json::json!({ "bench": bench.name(), "model": model }).to_string();
+        let Sampled { samples, temperature, top_p, stop, .. } = sampled;
+        let identity = serde_json::json!({
+            "bench": bench.name(), "model": model, "samples": samples, "temperature": temperature, "top_p": top_p,
+            "stop": stop,
+        })
+        .to_string();
         let found = whole_table::read(&url).await?;
         match found.map(|table| table.properties.get(PROPERTY).cloned()) {
             None => Ok(Self { url, identity }),
@@ -195,22 +205,29 @@ async fn with_references(
     let checked = tokio::task::spawn_blocking(move || {
         let sandbox = Sandbox::new(&python, command, Limits::default())?;
         sandbox.check_imports(problems.iter().filter_map(Problem::program))?;
-        let passed = problems.par_iter_mut().map(|problem| {
-            let Check::Program(program) = &mut problem.check else { return Ok(true) };
-            let verdict = sandbox.check_reference(program)?;
+        let check = |problem: &mut Problem| {
+            let Check::Program(program) = &mut problem.check else { return Ok(None) };
+            Ok(sandbox.check_reference(program)?.filter(|verdict| !verdict.passed()))
+        };
+        let failures = problems.par_iter_mut().map(|problem| {
+            let failure = check(problem);
             bar.advance(1, 0);
-            Ok(verdict.is_none_or(|verdict| verdict.passed()))
+            failure
         });
-        let passed = passed.collect::<Result<Vec<bool>, SandboxError>>()?;
+        let mut failures = failures.collect::<Result<Vec<Option<Verdict>>, SandboxError>>()?;
+        // A program may have run out of time because others ran next to it.
+        for (problem, failure) in problems.iter_mut().zip(&mut failures).filter(|(_, failure)| failure.is_some()) {
+            *failure = check(problem)?;
+        }
         bar.finish();
-        Ok((sandbox, problems, passed))
+        Ok((sandbox, problems, failures))
     });
-    let (sandbox, problems, passed) = checked.await.map_err(stopped)?.map_err(wrong)?;
+    let (sandbox, problems, failures) = checked.await.map_err(stopped)?.map_err(wrong)?;
     let (mut kept, mut left_out) = (Vec::new(), Vec::new());
-    for (problem, passed) in problems.into_iter().zip(passed) {
-        match passed {
-            true => kept.push(problem),
-            false => left_out.push(problem.id),
+    for (problem, failure) in problems.into_iter().zip(failures) {
+        match failure {
+            None => kept.push(problem),
+            Some(verdict) => left_out.push(format!("{} ({})", problem.id, verdict.reason)),
         }
     }
     if kept.is_empty() {
@@ -235,7 +252,7 @@ fn rows_of(bench: Bench, model: &str, problems: &[Problem], sampled: &Sampled, a
     for &budget in &sampled.budgets {
         for (index, problem) in problems.iter().enumerate() {
             for sample in 0..sampled.samples {
-                let response = asked.get(&ask::Place { problem: index, sample, budget });
+                let response = asked.found.get(&ask::Place { problem: index, sample, budget });
                 let mut row = Row {
                     bench: bench.name(),
                     id: problem.id.clone(),
@@ -245,7 +262,6 @@ fn rows_of(bench: Bench, model: &str, problems: &[Problem], sampled: &Sampled, a
                     temperature: sampled.temperature,
                     top_p: sampled.top_p,
                     prompt: problem.prompt.clone(),
-                    concurrency: sampled.concurrency.into(),
                     ..Row::default()
                 };
                 if let Check::Answer(gold) = &problem.check {
@@ -258,7 +274,7 @@ fn rows_of(bench: Bench, model: &str, problems: &[Problem], sampled: &Sampled, a
                         row.tokens = Some(response.tokens as i64);
                         row.seconds = Some(response.seconds);
                     }
-                    Some(Err(why)) => row.why.clone_from(why),
+                    Some(Err(error)) => row.why = error.to_string(),
                     None => row.why = "interrupted".to_string(),
                 }
                 rows.push(row);
@@ -293,21 +309,26 @@ fn summarize(args: &EvalArgs, bench: Bench, model: &str, to: &str, left_out: Vec
         to: to.to_string(),
         temperature: args.temperature,
         samples: args.samples,
-        concurrency: args.concurrency.into(),
+        concurrency: args.concurrency,
+        seconds_per_problem: None,
         left_out,
         budgets: budgets.into_iter().map(at).collect(),
     }
 }
 
 /// Fails if responses are missing: the same command asks for them again.
-fn verdict(summary: &Summary) -> Result<(), Failure> {
+fn verdict(summary: &Summary, first: Option<&CallError>, refusal: Option<String>) -> Result<(), Failure> {
     let failed: usize = summary.budgets.iter().map(|at| at.failed).sum();
-    match failed {
-        0 => Ok(()),
-        failed => Err(Failure::TryLater(format!(
-            "{} are missing, and the accuracy does not count them: the column why shows the reason. Run the same \
-             command to ask for them again",
-            several(failed as u64, "response")
-        ))),
+    if failed == 0 {
+        return Ok(());
     }
+    let missing = several(failed as u64, "response");
+    if let Some(refusal) = refusal {
+        return Err(Failure::Failed(format!("{missing} missing: {refusal}. Raise the limit and run the same command")));
+    }
+    let first = first.map_or_else(|| "interrupted".to_string(), ToString::to_string);
+    Err(Failure::TryLater(format!(
+        "{missing} missing, and not counted; the first: {first}. Run the same command to ask again; the column why has all \
+         reasons"
+    )))
 }

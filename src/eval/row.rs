@@ -37,8 +37,6 @@ pub(crate) struct Row {
     pub tokens: Option<i64>,
     /// The time from the request to the last token, waiting in the endpoint's queue included.
     pub seconds: Option<f64>,
-    /// The requests in flight when the response was asked for.
-    pub concurrency: i64,
 }
 
 fn schema() -> Schema {
@@ -62,7 +60,6 @@ fn schema() -> Schema {
         text("why"),
         integer("tokens"),
         number("seconds"),
-        integer("concurrency"),
     ])
 }
 

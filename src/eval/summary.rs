@@ -13,7 +13,7 @@ pub(crate) struct AtBudget {
     pub problems: usize,
     pub responses: usize,
     /// Responses that are correct, as a share.
-    pub accuracy: Estimate,
+    pub accuracy: Option<Estimate>,
     /// The mean number of tokens of a response.
     pub tokens: f64,
     /// Responses that were cut off at the budget.
@@ -22,8 +22,6 @@ pub(crate) struct AtBudget {
     pub unanswered: usize,
     /// Calls that failed. They are in no other figure.
     pub failed: usize,
-    /// The total time of the requests, divided by the requests in flight and by the problems.
-    pub seconds_per_problem: f64,
     /// The time of a request: its median, and the time that 95 % of the requests do not exceed.
     pub request_seconds: f64,
     pub request_seconds_p95: f64,
@@ -36,7 +34,9 @@ pub(crate) struct Summary {
     pub to: String,
     pub temperature: f64,
     pub samples: u32,
-    pub concurrency: i64,
+    pub concurrency: u32,
+    /// Wall-clock seconds of all requests by the number of problems. None if stored responses were among them.
+    pub seconds_per_problem: Option<f64>,
     /// Problems whose own program fails its tests here. They were not asked.
     pub left_out: Vec<String>,
     pub budgets: Vec<AtBudget>,
@@ -71,17 +71,15 @@ impl AtBudget {
         let values = |found: &[(&str, f64)]| found.iter().map(|(_, value)| *value).collect::<Vec<_>>();
         let with = |test: &dyn Fn(&Row) -> bool| answered.iter().filter(|row| test(row)).count();
         let mut seconds: Vec<f64> = answered.iter().filter_map(|row| row.seconds).collect();
-        let busy: f64 = answered.iter().filter_map(|row| Some(row.seconds? / row.concurrency.max(1) as f64)).sum();
         Self {
             budget,
             problems: correct.len(),
             responses: answered.len(),
-            accuracy: share(&values(&correct)),
+            accuracy: (!correct.is_empty()).then(|| share(&values(&correct), answered.len())),
             tokens: mean(&values(&tokens)),
             truncated: with(&|row| row.finish_reason.as_deref() == Some("length")),
             unanswered: with(&|row| row.answer.is_none()),
             failed: rows.len() - answered.len(),
-            seconds_per_problem: busy / correct.len().max(1) as f64,
             request_seconds: quantile(&mut seconds, 0.5),
             request_seconds_p95: quantile(&mut seconds, 0.95),
         }
@@ -92,28 +90,46 @@ impl Summary {
     pub(crate) fn table(&self) -> String {
         let percent = |share: f64| format!("{:.1}", 100.0 * share);
         let rows = self.budgets.iter().map(|at| {
-            let Estimate { value, low, high } = at.accuracy;
+            let (accuracy, interval) = match at.accuracy {
+                Some(Estimate { value, low, high }) => {
+                    (format!("{} %", percent(value)), format!("{}–{} %", percent(low), percent(high)))
+                }
+                None => ("-".to_string(), "-".to_string()),
+            };
             [
                 count(at.budget.unsigned_abs()),
                 count(at.problems as u64),
-                format!("{} %", percent(value)),
-                format!("{}–{} %", percent(low), percent(high)),
+                accuracy,
+                interval,
                 format!("{:.0}", at.tokens),
                 count(at.truncated as u64),
                 count(at.unanswered as u64),
-                format!("{:.2}", at.seconds_per_problem),
+                format!("{:.1}", at.request_seconds),
+                format!("{:.1}", at.request_seconds_p95),
             ]
         });
-        let header =
-            ["budget", "problems", "accuracy", "95 % interval", "tokens", "truncated", "unanswered", "s/problem"];
-        let Self { bench, model, to, samples, temperature, concurrency, .. } = self;
+        let header = [
+            "budget",
+            "problems",
+            "accuracy",
+            "95 % interval",
+            "tokens",
+            "truncated",
+            "unanswered",
+            "median s",
+            "p95 s",
+        ];
+        let Self { bench, model, to, samples, temperature, concurrency, seconds_per_problem, .. } = self;
         let mut lines = vec![format!("{bench}, {model} -> {to}\n"), table(header, rows), String::new()];
         let responses = match samples {
             1 => "one response to each problem".to_string(),
             samples => format!("{samples} responses to each problem"),
         };
         let sampled = if *temperature == 0.0 { "greedy".to_string() } else { format!("temperature {temperature}") };
-        lines.push(format!("{responses}, {sampled}; s/problem with {concurrency} requests in flight"));
+        let time = seconds_per_problem.map_or(String::new(), |seconds| {
+            format!("; {seconds:.2} s of wall clock for a problem, with at most {concurrency} requests in flight")
+        });
+        lines.push(format!("{responses}, {sampled}{time}"));
         if !self.left_out.is_empty() {
             let left_out = self.left_out.join(", ");
             lines.push(format!("left out, because the bench's own program fails its tests here: {left_out}"));

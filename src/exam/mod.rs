@@ -77,7 +77,9 @@ pub struct ExamArgs {
 pub async fn run(args: ExamArgs) -> Result<(), Failure> {
     let variants = variants::all(&args.pipelines, &args.shares, args.seed)?;
     if args.print {
-        let sql = |variant: &Variant| format!("-- {}\n{}", variant.name(), variant.sql.trim_end());
+        let sql = |variant: &Variant| {
+            format!("-- {}: --set asap.refine.ratio={}\n{}", variant.name(), variant.share, variant.sql.trim_end())
+        };
         return Ok(print(&variants.iter().map(sql).collect::<Vec<_>>().join("\n\n"))?);
     }
     let (Some(from), Some(to)) = (&args.from, &args.to) else {

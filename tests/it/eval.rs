@@ -206,14 +206,23 @@ fn two_evaluations_are_compared_problem_by_problem() {
     }
     let finished = workplace.run(["eval", "--compare", "a", "b", "--format", "json"]);
     let compared: Value = serde_json::from_str(finished.ok().lines().last().unwrap()).unwrap();
-    let at = &compared[0];
+    let at = &compared["budgets"][0];
     assert_eq!((at["only_a"].as_u64(), at["only_b"].as_u64()), (Some(0), Some(15)));
     assert!((at["accuracy"]["value"].as_f64().unwrap() - 0.375).abs() < 1e-9);
     assert!((at["p_value"].as_f64().unwrap() - 2.0 * 0.5_f64.powi(15)).abs() < 1e-9);
-    assert!(at["verdict"].as_str().unwrap().contains("B is more accurate than A by 37.5 points"), "{at}");
+    assert!(at["verdict"].as_str().unwrap().contains("B is more accurate than A by 37.5 points (p < 0.001)"), "{at}");
     assert!(at["verdict"].as_str().unwrap().contains("no difference in tokens"), "{at}");
     let table = workplace.run(["eval", "--compare", "a", "b"]);
     assert!(table.ok().contains("+37.5"), "{}", table.stdout);
+
+    // Samples of one model do not make it better, and other sampling needs another folder.
+    let (url, sampled) = (a.base_url(), ["--samples", "3", "--temperature", "0.6"]);
+    let command = [&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m"], &sampled].concat();
+    workplace.run([&command[..], &["--to", "three"]].concat()).ok();
+    let same = workplace.run(["eval", "--compare", "a", "three"]);
+    assert!(same.ok().contains("no difference in accuracy is shown (+0.0 points, p = 1.000)"), "{}", same.stdout);
+    let refused = workplace.run([&command[..], &["--to", "a"]].concat());
+    assert!(refused.code == 2 && refused.stderr.contains("choose another folder"), "{}", refused.stderr);
 
     problems(&workplace, 39);
     let url = a.base_url();
@@ -247,7 +256,11 @@ fn programs_are_graded_by_their_tests() {
     let asked =
         ["eval", "--bench", "humaneval+", "--data", "own.jsonl", "--endpoint", &url, "--model", "m", "--to", "out"];
     let finished = workplace.run(asked);
-    assert!(finished.ok().contains("50.0 %") && finished.stdout.contains("Own/2"), "{}", finished.stdout);
+    assert!(
+        finished.ok().contains("50.0 %") && finished.stdout.contains("Own/2 (runtime_error)"),
+        "{}",
+        finished.stdout
+    );
     let found = rows(&workplace, "out", "id, correct, why, answer");
     assert_eq!(found.len(), 2, "the problem whose own program fails is not asked");
     assert_eq!((&found[0]["correct"], &found[0]["why"]), (&json!(true), &json!("ok")));
@@ -366,6 +379,28 @@ fn a_full_disk_ends_the_evaluation_with_its_name() {
 }
 
 #[test]
+fn a_limit_of_calls_and_a_refused_key_end_the_evaluation_for_their_own_reason() {
+    let workplace = Workplace::new();
+    problems(&workplace, 6);
+    let server = scripted(|_| "\\boxed{25}".to_string());
+    let url = server.base_url();
+    let asked = [&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", "out"]].concat();
+    let limited = workplace.run([&asked[..], &["--set", "asap.anchor.max_calls=2"]].concat());
+    assert_eq!(limited.code, 1, "{}", limited.stderr);
+    assert!(
+        limited.stderr.contains("4 responses missing") && limited.stderr.contains("max_calls is 2"),
+        "{}",
+        limited.stderr
+    );
+
+    let denying = Server::start(|_| Reply::error(401, "wrong key"));
+    let url = denying.base_url();
+    let denied = workplace.run([&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", "no"]].concat());
+    assert!(denied.code != 0 && denied.stderr.contains("wrong key"), "{}", denied.stderr);
+    assert_eq!(denying.calls().iter().filter(|call| call.head.starts_with("POST")).count(), 1);
+}
+
+#[test]
 fn failed_calls_are_not_counted_and_asked_for_again() {
     let workplace = Workplace::new();
     problems(&workplace, 10);
@@ -379,7 +414,11 @@ fn failed_calls_are_not_counted_and_asked_for_again() {
     let failed =
         workplace.run([&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", "out"]].concat());
     assert_eq!(failed.code, 75, "{}", failed.stderr);
-    assert!(failed.stderr.contains("1 response"), "{}", failed.stderr);
+    assert!(
+        failed.stderr.contains("1 response missing") && failed.stderr.contains("not accepted"),
+        "{}",
+        failed.stderr
+    );
     let found = workplace.rows("SELECT why, correct, response FROM 'out' WHERE response IS NULL");
     assert!(found.len() == 1 && found[0]["why"].as_str().unwrap().contains("not accepted"), "{found:?}");
 }
