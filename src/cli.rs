@@ -16,7 +16,9 @@ use tracing_subscriber::EnvFilter;
 use crate::failure::Failure;
 use crate::output::{Log, complain, complain_as_json, print};
 use crate::signals::unless_interrupted;
-use crate::{cache, eval, exam, feed, generate, inspect, model, outputs, run, sample, schedule, sql, train};
+use crate::{
+    cache, eval, exam, experiment, feed, generate, inspect, model, outputs, run, sample, schedule, sql, train,
+};
 
 /// Prune chain-of-thought corpora, so that reasoning models can be fine-tuned at a fraction of the cost.
 #[derive(Debug, Parser)]
@@ -61,6 +63,7 @@ enum Command {
     Generate(generate::GenerateArgs),
     Eval(Box<eval::EvalArgs>),
     Exam(exam::ExamArgs),
+    Experiment(experiment::ExperimentArgs),
     Completions(CompletionsArgs),
     SandboxedPython(SandboxedPythonArgs),
 }
@@ -98,6 +101,7 @@ enum LogFormat {
 
 pub fn main() -> ExitCode {
     hide_expected_panic();
+    experiment::end_with_parent();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -129,6 +133,7 @@ pub fn main() -> ExitCode {
         Command::Generate(args) => block_on(unless_interrupted(generate::run(args))),
         Command::Eval(args) => block_on(unless_interrupted(eval::run(*args))),
         Command::Exam(args) => block_on(exam::run(args)),
+        Command::Experiment(args) => experiment::run(&args),
         Command::Completions(args) => complete(args.shell),
         // No thread has been started: the restrictions bind this one.
         Command::SandboxedPython(args) => Err(Failure::Failed(asap_programs::enter(&args.arguments).to_string())),

@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`cli`] | the command line; each command has a module of its name: [`inspect`], [`run`], [`sql`], [`outputs`], [`cache`], [`model`], [`sample`], [`schedule`], [`feed`], [`train`], [`generate`], [`eval`], [`exam`] |
+//! | [`cli`] | the command line; each command has a module of its name: [`inspect`], [`run`], [`sql`], [`outputs`], [`cache`], [`model`], [`sample`], [`schedule`], [`feed`], [`train`], [`generate`], [`eval`], [`exam`], [`experiment`] |
 //! | [`config`] | settings from files, variables and the command line |
 //! | [`failure`] | why a command failed, and its exit code |
 //! | [`output`], [`progress`] | output for people and machines |
@@ -13,6 +13,7 @@ pub mod cli;
 pub mod config;
 pub mod eval;
 pub mod exam;
+pub mod experiment;
 pub mod failure;
 pub mod feed;
 pub mod generate;

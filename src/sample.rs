@@ -4,8 +4,8 @@ pub mod labelled;
 
 use std::path::PathBuf;
 
-use asap_generator::{Cue, LEAST_SUPPORT, Labelled, MOST_PRECISION, Openers, cues, generate, judge};
-use clap::Args;
+use asap_generator::{Cue, LEAST_SUPPORT, Labelled, MOST_PRECISION, Openers, cues, generate, generate_sums, judge};
+use clap::{Args, ValueEnum};
 
 use self::labelled::Read;
 use crate::failure::Failure;
@@ -20,10 +20,11 @@ const SHOWN_CUES: usize = 8;
 Examples:
   asap sample --rows 2000 --seed 1 --to data/sample
   asap sample --rows 2000 --openers real --to out/real
+  asap sample --rows 2000 --family sums --to out/sums
   asap sample --cues data/sample
   asap sample --cues traces.parquet --labels needed")]
 pub struct SampleArgs {
-    /// Generate N rows. Half of them are programming problems, in a file of another shape
+    /// Generate N rows. Without --family, half of them are programming problems, in a file of another shape
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     rows: u64,
     /// Seed the generator: the same seed gives the same bytes
@@ -32,11 +33,14 @@ pub struct SampleArgs {
     /// Choose how the steps of a chain begin, and whether it continues after the answer
     #[arg(long, value_enum, default_value_t = Openers::Even)]
     openers: Openers,
+    /// Generate problems of this family only
+    #[arg(long, value_enum, conflicts_with = "openers")]
+    family: Option<Family>,
     /// Write to this folder, which must be new or empty
     #[arg(long, value_name = "DIR", required_unless_present = "cues")]
     to: Option<PathBuf>,
     /// Report which words predict the labels of a corpus instead. Fails above 70 % precision
-    #[arg(long, value_name = "LOC", conflicts_with_all = ["rows", "seed", "openers", "to"])]
+    #[arg(long, value_name = "LOC", conflicts_with_all = ["rows", "seed", "openers", "family", "to"])]
     cues: Option<String>,
     /// Read a label for each step, texts or booleans, from this column of a corpus that is not a sample. Then nothing
     /// fails
@@ -44,11 +48,21 @@ pub struct SampleArgs {
     labels: Option<String>,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Family {
+    /// Short sums for models that are trained from scratch. The column concise holds the core steps of each chain
+    Sums,
+}
+
 pub async fn run(args: SampleArgs) -> Result<(), Failure> {
     let Some(to) = &args.to else {
         return print_cues_of(&args.cues.unwrap_or_default(), args.labels.as_deref()).await;
     };
-    for path in generate(args.rows as usize, args.seed, args.openers, to)? {
+    let paths = match args.family {
+        None => generate(args.rows as usize, args.seed, args.openers, to)?,
+        Some(Family::Sums) => generate_sums(args.rows as usize, args.seed, to)?,
+    };
+    for path in paths {
         print(&path.display().to_string())?;
     }
     Ok(())

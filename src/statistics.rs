@@ -6,6 +6,8 @@ use serde::Serialize;
 
 /// The quantile of the normal distribution for a two-sided interval of 95 %.
 const Z: f64 = 1.959_963_984_540_054;
+/// The evidence that a verdict calls a difference.
+pub(crate) const SIGNIFICANT: f64 = 0.05;
 const RESAMPLES: usize = 10_000;
 const SEED: u64 = 42;
 
@@ -50,18 +52,40 @@ fn wilson(value: f64, n: f64) -> Estimate {
 
 /// The mean of differences of pairs. The interval is a percentile bootstrap over the pairs, with a fixed seed.
 pub(crate) fn paired(differences: &[f64]) -> Estimate {
-    let means = resampled(differences);
+    grouped(&[differences.to_vec()])
+}
+
+/// The mean of values in groups. The interval is a percentile bootstrap over the groups and the values of each group,
+/// with a fixed seed.
+pub(crate) fn grouped(groups: &[Vec<f64>]) -> Estimate {
+    let means = resampled(groups);
     let at = |share: f64| means[((RESAMPLES - 1) as f64 * share).round() as usize];
-    Estimate { value: mean(differences), low: at(0.025), high: at(0.975) }
+    Estimate { value: mean(&groups.concat()), low: at(0.025), high: at(0.975) }
 }
 
 /// The evidence against a mean difference of 0, from the same resamples as [`paired`]: twice the share of means on the
 /// rarer side of 0, at least one of them.
 pub(crate) fn p_value(differences: &[f64]) -> f64 {
-    let means = resampled(differences);
+    grouped_p_value(&[differences.to_vec()])
+}
+
+/// The same from the resamples of [`grouped`].
+pub(crate) fn grouped_p_value(groups: &[Vec<f64>]) -> f64 {
+    let means = resampled(groups);
     let below = means.iter().filter(|mean| **mean <= 0.0).count();
     let above = means.iter().filter(|mean| **mean >= 0.0).count();
     (2.0 * (below.min(above) + 1) as f64 / (RESAMPLES + 1) as f64).min(1.0)
+}
+
+/// What is shown about two controls, from the signs of the significant differences (0 if there is none).
+pub(crate) fn against_controls(random: f64, block: f64) -> String {
+    let word = |sign: f64| if sign > 0.0 { "better than" } else { "worse than" };
+    let parts = [(random, "random steps"), (block, "a random block")];
+    match parts.iter().filter(|(sign, _)| *sign != 0.0).collect::<Vec<_>>()[..] {
+        [] => "no difference from chance is shown".to_string(),
+        [(a, _), (b, _)] if a == b => format!("{} both", word(*a)),
+        ref shown => shown.iter().map(|(sign, of)| format!("{} {of}", word(*sign))).collect::<Vec<_>>().join(", "),
+    }
 }
 
 /// Adjusts p-values for their number, so that 5 % is the chance of any false difference (Holm 1979).
@@ -76,11 +100,19 @@ pub(crate) fn holm(p_values: &[f64]) -> Vec<f64> {
     adjusted
 }
 
-/// Means of resamples with replacement, in ascending order. Zeros without differences.
-fn resampled(differences: &[f64]) -> Vec<f64> {
-    let n = differences.len();
+/// Means of resamples with replacement, in ascending order: of the groups, if there are several, and of the values of
+/// each. Zeros without values.
+fn resampled(groups: &[Vec<f64>]) -> Vec<f64> {
     let mut random = ChaCha8Rng::seed_from_u64(SEED);
-    let mut drawn = || (0..n).map(|_| differences[below(&mut random, n)]).sum::<f64>() / n.max(1) as f64;
+    let mut drawn = || {
+        let (mut sum, mut n) = (0.0, 0);
+        for group in groups {
+            let group = if groups.len() > 1 { &groups[below(&mut random, groups.len())] } else { group };
+            sum += (0..group.len()).map(|_| group[below(&mut random, group.len())]).sum::<f64>();
+            n += group.len();
+        }
+        sum / n.max(1) as f64
+    };
     let mut means: Vec<f64> = (0..RESAMPLES).map(|_| drawn()).collect();
     means.sort_unstable_by(f64::total_cmp);
     means
@@ -158,6 +190,11 @@ mod tests {
         near(found.high - found.value, error, 0.05);
         assert!(found.excludes_zero() && p_value(&differences) < 0.01);
         assert!(p_value(&[1.0, -1.0, 1.0, -1.0]) > 0.5);
+        // Groups that disagree widen the interval.
+        let groups = [differences.iter().map(|each| each + 3.0).collect(), differences.clone(), differences.clone()];
+        let wide = grouped(&groups);
+        near(wide.value, found.value + 1.0, 1e-9);
+        assert!(wide.high - wide.low > 3.0 * (found.high - found.low));
         near(quantile(&mut [3.0, 1.0, 2.0], 0.5), 2.0, 1e-12);
     }
 }

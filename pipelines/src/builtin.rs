@@ -32,7 +32,8 @@ const PIPELINES: &[(&str, &str)] = &[
     ("examples", include_str!("../sql/examples.sql")),
 ];
 
-fn names() -> Vec<&'static str> {
+/// The names of the built-in pipelines.
+pub fn names() -> Vec<&'static str> {
     PIPELINES.iter().map(|(name, _)| *name).collect()
 }
 

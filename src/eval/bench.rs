@@ -140,12 +140,12 @@ impl Bench {
                 let Some((_, gold)) = answer.rsplit_once("####") else {
                     return Err("found no final answer after #### in the field answer".to_string());
                 };
-                (numbered(), filled(MATH, &question, None), Check::Answer(gold.trim().to_string()))
+                (numbered(), math_prompt(&question), Check::Answer(gold.trim().to_string()))
             }
             Self::Math500 => {
                 let [question, answer] = fields(&row, ["problem", "answer"])?;
                 let id = row["unique_id"].as_str().map_or_else(numbered, str::to_string);
-                (id, filled(MATH, &question, None), Check::Answer(answer))
+                (id, math_prompt(&question), Check::Answer(answer))
             }
             // The published prompt already asks for a box.
             _ if row["prompt"].is_string() => {
@@ -154,11 +154,16 @@ impl Bench {
             }
             _ => {
                 let [question, answer] = fields(&row, ["problem", "answer"])?;
-                (numbered(), filled(MATH, &question, None), Check::Answer(answer))
+                (numbered(), math_prompt(&question), Check::Answer(answer))
             }
         };
         Ok(Problem { id, prompt, check })
     }
+}
+
+/// The message that asks a problem of mathematics.
+pub(crate) fn math_prompt(question: &str) -> String {
+    filled(MATH, question, None)
 }
 
 fn programmed(program: Program) -> Result<Problem, String> {

@@ -33,6 +33,7 @@ use crate::failure::Failure;
 use crate::output::{SummaryFormat, at_least_one, note, print_as, several};
 use crate::progress::Bar;
 use ask::{Asked, Sampled};
+pub(crate) use bench::math_prompt;
 use bench::{Bench, Check, Problem};
 use row::Row;
 use summary::{AtBudget, Summary};

@@ -7,10 +7,7 @@ use serde::Serialize;
 use super::rows::{Examined, Row};
 use super::variants::{BLOCK, ORIGINAL, RANDOM};
 use crate::output::{count, table};
-use crate::statistics::{Estimate, holm, mean, p_value, paired};
-
-/// The evidence that a verdict calls a difference.
-const SIGNIFICANT: f64 = 0.05;
+use crate::statistics::{Estimate, SIGNIFICANT, against_controls, holm, mean, p_value, paired};
 
 /// A pipeline at a share of the tokens, with or without sentences that restate the answer.
 #[derive(Debug, Serialize)]
@@ -212,18 +209,6 @@ fn judge(lines: &mut [Line], values: &BTreeMap<Key, Values>) {
             Some(found) if p < SIGNIFICANT => found.value.signum(),
             _ => 0.0,
         };
-        let (random, block) = (sign(&line.over_random, adjusted[0]), sign(&line.over_block, adjusted[1]));
-        line.verdict = match (random, block) {
-            (r, b) if r > 0.0 && b > 0.0 => "better than both".to_string(),
-            (r, b) if r < 0.0 && b < 0.0 => "worse than both".to_string(),
-            (r, b) if r == 0.0 && b == 0.0 => "no difference from chance is shown".to_string(),
-            (r, b) => {
-                let word = |sign: f64| if sign > 0.0 { "better than" } else { "worse than" };
-                let parts = [(r, "random steps"), (b, "a random block")];
-                let said =
-                    parts.iter().filter(|(sign, _)| *sign != 0.0).map(|(sign, of)| format!("{} {of}", word(*sign)));
-                said.collect::<Vec<_>>().join(", ")
-            }
-        };
+        line.verdict = against_controls(sign(&line.over_random, adjusted[0]), sign(&line.over_block, adjusted[1]));
     }
 }

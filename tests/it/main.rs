@@ -9,6 +9,7 @@ mod common;
 mod eval;
 mod evidence;
 mod exam;
+mod experiment;
 mod extractive;
 mod feed;
 mod first_hour;

@@ -3,6 +3,8 @@
 //! A problem is a sequence of derivations that leads to an answer. A trace makes them in order. Between them it checks
 //! earlier results, follows dead ends and gives them up, and thinks aloud. Labels depend on which step uses the results
 //! of which other step. The words of all labels are drawn from the same pools.
+//!
+//! Another family, [`totals`], has short sums that a small model learns from scratch.
 
 mod cues;
 mod dice;
@@ -16,6 +18,7 @@ mod shapes;
 mod sums;
 #[cfg(test)]
 mod testing;
+mod totals;
 mod trace;
 mod voice;
 mod work;
@@ -25,5 +28,6 @@ pub use functions::Function;
 pub use judge::{Judged, answer_place, judge};
 pub use problems::Family;
 pub use rows::{Generation, Openers, SampleRow, rows};
-pub use shapes::{SampleError, generate};
+pub use shapes::{SampleError, generate, generate_sums};
+pub use totals::{Total, totals};
 pub use trace::{Label, Step};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanBuilder, ListArray, ListBuilder, RecordBatch, StringArray, StringBuilder, StructArray,
+    ArrayRef, BooleanBuilder, Int64Array, ListArray, ListBuilder, RecordBatch, StringArray, StringBuilder, StructArray,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Fields, Schema};
@@ -18,10 +18,12 @@ use parquet::file::properties::WriterProperties;
 use crate::functions::Function;
 use crate::problems::Family;
 use crate::rows::{Generation, Openers, SampleRow, rows};
+use crate::totals::{Total, totals};
 use crate::trace::Label;
 
 const PROGRAMS: &str = "codeforces-cots.parquet";
 const COMPUTED: &str = "openr1-math.parquet";
+const SUMS: &str = "sums.parquet";
 
 #[derive(Debug, thiserror::Error)]
 pub enum SampleError {
@@ -54,6 +56,20 @@ pub fn generate(count: usize, seed: u64, openers: Openers, folder: &Path) -> Res
         }
     }
     Ok(paths)
+}
+
+/// Writes `count` short sums as one file into a folder, as [`generate`] does. The column `concise` holds the core steps
+/// of the chain, and `id` the number of the row, from 0.
+///
+/// # Errors
+/// If the folder is not empty, or cannot be written to.
+pub fn generate_sums(count: usize, seed: u64, folder: &Path) -> Result<Vec<PathBuf>, SampleError> {
+    prepare(folder)?;
+    let path = folder.join(SUMS);
+    let failed = |error: ParquetError| SampleError::Write(path.clone(), error);
+    let batch = sums_batch(&totals(count, seed)).map_err(|error| failed(error.into()))?;
+    write_file(&batch, &path).map_err(failed)?;
+    Ok(vec![path])
 }
 
 fn prepare(folder: &Path) -> Result<(), SampleError> {
@@ -118,12 +134,28 @@ fn computed_batch(rows: &[&SampleRow]) -> Result<RecordBatch, ArrowError> {
     )
 }
 
+fn sums_batch(totals: &[Total]) -> Result<RecordBatch, ArrowError> {
+    let labels = |total: &Total| total.steps.iter().map(|step| step.label.name()).collect::<Vec<_>>();
+    batch(vec![
+        ("id", Arc::new(Int64Array::from_iter_values(0..totals.len() as i64))),
+        ("question", texts(totals.iter().map(|total| total.question.as_str()))),
+        ("cot", texts(totals.iter().map(Total::cot))),
+        ("answer", texts(totals.iter().map(Total::response))),
+        ("concise", texts(totals.iter().map(Total::concise))),
+        ("labels", lists(totals, labels)),
+    ])
+}
+
 /// Appends the labels and functions of the steps to the columns of a dataset.
 fn table(rows: &[&SampleRow], mut columns: Vec<(&str, ArrayRef)>) -> Result<RecordBatch, ArrowError> {
     columns.push(("labels", lists(rows, |row| row.labels().into_iter().map(Label::name).collect())));
     if rows.iter().any(|row| !row.functions().is_empty()) {
         columns.push(("functions", lists(rows, |row| row.functions().into_iter().map(Function::name).collect())));
     }
+    batch(columns)
+}
+
+fn batch(columns: Vec<(&str, ArrayRef)>) -> Result<RecordBatch, ArrowError> {
     let fields: Vec<_> =
         columns.iter().map(|(name, column)| Field::new(*name, column.data_type().clone(), true)).collect();
     let columns = columns.into_iter().map(|(_, column)| column).collect();
@@ -134,7 +166,7 @@ fn texts(texts: impl Iterator<Item = impl AsRef<str>>) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(texts))
 }
 
-fn lists<S: AsRef<str>>(rows: &[&SampleRow], texts: impl Fn(&SampleRow) -> Vec<S>) -> ArrayRef {
+fn lists<T, S: AsRef<str>>(rows: &[T], texts: impl Fn(&T) -> Vec<S>) -> ArrayRef {
     let mut lists = ListBuilder::new(StringBuilder::new());
     for row in rows {
         lists.append_value(texts(row).into_iter().map(Some));
