@@ -25,8 +25,8 @@ const TEMPERATURE: f64 = 0.8;
 const MARGIN: u64 = 32;
 const BASE_RATE: &str = "3e-3";
 const ARM_RATE: &str = "1e-3";
-/// Examples of a step: micro-batches of 8.
-const STEP: [&str; 4] = ["--micro-batch", "8", "--accumulate", "4"];
+/// Sixteen examples in a step.
+const STEP: [&str; 4] = ["--micro-batch", "8", "--accumulate", "2"];
 
 pub(super) struct Seed {
     pub number: u64,

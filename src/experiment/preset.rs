@@ -29,7 +29,7 @@ impl Preset {
     pub(super) fn sizes(self) -> Sizes {
         match self {
             Self::Smoke => Sizes { base: 40, pruned: 8, held_out: 6, base_epochs: 1, arm_epochs: 1 },
-            Self::Mini => Sizes { base: 16_000, pruned: 1_200, held_out: 400, base_epochs: 2, arm_epochs: 2 },
+            Self::Mini => Sizes { base: 16_000, pruned: 1_200, held_out: 400, base_epochs: 3, arm_epochs: 2 },
         }
     }
 

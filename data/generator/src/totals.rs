@@ -11,7 +11,8 @@ use crate::trace::{Label, Step};
 
 const MODULUS: i64 = 10;
 const NAMES: [&str; 7] = ["A", "B", "C", "D", "E", "F", "G"];
-const OPENERS: [&str; 6] = ["So ", "Well, ", "Then ", "Now ", "Hmm, ", ""];
+const LARGEST: i64 = 5;
+const OPENERS: [&str; 5] = ["So", "Well", "Then", "Now", "Hmm"];
 const PLANS: [&str; 6] = [
     "Next I look at {}.",
     "What does {} say?",
@@ -28,7 +29,7 @@ const MUSINGS: [&str; 6] = [
     "Good, one more is done.",
     "Slowly, there is no hurry.",
 ];
-/// How often a derivation is announced, and how often a thought follows its check, in percent.
+/// How often a derivation after the first is announced, and how often a thought follows a check, in percent.
 const PLANNED: usize = 70;
 const MUSED: usize = 40;
 
@@ -70,65 +71,35 @@ pub fn totals(count: usize, seed: u64) -> Vec<Total> {
     drawn.filter(|total| asked.insert(total.question.clone())).take(count).collect()
 }
 
-/// An operation on a left operand.
-#[derive(Clone, Copy)]
-struct Operation {
-    sign: char,
-    operand: i64,
-}
-
-impl Operation {
-    fn draw(dice: &mut Dice) -> Self {
-        Self { sign: ['+', '-', '*'][dice.below(3)], operand: dice.between(1, MODULUS - 1) }
-    }
-
-    fn told(self) -> String {
-        let verb = match self.sign {
-            '+' => "add",
-            '-' => "take",
-            _ => "times",
-        };
-        format!("{verb} {}", self.operand)
-    }
-
-    fn of(self, left: i64) -> i64 {
-        let value = match self.sign {
-            '+' => left + self.operand,
-            '-' => left - self.operand,
-            _ => left * self.operand,
-        };
-        value.rem_euclid(MODULUS)
-    }
-}
-
 fn draw(dice: &mut Dice) -> Total {
     let (needed, idle) = (3 + dice.below(3), dice.below(3));
     let mut is_needed: Vec<bool> = (0..needed + idle).map(|place| place < needed).collect();
     dice.shuffle(&mut is_needed);
     let mut total = dice.between(0, MODULUS - 1);
-    let mut question = format!("The total starts at {total}.");
+    let mut question = format!("The total t starts at {total}.");
     let mut steps = Vec::new();
     for (name, is_needed) in NAMES.into_iter().zip(is_needed) {
-        let operation = Operation::draw(dice);
+        let (sign, operand) = (dice.pick(&["+", "-"]), dice.between(1, LARGEST));
         // An idle derivation has operands of its own, so nothing depends on it.
         let left = if is_needed { total } else { dice.between(0, MODULUS - 1) };
-        let (value, Operation { sign, operand }) = (operation.of(left), operation);
-        let told = if is_needed { operation.told() } else { format!("note {left}{sign}{operand}") };
-        question.push_str(&format!(" {name}: {told}."));
-        if dice.chance(PLANNED) {
+        let value = (if sign == "+" { left + operand } else { left - operand }).rem_euclid(MODULUS);
+        // A chain and the question have the same layout, since a small model learns to copy before it learns to translate.
+        let told = if is_needed { "t".to_string() } else { left.to_string() };
+        question.push_str(&format!(" {name}:{told}{sign}{operand}."));
+        if steps.is_empty() || dice.chance(PLANNED) {
             steps.push(step(Label::Filler, dice.pick(&PLANS).replace("{}", name)));
         }
         let label = if is_needed { Label::Core } else { Label::DeadEnd };
         for label in [label, Label::Check] {
-            steps.push(step(label, format!("{}{name}: {left}{sign}{operand}={value}.", dice.pick(&OPENERS))));
+            steps.push(step(label, format!("{} {name}:{left}{sign}{operand}={value}.", dice.pick(&OPENERS))));
         }
         if dice.chance(MUSED) {
             steps.push(step(Label::Filler, dice.pick(&MUSINGS).to_string()));
         }
         total = if is_needed { value } else { total };
     }
-    steps.push(step(Label::Core, format!("{}the total is {total}.", dice.pick(&OPENERS))));
-    question.push_str(&format!(" What is the total modulo {MODULUS}?"));
+    steps.push(step(Label::Core, format!("{} the total is {total}.", dice.pick(&OPENERS))));
+    question.push_str(&format!(" What is t modulo {MODULUS}?"));
     Total { question, answer: total, steps }
 }
 
@@ -142,19 +113,10 @@ mod tests {
 
     /// Reads the question as a person would.
     fn solved(question: &str) -> i64 {
-        let mut total = 0;
-        for part in question.split(". ") {
-            let words: Vec<&str> = part.split_whitespace().collect();
-            let operand = || words[2].parse::<i64>().unwrap();
-            match words[..] {
-                ["The", "total", "starts", "at", start] => total = start.trim_end_matches('.').parse().unwrap(),
-                [_, "add", _] => total += operand(),
-                [_, "take", _] => total -= operand(),
-                [_, "times", _] => total *= operand(),
-                [_, "note", _] | ["What", ..] => {}
-                _ => panic!("{part}"),
-            }
-        }
+        let (start, rest) = question.strip_prefix("The total t starts at ").unwrap().split_once('.').unwrap();
+        let operations = rest.split_whitespace().filter_map(|word| word.split_once(":t"));
+        let operand = |text: &str| text.trim_end_matches('.').parse::<i64>().unwrap();
+        let total = operations.fold(operand(start), |total, (_, operation)| total + operand(operation));
         total.rem_euclid(10)
     }
 
@@ -178,7 +140,7 @@ mod tests {
             let of = |label: Label| total.steps.iter().filter(move |step| step.label == label);
             let (core, idle) = (of(Label::Core).count() - 1, of(Label::DeadEnd).count());
             assert!((3..=5).contains(&core) && idle <= 2);
-            let derived = |step: &Step| step.text.split_once(": ").map(|(_, derived)| derived.to_string());
+            let derived = |step: &Step| step.text.split_once(':').map(|(_, derived)| derived.to_string());
             for (place, step) in total.steps.iter().enumerate() {
                 if step.label == Label::Check {
                     assert_eq!(derived(step), derived(&total.steps[place - 1]));
