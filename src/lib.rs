@@ -28,5 +28,5 @@ pub mod sample;
 pub mod schedule;
 pub mod signals;
 pub mod sql;
-mod statistics;
+pub mod statistics;
 pub mod train;

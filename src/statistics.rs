@@ -7,20 +7,20 @@ use serde::Serialize;
 /// The quantile of the normal distribution for a two-sided interval of 95 %.
 const Z: f64 = 1.959_963_984_540_054;
 /// The evidence that a verdict calls a difference.
-pub(crate) const SIGNIFICANT: f64 = 0.05;
+pub const SIGNIFICANT: f64 = 0.05;
 const RESAMPLES: usize = 10_000;
 const SEED: u64 = 42;
 
 /// An estimate with its interval of 95 %.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Estimate {
+pub struct Estimate {
     pub value: f64,
     pub low: f64,
     pub high: f64,
 }
 
 impl Estimate {
-    pub(crate) fn excludes_zero(&self) -> bool {
+    pub fn excludes_zero(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
     }
 }
@@ -30,7 +30,7 @@ impl Estimate {
 /// the number whose independent responses would vary as much as the means of the problems do.
 ///
 /// `responses` is the number of all responses, which the effective number does not exceed.
-pub(crate) fn share(per_problem: &[f64], responses: usize) -> Estimate {
+pub fn share(per_problem: &[f64], responses: usize) -> Estimate {
     let n = per_problem.len() as f64;
     let value = mean(per_problem);
     let variance = per_problem.iter().map(|each| (each - value).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
@@ -51,13 +51,13 @@ fn wilson(value: f64, n: f64) -> Estimate {
 }
 
 /// The mean of differences of pairs. The interval is a percentile bootstrap over the pairs, with a fixed seed.
-pub(crate) fn paired(differences: &[f64]) -> Estimate {
+pub fn paired(differences: &[f64]) -> Estimate {
     grouped(&[differences.to_vec()])
 }
 
 /// The mean of values in groups. The interval is a percentile bootstrap over the groups and the values of each group,
 /// with a fixed seed.
-pub(crate) fn grouped(groups: &[Vec<f64>]) -> Estimate {
+pub fn grouped(groups: &[Vec<f64>]) -> Estimate {
     let means = resampled(groups);
     let at = |share: f64| means[((RESAMPLES - 1) as f64 * share).round() as usize];
     Estimate { value: mean(&groups.concat()), low: at(0.025), high: at(0.975) }
@@ -65,12 +65,12 @@ pub(crate) fn grouped(groups: &[Vec<f64>]) -> Estimate {
 
 /// The evidence against a mean difference of 0, from the same resamples as [`paired`]: twice the share of means on the
 /// rarer side of 0, at least one of them.
-pub(crate) fn p_value(differences: &[f64]) -> f64 {
+pub fn p_value(differences: &[f64]) -> f64 {
     grouped_p_value(&[differences.to_vec()])
 }
 
 /// The same from the resamples of [`grouped`].
-pub(crate) fn grouped_p_value(groups: &[Vec<f64>]) -> f64 {
+pub fn grouped_p_value(groups: &[Vec<f64>]) -> f64 {
     let means = resampled(groups);
     let below = means.iter().filter(|mean| **mean <= 0.0).count();
     let above = means.iter().filter(|mean| **mean >= 0.0).count();
@@ -78,7 +78,7 @@ pub(crate) fn grouped_p_value(groups: &[Vec<f64>]) -> f64 {
 }
 
 /// What is shown about two controls, from the signs of the significant differences (0 if there is none).
-pub(crate) fn against_controls(random: f64, block: f64) -> String {
+pub fn against_controls(random: f64, block: f64) -> String {
     let word = |sign: f64| if sign > 0.0 { "better than" } else { "worse than" };
     let parts = [(random, "random steps"), (block, "a random block")];
     match parts.iter().filter(|(sign, _)| *sign != 0.0).collect::<Vec<_>>()[..] {
@@ -89,7 +89,7 @@ pub(crate) fn against_controls(random: f64, block: f64) -> String {
 }
 
 /// Adjusts p-values for their number, so that 5 % is the chance of any false difference (Holm 1979).
-pub(crate) fn holm(p_values: &[f64]) -> Vec<f64> {
+pub fn holm(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_unstable_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));
     let (mut adjusted, mut least) = (vec![1.0; p_values.len()], 0.0_f64);
@@ -124,77 +124,22 @@ fn below(random: &mut ChaCha8Rng, n: usize) -> usize {
 
 /// McNemar's exact test: the probability that `wins` and `losses` differ at least this much if both are equally likely.
 /// Problems on which the two agree do not count.
-pub(crate) fn mcnemar(wins: u64, losses: u64) -> f64 {
+pub fn mcnemar(wins: u64, losses: u64) -> f64 {
     let (n, least) = (wins + losses, wins.min(losses));
     let ln_choose = |k: u64| (0..k).map(|i| ((n - i) as f64 / (i + 1) as f64).ln()).sum::<f64>();
     let half = (0..=least).map(|k| (ln_choose(k) - n as f64 * std::f64::consts::LN_2).exp()).sum::<f64>();
     (2.0 * half).min(1.0)
 }
 
-pub(crate) fn mean(values: &[f64]) -> f64 {
+pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
 /// The value below which a share of the values lies, by linear interpolation. 0 without values.
-pub(crate) fn quantile(values: &mut [f64], share: f64) -> f64 {
+pub fn quantile(values: &mut [f64], share: f64) -> f64 {
     let Some(last) = values.len().checked_sub(1) else { return 0.0 };
     values.sort_unstable_by(f64::total_cmp);
     let place = last as f64 * share;
     let (below, above) = (values[place as usize], values[(place.ceil() as usize).min(last)]);
     below + (above - below) * place.fract()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn near(found: f64, expected: f64, by: f64) {
-        assert!((found - expected).abs() < by, "{found}, expected {expected}");
-    }
-
-    #[test]
-    fn intervals_are_those_of_the_literature() {
-        // Newcombe (1998): 81 of 263, and 15 of 148.
-        let [a, b] = [(81, 263), (15, 148)]
-            .map(|(yes, n)| share(&(0..n).map(|i| f64::from(u8::from(i < yes))).collect::<Vec<_>>()));
-        near(a.low, 0.2553, 1e-4);
-        near(a.high, 0.3662, 1e-4);
-        near(b.low, 0.0624, 1e-4);
-        near(b.high, 0.1605, 1e-4);
-        // Two responses that always agree are as good as one.
-        let single = share(&[1.0, 0.0, 1.0, 1.0], 8);
-        assert_eq!(single, wilson(0.75, 4.0));
-        // Independent ones say more.
-        let independent = share(&[0.5, 1.0, 0.5, 1.0], 8);
-        assert_eq!(independent, wilson(0.75, 8.0));
-        assert!(independent.high - independent.low < single.high - single.low);
-    }
-
-    #[test]
-    fn tests_are_exact() {
-        near(mcnemar(10, 2), 0.038_574_22, 1e-8);
-        near(mcnemar(0, 0), 1.0, 1e-12);
-        near(mcnemar(600, 600), 1.0, 1e-9);
-        let found = holm(&[0.01, 0.04, 0.03, 0.005]);
-        for (found, expected) in found.iter().zip([0.03, 0.06, 0.06, 0.02]) {
-            near(*found, expected, 1e-12);
-        }
-    }
-
-    #[test]
-    fn pairs_are_resampled_by_a_fixed_seed() {
-        let differences: Vec<f64> = (0..200).map(|i| f64::from(i % 7) - 2.0).collect();
-        let found = paired(&differences);
-        assert_eq!(found, paired(&differences));
-        let error = 1.96 * 2.0 / 200.0_f64.sqrt();
-        near(found.high - found.value, error, 0.05);
-        assert!(found.excludes_zero() && p_value(&differences) < 0.01);
-        assert!(p_value(&[1.0, -1.0, 1.0, -1.0]) > 0.5);
-        // Groups that disagree widen the interval.
-        let groups = [differences.iter().map(|each| each + 3.0).collect(), differences.clone(), differences.clone()];
-        let wide = grouped(&groups);
-        near(wide.value, found.value + 1.0, 1e-9);
-        assert!(wide.high - wide.low > 3.0 * (found.high - found.low));
-        near(quantile(&mut [3.0, 1.0, 2.0], 0.5), 2.0, 1e-12);
-    }
 }

@@ -26,6 +26,7 @@ mod sample;
 mod schedule;
 mod slt;
 mod sql;
+mod statistics;
 mod stores;
 mod support;
 mod survival;
