@@ -76,7 +76,7 @@ pub(crate) async fn ask(
     sampled: &Sampled,
     url: &Url,
 ) -> Result<Asked, Failure> {
-    let settings = settings(args, model)?;
+    let mut settings = settings(args, model)?;
     let most = sampled.budgets.iter().copied().max().unwrap_or(0);
     let answers = AnswerFolder::open(&of_output(url)?).await?;
     let llm = Llm::new(Some(Arc::new(answers)));
@@ -84,9 +84,18 @@ pub(crate) async fn ask(
         let window = ModelConfig::load(&locate(model)?)?.max_position_embeddings;
         fits(most, window as u64, model)?;
     }
-    let completions = Completions::new(&settings, &llm)?;
+    let mut completions = Completions::new(&settings, &llm)?;
+    let mut down = None;
     if let Some(endpoint) = &args.endpoint {
-        check_served(&completions, endpoint, model, most).await?;
+        match check_served(&completions, endpoint, model, most).await {
+            // Stored responses are graded without the endpoint. A missing one fails at once.
+            Err(Failure::TryLater(why)) => {
+                settings.anchor_max_retries = 0;
+                completions = Completions::new(&settings, &llm)?;
+                down = Some(why);
+            }
+            checked => checked?,
+        }
     }
     whole_table::check_writable(url).await?;
     let asking = Asking { completions: &completions, problems, sampled, model, is_endpoint: args.endpoint.is_some() };
@@ -109,7 +118,10 @@ pub(crate) async fn ask(
     if let Some(first) = places.next() {
         let first = each(first).await?;
         if let Some((_, Err(error))) = first.first().filter(|(_, found)| found.as_ref().is_err_and(is_of_endpoint)) {
-            return Err(Failure::Failed(format!("the first request failed ({error}); no other was sent")));
+            return Err(match down {
+                Some(why) => Failure::TryLater(why),
+                None => Failure::Failed(format!("the first request failed ({error}); no other was sent")),
+            });
         }
         asked.extend(first);
     }

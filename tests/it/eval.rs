@@ -103,6 +103,10 @@ fn a_folder_and_a_server_of_the_same_model_give_the_same_rows() {
     workplace.run([&MATH[..], &budgets, &endpoint].concat()).ok();
     assert_eq!(server.count(), calls + 1);
     assert_eq!(rows(&workplace, "endpoint", SAME), found);
+    // Also when the endpoint is down.
+    drop(server);
+    workplace.run([&MATH[..], &budgets, &endpoint].concat()).ok();
+    assert_eq!(rows(&workplace, "endpoint", SAME), found);
     let at = &summary["budgets"][2];
     let correct = found.iter().filter(|row| row["budget"] == 96 && row["correct"] == true).count();
     assert_eq!((at["budget"].clone(), at["problems"].clone()), (json!(96), json!(12)));
