@@ -95,7 +95,8 @@ fn run_cases(before: &[&str]) {
     }
     let copied = |from: &Path, name: &str| -> PathBuf {
         let to = folder.path().join(name);
-        fs::copy(from, &to).unwrap();
+        // Not by this process: a child that another test starts meanwhile would hold the copy open for writing.
+        assert!(Command::new("cp").args([from, &to]).status().unwrap().success());
         fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).unwrap();
         to
     };
