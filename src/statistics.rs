@@ -77,14 +77,17 @@ pub fn grouped_p_value(groups: &[Vec<f64>]) -> f64 {
     (2.0 * (below.min(above) + 1) as f64 / (RESAMPLES + 1) as f64).min(1.0)
 }
 
-/// What is shown about two controls, from the signs of the significant differences (0 if there is none).
-pub fn against_controls(random: f64, block: f64) -> String {
-    let word = |sign: f64| if sign > 0.0 { "better than" } else { "worse than" };
-    let parts = [(random, "random steps"), (block, "a random block")];
-    match parts.iter().filter(|(sign, _)| *sign != 0.0).collect::<Vec<_>>()[..] {
+/// Says which differences from random steps and from a random block are significant, by their adjusted p-values.
+pub fn against_controls(over: [Option<Estimate>; 2], p_values: &[f64]) -> String {
+    let shown = over.into_iter().zip(p_values).zip(["random steps", "a random block"]);
+    let shown = shown.filter(|((_, p), _)| **p < SIGNIFICANT).filter_map(|((over, _), of)| {
+        let word = if over?.value > 0.0 { "better than" } else { "worse than" };
+        Some((word, of))
+    });
+    match shown.collect::<Vec<_>>()[..] {
         [] => "no difference from chance is shown".to_string(),
-        [(a, _), (b, _)] if a == b => format!("{} both", word(*a)),
-        ref shown => shown.iter().map(|(sign, of)| format!("{} {of}", word(*sign))).collect::<Vec<_>>().join(", "),
+        [(a, _), (b, _)] if a == b => format!("{a} both"),
+        ref shown => shown.iter().map(|(word, of)| format!("{word} {of}")).collect::<Vec<_>>().join(", "),
     }
 }
 

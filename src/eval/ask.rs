@@ -54,7 +54,7 @@ pub(crate) struct Response {
     pub seconds: f64,
 }
 
-/// The responses, or why there is none.
+/// Each response, or why the call failed.
 pub(crate) type Found = HashMap<Place, Result<Response, CallError>>;
 
 pub(crate) struct Asked {

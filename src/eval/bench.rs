@@ -1,5 +1,6 @@
 //! The benchmarks: their published files, prompts and budgets.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -101,7 +102,7 @@ impl Bench {
     /// # Errors
     /// If a file cannot be read or is not of this bench. The error names the file, the line and the missing fields.
     pub(crate) fn read(self, files: &[String], limit: Option<usize>) -> Result<Vec<Problem>, Failure> {
-        let mut problems: Vec<Problem> = Vec::new();
+        let (mut problems, mut ids) = (Vec::new(), HashSet::new());
         for file in files {
             let unreadable = |error: std::io::Error| Failure::Usage(format!("cannot read {file}: {error}"));
             for (index, line) in lines(Path::new(file)).map_err(unreadable)?.enumerate() {
@@ -113,7 +114,11 @@ impl Bench {
                     let name = self.name();
                     Failure::Usage(format!("{file}, line {}: expected a problem of {name}, {why}", index + 1))
                 };
-                problems.push(self.problem(&line, problems.len()).map_err(wrong)?);
+                let problem = self.problem(&line, problems.len()).map_err(wrong)?;
+                if !ids.insert(problem.id.clone()) {
+                    return Err(wrong(format!("found {} for the second time", problem.id)));
+                }
+                problems.push(problem);
                 if limit == Some(problems.len()) {
                     return Ok(problems);
                 }

@@ -14,7 +14,6 @@ mod bench;
 mod compare;
 mod grade;
 mod row;
-
 mod summary;
 
 use std::collections::{BTreeSet, HashMap};
@@ -32,7 +31,7 @@ use crate::config::SettingArgs;
 use crate::failure::Failure;
 use crate::output::{SummaryFormat, at_least_one, note, print_as, several};
 use crate::progress::Bar;
-use ask::{Asked, Sampled};
+use ask::{Asked, Found, Sampled};
 pub(crate) use bench::math_prompt;
 use bench::{Bench, Check, Problem};
 use row::Row;
@@ -123,6 +122,20 @@ pub async fn run(args: EvalArgs) -> Result<(), Failure> {
     if args.limit.is_none() && problems.len() != whole {
         note(format!("{} has {whole} problems; these files have {}", bench.name(), problems.len()));
     }
+    let budgets: BTreeSet<u32> = match args.budget.as_slice() {
+        [] => BTreeSet::from([bench.budget()]),
+        budgets => budgets.iter().map(|budget| budget.get()).collect(),
+    };
+    let sampled = Sampled {
+        budgets: budgets.into_iter().collect(),
+        samples: args.samples,
+        temperature: args.temperature,
+        top_p: args.top_p,
+        stop: args.stop.clone(),
+        concurrency: args.concurrency,
+    };
+    let (url, identity) = (location::folder(to)?, identity(bench, model, &sampled));
+    whole_table::check_identity(&url, PROPERTY, &identity).await?;
     let (sandbox, left_out) = match bench.runs_programs() {
         true => {
             let (sandbox, kept, left_out) = with_references(&args.python, problems).await?;
@@ -131,59 +144,28 @@ pub async fn run(args: EvalArgs) -> Result<(), Failure> {
         }
         false => (None, vec![]),
     };
-    let budgets: BTreeSet<u32> = match args.budget.as_slice() {
-        [] => BTreeSet::from([bench.budget()]),
-        budgets => budgets.iter().map(|budget| budget.get()).collect(),
-    };
-    let sampled = Sampled {
-        budgets: budgets.iter().copied().collect(),
-        samples: args.samples,
-        temperature: args.temperature,
-        top_p: args.top_p,
-        stop: args.stop.clone(),
-        concurrency: args.concurrency,
-    };
-    let target = Target::open(to, bench, model, &sampled).await?;
-    let asked = ask::ask(&args, model, &problems, &sampled, &target.url).await?;
-    let first_failure = asked.found.values().find_map(|found| found.as_ref().err().cloned());
-    let (seconds, refusal) = (asked.seconds, asked.refusal.clone());
+    let asked = ask::ask(&args, model, &problems, &sampled, &url).await?;
+    let Asked { found, seconds, refusal } = asked;
+    let first_failure = found.values().find_map(|found| found.as_ref().err().cloned());
     let per_problem = seconds.map(|seconds| seconds / problems.len() as f64);
-    let mut rows = rows_of(bench, model, &problems, &sampled, asked);
+    let mut rows = rows_of(bench, model, &problems, &sampled, found);
     grade::complete_tags(&mut rows);
     let rows = graded(rows, problems, sandbox).await?;
-    let properties = HashMap::from([(PROPERTY.to_string(), Some(target.identity))]);
-    whole_table::replace(&target.url, &row::to_batch(&rows)?, properties).await?;
+    let properties = HashMap::from([(PROPERTY.to_string(), Some(identity))]);
+    whole_table::replace(&url, &whole_table::batch(row::schema(), &rows)?, properties).await?;
     let summary = Summary { seconds_per_problem: per_problem, ..summarize(&args, bench, model, to, left_out, &rows) };
     print_as(args.format, &summary, || summary.table())?;
     verdict(&summary, first_failure.as_ref(), refusal)
 }
 
-/// The folder of an evaluation.
-struct Target {
-    url: url::Url,
-    /// The value of [`PROPERTY`].
-    identity: String,
-}
-
-impl Target {
-    async fn open(to: &str, bench: Bench, model: &str, sampled: &Sampled) -> Result<Self, Failure> {
-        let url = location::folder(to)?;
-        let Sampled { samples, temperature, top_p, stop, .. } = sampled;
-        let identity = serde_json::json!({
-            "bench": bench.name(), "model": model, "samples": samples, "temperature": temperature, "top_p": top_p,
-            "stop": stop,
-        })
-        .to_string();
-        let found = whole_table::read(&url).await?;
-        match found.map(|table| table.properties.get(PROPERTY).cloned()) {
-            None => Ok(Self { url, identity }),
-            Some(Some(found)) if found == identity => Ok(Self { url, identity }),
-            Some(Some(found)) => Err(Failure::Usage(format!(
-                "{to} is an evaluation of {found}, not of {identity}: choose another folder"
-            ))),
-            Some(None) => Err(Failure::Usage(format!("{to} is a table, but not of asap eval: choose another folder"))),
-        }
-    }
+/// What an evaluation is of: the value of [`PROPERTY`].
+fn identity(bench: Bench, model: &str, sampled: &Sampled) -> String {
+    let Sampled { samples, temperature, top_p, stop, .. } = sampled;
+    serde_json::json!({
+        "bench": bench.name(), "model": model, "samples": samples, "temperature": temperature, "top_p": top_p,
+        "stop": stop,
+    })
+    .to_string()
 }
 
 async fn load(location: &str) -> Result<Vec<Row>, Failure> {
@@ -191,7 +173,7 @@ async fn load(location: &str) -> Result<Vec<Row>, Failure> {
     let table = table.filter(|table| table.properties.contains_key(PROPERTY));
     let table = table
         .ok_or_else(|| Failure::Usage(format!("{location} is not an evaluation: asap eval wrote no table there")))?;
-    Ok(row::of_batches(&table.batches)?)
+    Ok(table.rows()?)
 }
 
 /// Opens the sandbox, runs the bench's own programs, and leaves out the problems that they fail.
@@ -248,12 +230,12 @@ fn child_command() -> Result<Vec<std::ffi::OsString>, Failure> {
     Ok(vec![program.into(), asap_programs::COMMAND.into()])
 }
 
-fn rows_of(bench: Bench, model: &str, problems: &[Problem], sampled: &Sampled, asked: Asked) -> Vec<Row> {
+fn rows_of(bench: Bench, model: &str, problems: &[Problem], sampled: &Sampled, mut found: Found) -> Vec<Row> {
     let mut rows = Vec::new();
     for &budget in &sampled.budgets {
         for (index, problem) in problems.iter().enumerate() {
             for sample in 0..sampled.samples {
-                let response = asked.found.get(&ask::Place { problem: index, sample, budget });
+                let response = found.remove(&ask::Place { problem: index, sample, budget });
                 let mut row = Row {
                     bench: bench.name(),
                     id: problem.id.clone(),
@@ -270,7 +252,7 @@ fn rows_of(bench: Bench, model: &str, problems: &[Problem], sampled: &Sampled, a
                 }
                 match response {
                     Some(Ok(response)) => {
-                        row.response = Some(response.text.clone());
+                        row.response = Some(response.text);
                         row.finish_reason = Some(if response.is_cut_off { "length" } else { "stop" }.to_string());
                         row.tokens = Some(response.tokens as i64);
                         row.seconds = Some(response.seconds);

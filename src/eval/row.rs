@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
-use datafusion::arrow::json::{ArrayWriter, ReaderBuilder};
-use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 /// A response and its grade.
@@ -39,11 +36,11 @@ pub(crate) struct Row {
     pub seconds: Option<f64>,
 }
 
-fn schema() -> Schema {
+pub(crate) fn schema() -> SchemaRef {
     let text = |name: &str| Field::new(name, DataType::Utf8, true);
     let integer = |name: &str| Field::new(name, DataType::Int64, true);
     let number = |name: &str| Field::new(name, DataType::Float64, true);
-    Schema::new(vec![
+    Arc::new(Schema::new(vec![
         text("bench"),
         text("id"),
         integer("sample"),
@@ -60,26 +57,5 @@ fn schema() -> Schema {
         text("why"),
         integer("tokens"),
         number("seconds"),
-    ])
-}
-
-pub(crate) fn to_batch(rows: &[Row]) -> Result<RecordBatch> {
-    let schema = Arc::new(schema());
-    let mut decoder = ReaderBuilder::new(Arc::clone(&schema)).with_batch_size(rows.len().max(1)).build_decoder()?;
-    decoder.serialize(rows)?;
-    Ok(decoder.flush()?.unwrap_or_else(|| RecordBatch::new_empty(schema)))
-}
-
-/// # Errors
-/// If the batches are not those of an evaluation.
-pub(crate) fn of_batches(batches: &[RecordBatch]) -> Result<Vec<Row>> {
-    let mut writer = ArrayWriter::new(Vec::new());
-    writer.write_batches(&batches.iter().collect::<Vec<_>>())?;
-    writer.finish()?;
-    let json = writer.into_inner();
-    if json.is_empty() {
-        return Ok(vec![]);
-    }
-    serde_json::from_slice(&json)
-        .map_err(|error| exec_datafusion_err!("its columns are not those of asap eval: {error}"))
+    ]))
 }

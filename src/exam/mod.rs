@@ -16,6 +16,7 @@ mod variants;
 use std::collections::BTreeSet;
 
 use asap_pipelines::location;
+use asap_pipelines::outputs::whole_table;
 use asap_pipelines::run::{Summary as RunSummary, estimate, run as run_pipeline};
 use asap_udfs::Settings;
 use clap::Args;
@@ -91,7 +92,7 @@ pub async fn run(args: ExamArgs) -> Result<(), Failure> {
         "from": from, "questions": args.questions, "max_tokens": args.max_tokens, "seed": args.seed,
     })
     .to_string();
-    rows::check_folder(&url, to, &identity).await?;
+    whole_table::check_identity(&url, rows::PROPERTY, &identity).await?;
     let folder = format!("{}/.asap/exam/{}", to.trim_end_matches('/'), rows::short_hash(&identity));
     let sample = sample::take(from, &folder, &args, &settings).await?;
     announce(&variants, &sample, &folder, &settings).await?;

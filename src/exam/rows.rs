@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use asap_pipelines::location;
 use asap_pipelines::outputs::whole_table;
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
-use datafusion::arrow::json::{ArrayWriter, ReaderBuilder};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use url::Url;
@@ -16,7 +14,7 @@ use super::variants::Variant;
 use crate::failure::Failure;
 
 /// The property of a table that says it is an exam, and of which questions.
-const PROPERTY: &str = "asap.exam";
+pub(super) const PROPERTY: &str = "asap.exam";
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Source {
@@ -56,10 +54,10 @@ pub(super) struct Row {
     pub examined: Examined,
 }
 
-fn schema() -> Schema {
+fn schema() -> SchemaRef {
     let field = |(name, kind): (&str, DataType)| Field::new(name, kind, true);
     let (text, integer, number, boolean) = (DataType::Utf8, DataType::Int64, DataType::Float64, DataType::Boolean);
-    Schema::new(
+    Arc::new(Schema::new(
         [
             ("pipeline", text.clone()),
             ("share", number.clone()),
@@ -78,25 +76,12 @@ fn schema() -> Schema {
         .into_iter()
         .map(field)
         .collect::<Vec<_>>(),
-    )
+    ))
 }
 
 /// Names a folder after the questions of an exam.
 pub(super) fn short_hash(identity: &str) -> String {
     Sha256::digest(identity).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// # Errors
-/// If the folder holds another table, or an exam of other questions.
-pub(super) async fn check_folder(url: &Url, to: &str, identity: &str) -> Result<(), Failure> {
-    let Some(table) = whole_table::read(url).await? else { return Ok(()) };
-    match table.properties.get(PROPERTY) {
-        Some(found) if found == identity => Ok(()),
-        Some(found) => {
-            Err(Failure::Usage(format!("{to} is an exam of {found}, not of {identity}: choose another folder")))
-        }
-        None => Err(Failure::Usage(format!("{to} is a table, but not of asap exam: choose another folder"))),
-    }
 }
 
 /// Reads the rows of all variants and writes them to the table of the exam.
@@ -109,7 +94,7 @@ pub(super) async fn gather(
     let mut rows = Vec::new();
     for variant in variants {
         let table = whole_table::read(&location::folder(&format!("{folder}/{}", variant.name()))?).await?;
-        let found = of_batches(&table.unwrap_or_default().batches)?.into_iter().map(|OfRun { source, examined }| Row {
+        let found = table.unwrap_or_default().rows()?.into_iter().map(|OfRun { source, examined }| Row {
             pipeline: variant.pipeline.clone(),
             share: variant.share,
             draw: variant.draw as i64,
@@ -119,23 +104,7 @@ pub(super) async fn gather(
         rows.extend(found);
     }
     rows.sort_by_key(|row| row.place);
-    let schema = Arc::new(schema());
-    let mut decoder = ReaderBuilder::new(Arc::clone(&schema))
-        .with_batch_size(rows.len().max(1))
-        .build_decoder()
-        .map_err(datafusion::error::DataFusionError::from)?;
-    decoder.serialize(&rows).map_err(datafusion::error::DataFusionError::from)?;
-    let batch = decoder.flush().map_err(datafusion::error::DataFusionError::from)?;
-    let batch = batch.unwrap_or_else(|| RecordBatch::new_empty(schema));
+    let batch = whole_table::batch(schema(), &rows)?;
     whole_table::replace(url, &batch, HashMap::from([(PROPERTY.to_string(), Some(identity))])).await?;
     Ok(rows)
-}
-
-fn of_batches(batches: &[RecordBatch]) -> Result<Vec<OfRun>, Failure> {
-    let mut writer = ArrayWriter::new(Vec::new());
-    let failed = datafusion::error::DataFusionError::from;
-    writer.write_batches(&batches.iter().collect::<Vec<_>>()).map_err(failed)?;
-    writer.finish().map_err(failed)?;
-    let json = writer.into_inner();
-    if json.is_empty() { Ok(vec![]) } else { Ok(serde_json::from_slice(&json)?) }
 }

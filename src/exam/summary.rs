@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::rows::{Examined, Row};
 use super::variants::{BLOCK, ORIGINAL, RANDOM};
 use crate::output::{count, table};
-use crate::statistics::{Estimate, SIGNIFICANT, against_controls, holm, mean, p_value, paired};
+use crate::statistics::{Estimate, against_controls, holm, mean, p_value, paired};
 
 /// A pipeline at a share of the tokens, with or without sentences that restate the answer.
 #[derive(Debug, Serialize)]
@@ -155,7 +155,7 @@ fn lines(values: &BTreeMap<Key, Values>, pipelines: &[String]) -> Vec<Line> {
     let mut lines = Vec::new();
     for ((pipeline, share, unstated), found) in values {
         let [random, block] = [RANDOM, BLOCK].map(|control| values.get(&(control.to_string(), *share, *unstated)));
-        let is_listed = pipelines.contains(pipeline);
+        let is_listed = pipelines.contains(pipeline) && pipeline != BLOCK;
         let against = |control: Option<&Values>| match control {
             Some(control) if is_listed => {
                 (over(&found.log_probability, &control.log_probability), over(&found.survives, &control.survives))
@@ -205,10 +205,6 @@ fn judge(lines: &mut [Line], values: &BTreeMap<Key, Values>) {
     for (place, adjusted) in compared.into_iter().zip(holm(&p_values).chunks(2)) {
         let line = &mut lines[place];
         (line.p_random, line.p_block) = (Some(adjusted[0]), Some(adjusted[1]));
-        let sign = |found: &Option<Estimate>, p: f64| match found {
-            Some(found) if p < SIGNIFICANT => found.value.signum(),
-            _ => 0.0,
-        };
-        line.verdict = against_controls(sign(&line.over_random, adjusted[0]), sign(&line.over_block, adjusted[1]));
+        line.verdict = against_controls([line.over_random, line.over_block], adjusted);
     }
 }

@@ -1,5 +1,7 @@
 //! The pipelines of an exam, at each share of the tokens.
 
+use std::collections::BTreeSet;
+
 use asap_pipelines::builtin;
 use asap_pipelines::run::{Originals, Request};
 use asap_udfs::Settings;
@@ -34,7 +36,9 @@ pub(super) struct Variant {
 /// If a pipeline is missing or ignores the budget.
 pub(super) fn all(pipelines: &[String], shares: &[f64], seed: u64) -> Result<Vec<Variant>, Failure> {
     let mut named = Vec::new();
-    for pipeline in pipelines {
+    // The block is a control already.
+    let listed: BTreeSet<&String> = pipelines.iter().filter(|pipeline| *pipeline != BLOCK).collect();
+    for pipeline in listed {
         let sql = builtin::pipeline(pipeline).map_err(Failure::Usage)?;
         if !sql.contains(BUDGET) {
             return Err(Failure::Usage(format!(

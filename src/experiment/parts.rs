@@ -117,10 +117,10 @@ impl Parts {
         }
         let command = &part.arguments[0];
         let why = if error.is_empty() { status.to_string() } else { error };
-        let told = format!("asap {command} ({}): {why}", part.name);
+        let message = format!("asap {command} ({}): {why}", part.name);
         Err(match status.code() {
-            Some(75) | None => Failure::TryLater(format!("{told}; run the same command to resume")),
-            Some(_) => Failure::Failed(told),
+            Some(75) | None => Failure::TryLater(format!("{message}; run the same command to resume")),
+            Some(_) => Failure::Failed(message),
         })
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arms::{Arm, BLOCK, RANDOM};
 use super::preset::Preset;
-use crate::statistics::{Estimate, SIGNIFICANT, against_controls, grouped, grouped_p_value, holm, mean};
+use crate::statistics::{Estimate, against_controls, grouped, grouped_p_value, holm, mean};
 
 /// The base model of a seed.
 #[derive(Debug, Serialize)]
@@ -107,11 +107,7 @@ impl Report {
         for ((place, _), adjusted) in p_values.iter().zip(holm(&flat).chunks(2)) {
             let line = &mut self.lines[*place];
             (line.p_random, line.p_block) = (Some(adjusted[0]), Some(adjusted[1]));
-            let sign = |found: Option<Estimate>, p: f64| match found {
-                Some(found) if p < SIGNIFICANT => found.value.signum(),
-                _ => 0.0,
-            };
-            line.verdict = against_controls(sign(line.over_random, adjusted[0]), sign(line.over_block, adjusted[1]));
+            line.verdict = against_controls([line.over_random, line.over_block], adjusted);
         }
     }
 }

@@ -37,8 +37,8 @@ def expected(answer):
     if "```" in answer and "\\boxed" not in answer:
         return None
     if "\\boxed{" in answer:
-        behind = answer.rpartition("\\boxed{")[2]
-        return behind[: closing(behind)]
+        rest = answer.rpartition("\\boxed{")[2]
+        return rest[: closing(rest)]
     stated = re.search(r"answer is:? (.*?)\.?$", answer)
     if stated:
         return stated.group(1)

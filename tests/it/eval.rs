@@ -304,18 +304,24 @@ fn bad_input_is_refused_before_a_call() {
     let url = server.base_url();
     workplace.write("other.jsonl", r#"{"problem": "p", "solution": "s"}"#);
     workplace.write("empty.jsonl", "");
+    let twice = json!({ "problem": "p", "answer": "1", "unique_id": "one" }).to_string();
+    workplace.write("twice.jsonl", format!("{twice}\n{twice}\n"));
     let lcb = json!({ "question_id": "q", "question_content": "c", "starter_code": "", "public_test_cases": "[]",
         "private_test_cases": "[]", "metadata": "{}", "contest_date": "2024-01-01" });
     workplace.write("untested.jsonl", lcb.to_string());
     workplace.write("table/x.jsonl", r#"{"a": 1}"#);
     let endpoint = ["--endpoint", url.as_str(), "--model", "m"];
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
         (
             &["--bench", "gsm8k", "--data", "other.jsonl"],
             "found no field question and answer; it has problem, solution",
         ),
         (&["--bench", "math500", "--data", "other.jsonl"], "found no field answer"),
         (&["--bench", "gsm8k", "--data", "empty.jsonl"], "empty.jsonl has no problems"),
+        (
+            &["--bench", "math500", "--data", "twice.jsonl"],
+            "line 2: expected a problem of math500, found one for the second time",
+        ),
         (&["--bench", "gsm8k", "--data", "missing.jsonl"], "cannot read missing.jsonl"),
         (&["--bench", "livecodebench-v1-v3", "--data", "untested.jsonl"], "found no tests"),
         (&["--bench", "gsm8k", "--data", "test.jsonl", "--budget", "4096"], "does not fit the window of m, 4,096"),

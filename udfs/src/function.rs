@@ -20,6 +20,7 @@ use datafusion::logical_expr::{
 use crate::call_metrics::CallMetrics;
 use crate::columns::Columns;
 use crate::declaration::Declaration;
+use crate::functions::needs::SessionModels;
 
 /// A function that computes each row in place.
 pub(crate) trait Rows: Send + Sync {
@@ -38,8 +39,13 @@ pub(crate) trait Rows: Send + Sync {
 pub trait AsyncCall: Send + Sync {
     /// Loads and checks what the function needs, so that a problem is one clear error before any row is read or any call
     /// is paid for.
-    fn prepare(&self, _config: &ConfigOptions) -> Result<()> {
-        Ok(())
+    fn prepare(&self, config: &ConfigOptions) -> Result<()> {
+        self.scorer_of().map_or(Ok(()), |session| session.models.scorer(config).map(drop))
+    }
+
+    /// Returns the session whose scoring model it asks; None if it asks no scoring model.
+    fn scorer_of(&self) -> Option<&SessionModels> {
+        None
     }
 
     /// Returns how many rows of one partition may be in flight: started and not output yet. More rows than parallel
@@ -52,7 +58,7 @@ pub trait AsyncCall: Send + Sync {
     }
 
     fn scores(&self) -> bool {
-        false
+        self.scorer_of().is_some()
     }
 
     /// Returns whether its scores decide what it reads next. Then a count of its tokens with constant scores is not
@@ -68,8 +74,8 @@ pub trait AsyncCall: Send + Sync {
     }
 
     /// Returns what must live until all rows of the statement that runs in this context are done.
-    fn hold(&self, _context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
-        None
+    fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.scorer_of()?.hold_scorer(context)
     }
 
     /// Computes one result per row. Calls run concurrently with others of the same function, and are dropped with the

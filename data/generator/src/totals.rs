@@ -84,8 +84,8 @@ fn draw(dice: &mut Dice) -> Total {
         let left = if is_needed { total } else { dice.between(0, MODULUS - 1) };
         let value = (if sign == "+" { left + operand } else { left - operand }).rem_euclid(MODULUS);
         // A chain and the question have the same layout, since a small model learns to copy before it learns to translate.
-        let told = if is_needed { "t".to_string() } else { left.to_string() };
-        question.push_str(&format!(" {name}:{told}{sign}{operand}."));
+        let stated = if is_needed { "t".to_string() } else { left.to_string() };
+        question.push_str(&format!(" {name}:{stated}{sign}{operand}."));
         if steps.is_empty() || dice.chance(PLANNED) {
             steps.push(step(Label::Filler, dice.pick(&PLANS).replace("{}", name)));
         }

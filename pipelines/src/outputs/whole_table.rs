@@ -3,8 +3,12 @@
 use std::collections::HashMap;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::{Result, exec_err};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::json::{ArrayWriter, ReaderBuilder};
+use datafusion::common::{Result, config_err, exec_datafusion_err, exec_err};
 use object_store::path::Path;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use url::Url;
 
@@ -17,6 +21,48 @@ use crate::run::output::shards::{Layout, SHARD_BYTES, Shards};
 pub struct WholeTable {
     pub properties: HashMap<String, String>,
     pub batches: Vec<RecordBatch>,
+}
+
+impl WholeTable {
+    /// Returns the rows. A column that `T` does not have is ignored.
+    ///
+    /// # Errors
+    /// If a column of `T` is missing or has another type.
+    pub fn rows<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
+        let mut writer = ArrayWriter::new(Vec::new());
+        writer.write_batches(&self.batches.iter().collect::<Vec<_>>())?;
+        writer.finish()?;
+        let json = writer.into_inner();
+        if json.is_empty() {
+            return Ok(vec![]);
+        }
+        serde_json::from_slice(&json).map_err(|error| exec_datafusion_err!("the table has other columns: {error}"))
+    }
+}
+
+/// Returns rows as a batch for [`replace`].
+///
+/// # Errors
+/// If a field of `T` does not fit its column.
+pub fn batch<T: Serialize>(schema: SchemaRef, rows: &[T]) -> Result<RecordBatch> {
+    let mut decoder = ReaderBuilder::new(schema.clone()).with_batch_size(rows.len().max(1)).build_decoder()?;
+    decoder.serialize(rows)?;
+    Ok(decoder.flush()?.unwrap_or_else(|| RecordBatch::new_empty(schema)))
+}
+
+/// Checks that there is no table at `url`, or one whose `property` is `identity`. It reads no row.
+///
+/// # Errors
+/// If there is another table, or the store fails.
+pub async fn check_identity(url: &Url, property: &str, identity: &str) -> Result<()> {
+    stores::register();
+    let Some(log) = Log::open(url).await? else { return Ok(()) };
+    let shown = location::display(url);
+    match log.state.metadata.configuration.get(property) {
+        Some(found) if found == identity => Ok(()),
+        Some(found) => config_err!("{shown} holds {property} of {found}, not of {identity}: choose another folder"),
+        None => config_err!("{shown} is a table without the property {property}: choose another folder"),
+    }
 }
 
 /// Checks that a table can be written at `url`, before work is done for it.
@@ -48,8 +94,8 @@ pub async fn read(url: &Url) -> Result<Option<WholeTable>> {
     Ok(Some(WholeTable { properties: log.state.metadata.configuration, batches }))
 }
 
-/// Replaces all rows of the Delta table at `url` by `batch` in one commit. Creates the table with `properties` if there
-/// is none. Time travel still shows the earlier rows.
+/// Replaces all rows of the Delta table at `url` by `batch` in one commit. Creates the table with `properties` if it
+/// does not exist. Time travel still shows the earlier rows.
 ///
 /// # Errors
 /// If the store fails, or the table has other columns.

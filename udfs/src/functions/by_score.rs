@@ -1,6 +1,5 @@
 //! The shared part of functions that score steps by the scoring model.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use asap_lm::{Left, Over, QuestionAndSteps, Reading, Scored, Scores, Wanted};
@@ -9,7 +8,6 @@ use datafusion::arrow::array::{ArrayRef, ListArray};
 use datafusion::arrow::datatypes::Float32Type;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result, exec_err};
-use datafusion::execution::TaskContext;
 
 use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
@@ -88,24 +86,16 @@ impl ByScore {
 
 #[async_trait]
 impl AsyncCall for ByScore {
-    fn prepare(&self, config: &ConfigOptions) -> Result<()> {
-        self.session.models.scorer(config).map(drop)
+    fn scorer_of(&self) -> Option<&SessionModels> {
+        Some(&self.session)
     }
 
     fn window(&self, _: &ConfigOptions) -> usize {
         ROWS_IN_FLIGHT
     }
 
-    fn scores(&self) -> bool {
-        true
-    }
-
     fn reach(&self) -> u8 {
         u8::from(self.score.wanted == Wanted::AllTokens)
-    }
-
-    fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
-        self.session.hold_scorer(context)
     }
 
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {

@@ -1,4 +1,3 @@
-use std::any::Any;
 use std::sync::Arc;
 
 use asap_kernels::budget::{by_score, share};
@@ -8,7 +7,6 @@ use datafusion::arrow::array::{ArrayRef, Float64Array};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result, exec_datafusion_err};
-use datafusion::execution::TaskContext;
 use futures::future::try_join_all;
 
 use super::by_score::{WHAT_IS_ASKED, lost};
@@ -158,24 +156,16 @@ fn array(rows: &[Option<(Rung, Judged)>]) -> Result<ArrayRef> {
 
 #[async_trait]
 impl AsyncCall for CotShortestSurviving {
-    fn prepare(&self, config: &ConfigOptions) -> Result<()> {
-        self.session.models.scorer(config).map(drop)
+    fn scorer_of(&self) -> Option<&SessionModels> {
+        Some(&self.session)
     }
 
     fn window(&self, _: &ConfigOptions) -> usize {
         ROWS_IN_FLIGHT
     }
 
-    fn scores(&self) -> bool {
-        true
-    }
-
     fn reads_by_scores(&self) -> bool {
         true
-    }
-
-    fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
-        self.session.hold_scorer(context)
     }
 
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {

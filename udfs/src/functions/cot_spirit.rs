@@ -1,4 +1,3 @@
-use std::any::Any;
 use std::sync::Arc;
 
 use asap_lm::QuestionAndSteps;
@@ -6,7 +5,6 @@ use async_trait::async_trait;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
-use datafusion::execution::TaskContext;
 use futures::future::try_join_all;
 
 use super::by_score::{WHAT_IS_ASKED, lost};
@@ -49,24 +47,16 @@ fn arguments<'a>(row: Args<'a>, default: Budget) -> Cell<(QuestionAndSteps<'a>, 
 
 #[async_trait]
 impl AsyncCall for CotSpirit {
-    fn prepare(&self, config: &ConfigOptions) -> Result<()> {
-        self.session.models.scorer(config).map(drop)
+    fn scorer_of(&self) -> Option<&SessionModels> {
+        Some(&self.session)
     }
 
     fn window(&self, _: &ConfigOptions) -> usize {
         ROWS_IN_FLIGHT
     }
 
-    fn scores(&self) -> bool {
-        true
-    }
-
     fn reads_by_scores(&self) -> bool {
         true
-    }
-
-    fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
-        self.session.hold_scorer(context)
     }
 
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {

@@ -1,4 +1,3 @@
-use std::any::Any;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -6,7 +5,6 @@ use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
-use datafusion::execution::TaskContext;
 
 use super::by_score::{WHAT_IS_ASKED, lost};
 use super::needs::SessionModels;
@@ -61,20 +59,12 @@ fn row(row: Args) -> Cell<Row> {
 
 #[async_trait]
 impl AsyncCall for CotSurvives {
-    fn prepare(&self, config: &ConfigOptions) -> Result<()> {
-        self.session.models.scorer(config).map(drop)
+    fn scorer_of(&self) -> Option<&SessionModels> {
+        Some(&self.session)
     }
 
     fn window(&self, _: &ConfigOptions) -> usize {
         ROWS_IN_FLIGHT
-    }
-
-    fn scores(&self) -> bool {
-        true
-    }
-
-    fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
-        self.session.hold_scorer(context)
     }
 
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {

@@ -84,7 +84,7 @@ mod cot_truncate;
 mod cot_turns;
 mod cot_unstated;
 mod cot_verify;
-mod needs;
+pub(crate) mod needs;
 mod survival;
 
 /// Registers every function of asap; they share `models` and `llm`.

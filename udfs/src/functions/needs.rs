@@ -22,9 +22,9 @@ use crate::settings::Settings;
 const JUDGED: u64 = 200;
 
 #[derive(Clone)]
-pub(crate) struct SessionModels {
-    pub models: Models,
-    pub anchorers: Anchorers,
+pub struct SessionModels {
+    pub(crate) models: Models,
+    pub(crate) anchorers: Anchorers,
     reservation: CacheReservation,
     chance: Arc<Chance>,
 }
