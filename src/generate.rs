@@ -136,7 +136,11 @@ pub async fn run(args: GenerateArgs) -> Result<(), Failure> {
                 }
             });
         }
-        (None, None) => return Err(Failure::Usage("expected a question (--prompt) or many (--data)".to_string())),
+        (None, None) => {
+            return Err(Failure::Usage(
+                "expected a question (--prompt) or a corpus (--data), found neither".to_string(),
+            ));
+        }
     }
     // The rows are opened first, because a model takes seconds to load.
     let answering = tokio::task::spawn_blocking(move || {

@@ -87,7 +87,7 @@ fn print_first_words(read: &Read) -> Result<(), Failure> {
     let judged = judge(&read.steps);
     let lengths = [read.steps.len(), read.chains, judged.words, read.places.len()];
     let [steps, chains, words, stated] = lengths.map(|length| count(length as u64));
-    print(&format!("{steps} steps of {chains} chains\n\nfirst words: {words} distinct, in bits"))?;
+    print(&format!("{steps} steps of {chains} chains\n\nfirst words: {words} distinct; the values below are in bits"))?;
     for (bits, what) in [
         (Some(judged.entropy), "entropy"),
         (Some(judged.distance), "distance from those of real traces"),

@@ -44,7 +44,7 @@ Examples:
   asap sql -c \"SELECT id, original_tokens, pruned_tokens FROM 'out/pruned'\"
   asap sql -c \"SELECT status, count(*) FROM 'out/pruned/.asap/rejects' GROUP BY status\"")]
 pub struct SqlArgs {
-    /// Define the table corpus: a folder, file or pattern of Parquet or JSON lines (asap inspect shows how they are
+    /// Define the table corpus: a folder, file or glob pattern of Parquet or JSON lines (asap inspect shows how they are
     /// read)
     #[arg(long, value_name = "LOC")]
     from: Option<String>,

@@ -4,14 +4,14 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::Serialize;
 
-/// The quantile of the normal distribution for a two-sided interval of 95 %.
+/// The quantile of the normal distribution for a two-sided 95 % interval.
 const Z: f64 = 1.959_963_984_540_054;
 /// The evidence that a verdict calls a difference.
 pub const SIGNIFICANT: f64 = 0.05;
 const RESAMPLES: usize = 10_000;
 const SEED: u64 = 42;
 
-/// An estimate with its interval of 95 %.
+/// An estimate with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Estimate {
     pub value: f64,

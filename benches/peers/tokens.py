@@ -1,6 +1,6 @@
 """asap against the Python package tokenizers, built on the same crate, in CPU seconds of one run on one machine.
 
-`cargo bench` writes the chains and our tokens. The peer must find the same. `CORPUS` names other traces than the sample's.
+`cargo bench` writes the chains and our tokens. The peer must find the same. `CORPUS` names traces other than the sample's.
 To refine, the peer tokenizes the remaining chain after each dropped step, as in published code. A second peer is the release
 candidate of tokenizers 1.0, which gives no offsets; it runs in an environment of its own.
 """

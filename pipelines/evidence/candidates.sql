@@ -1,6 +1,7 @@
--- What perplexity and self-information were chosen from, in the table `methods`: the scores that take a pass each, perplexity by its rank within
--- thirds of the chain, and means of two of their ranks, by cot_fit. Every other question, by its text, is one to choose on, the
--- others are held out; the candidate of the highest mean on the former is the choice.
+-- The candidates that perplexity and self-information were chosen from, in the table `methods`: the scores that take one pass,
+-- perplexity by its rank within thirds of the chain, and means of two of these ranks, by cot_fit. Every other question, in the
+-- order of their texts, is a selection question; the rest are held out. The candidate with the highest mean on the selection
+-- questions is chosen.
 CREATE TABLE methods AS
 WITH thirds AS (SELECT *, CAST(ceil(cardinality(own) / 3.0) AS BIGINT) AS third FROM budgets),
 singles AS (

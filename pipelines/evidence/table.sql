@@ -1,11 +1,12 @@
--- What the `methods` of pipelines.sql or candidates.sql keep of the chains of scores.sql, beside random subsets of as many tokens.
+-- What the `methods` of pipelines.sql or candidates.sql keep of the chains of scores.sql, compared with random selections of
+-- equally many tokens.
 --
--- At half and a quarter of each chain's tokens: of all needed steps the share that is kept (steps), of their tokens (tokens),
--- of the kept steps the share that is needed (precision), the share of all importance that is kept (importance), and the same
--- where a step's importance counts by its tokens (its tokens); each less its mean over 30 random orders of the same chain, of
--- which as many tokens are kept, of the last step the part that fits; in points, with half of the 95 % interval. The mean is that
--- of all but precision, at both lengths. Chains of one question are no independent witnesses: means and Student's intervals are
--- those of questions, and * marks what excludes 0.
+-- At half and a quarter of each chain's tokens: the share of the needed steps that is kept (steps), and of their tokens
+-- (tokens); the share of the kept labelled steps that is needed (precision); the share of the total importance that is kept
+-- (importance), also with each step weighted by its tokens (its tokens). Each figure is a difference in percentage points from
+-- the mean of 30 random selections of the same chain, whose last step is cut to fit. mean is the mean of all of them except
+-- precision, over both budgets. The unit of means and of Student's t intervals is the question, because chains for the same
+-- question are not independent. ± is the half-width of a 95 % interval; * marks an interval without 0.
 CREATE TABLE weighed AS
 WITH kept AS (
     SELECT half, chain, ratio, pipeline, step, tokens, coalesce(CAST(array_has(kept, step) AS DOUBLE), 0.0) AS weight

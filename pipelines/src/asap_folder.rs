@@ -3,7 +3,7 @@
 use datafusion::common::{Result, exec_datafusion_err};
 use url::Url;
 
-/// The leading dot hides it from Delta readers, from Delta's vacuum and from file patterns.
+/// The leading dot hides it from Delta readers, from Delta's vacuum and from glob patterns.
 pub const FOLDER: &str = ".asap";
 
 pub fn asap_folder(table: &Url) -> Result<Url> {

@@ -58,7 +58,7 @@ pub fn parse(text: &str) -> Result<Url> {
 /// Parses a folder to write to, like [`parse`], and adds a slash at its end.
 ///
 /// # Errors
-/// As [`parse`], and for read-only stores and local paths that Delta's log cannot name.
+/// As [`parse`] does, and if the store is read-only or Delta's log cannot name the local path.
 pub fn folder(text: &str) -> Result<Url> {
     let mut url = parse(text)?;
     if address::is_read_only(&url) {

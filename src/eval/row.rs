@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Row {
     pub bench: String,
     pub id: String,
-    /// The number of the response among those to this problem at this budget, from 0.
+    /// The index of the response among those to this problem at this budget.
     pub sample: i64,
     /// The most tokens of the response.
     pub budget: i64,

@@ -43,7 +43,7 @@ removed in a second round.
 
 Run the same command again to resume.")]
 pub struct ExamArgs {
-    /// Take questions from this corpus: a folder, file or pattern of Parquet or JSON lines, or a Delta table
+    /// Take questions from this corpus: a folder, file or glob pattern of Parquet or JSON lines, or a Delta table
     #[arg(long, value_name = "LOC", required_unless_present = "print")]
     from: Option<String>,
     /// Compare these pipelines: names, or files with one SELECT over the table corpus. Controls are added

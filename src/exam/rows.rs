@@ -48,7 +48,7 @@ pub(super) struct Row {
     pub pipeline: String,
     pub share: f64,
     pub draw: i64,
-    /// The number of the question in the sample, from 0.
+    /// The index of the question in the sample.
     pub place: i64,
     #[serde(flatten)]
     pub examined: Examined,

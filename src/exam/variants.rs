@@ -26,7 +26,7 @@ pub(super) const ORIGINAL: &str = "original";
 pub(super) struct Variant {
     pub pipeline: String,
     pub share: f64,
-    /// The number of the draw of a random control, from 0.
+    /// The index of the draw of a random control.
     pub draw: u64,
     /// The pipeline within the exam's SELECT.
     pub sql: String,

@@ -144,7 +144,7 @@ pub async fn optimize(OptimizeArgs { place, target_bytes }: OptimizeArgs) -> Res
     Ok(print_as(place.format, &done, || tables::optimized(&done))?)
 }
 
-/// Write the rows of an output as plain Parquet with a data card, for trainers and the datasets library
+/// Write the rows of an output as plain Parquet with a dataset card, for trainers and the datasets library
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

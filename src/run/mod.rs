@@ -61,7 +61,7 @@ pub struct RunArgs {
     /// Print the pipeline and exit
     #[arg(long)]
     print: bool,
-    /// Read this corpus: a folder, file or pattern of Parquet or JSON lines, or a Delta table. May be repeated, each
+    /// Read this corpus: a folder, file or glob pattern of Parquet or JSON lines, or a Delta table. May be repeated, each
     /// with a name
     #[arg(long, value_name = "[NAME=]LOC", required_unless_present = "print")]
     from: Vec<String>,
@@ -110,15 +110,15 @@ pub struct RunArgs {
     /// Partition a new output by these columns. Delta reads an empty text in them as NULL
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     partition_by: Vec<String>,
-    /// Copy these input columns to the output: needed (all except those whose whole content is in question, cot,
-    /// answer or system), all, none, or names. Rejects keep all columns
+    /// Copy these input columns to the output: all, none, names, or needed. needed leaves out columns whose whole
+    /// content is already in the output columns question, cot, answer or system. Rejects keep all columns
     #[arg(long, value_name = "needed|all|none|COLUMNS", default_value = "needed", value_parser = parsed::<Originals>)]
     originals: Originals,
     /// Close a shard at this size in bytes
     #[arg(long, value_name = "BYTES", default_value_t = asap_pipelines::run::output::shards::SHARD_BYTES)]
     target_shard_bytes: NonZeroU64,
-    /// Estimate the calls to a language model and their cost; send, pay and write nothing. An ai_complete answer counts
-    /// as asap.anchor.max_tokens, and reasoning tokens are not counted
+    /// Estimate the calls to a language model and their cost; send, pay and write nothing. The estimate
+    /// assumes asap.anchor.max_tokens output tokens for each ai_complete answer, and no reasoning tokens
     #[arg(long)]
     dry_run: bool,
     /// Serve Prometheus metrics of the run under /metrics, at a loopback address

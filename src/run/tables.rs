@@ -113,7 +113,10 @@ fn stages(summary: &Summary) -> Vec<String> {
         lines.push(format!("{stage:<10}{:>14}{ratio:>7.1} %{steps:>12}", count(tokens)).trim_end().to_string());
     }
     if counts.tokens_out == Some(original) && counts.steps_out.is_some() && counts.steps_out == counts.steps_before {
-        lines.push("every step was kept: no chain has more tokens than asap.refine.max_tokens allows".to_string());
+        lines.push(
+            "every step was kept: no chain exceeds asap.refine.max_tokens, or the pipeline ignores this budget"
+                .to_string(),
+        );
     }
     lines
 }

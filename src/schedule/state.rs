@@ -68,7 +68,7 @@ impl ScheduleState {
         self.write()
     }
 
-    /// Replaces the file atomically: readers find the old or the new one, also after a crash.
+    /// Replaces the file atomically: readers find the old or the new one, even after a crash.
     fn write(&self) -> Result<(), Failure> {
         let text = serde_json::to_string(&self.jobs)?;
         let new = self.path.with_extension("new");

@@ -136,7 +136,7 @@ pub(super) struct Rates {
     warmup_steps: usize,
     epochs: u64,
     planned: Option<u64>,
-    /// The counted steps of the first epoch, if it is over and they were not known before.
+    /// The number of steps of the first epoch, counted when it ends. None until then, and if it was planned.
     pub first: Option<u64>,
 }
 
@@ -171,7 +171,7 @@ fn shown(bytes: u64) -> String {
     }
 }
 
-/// Bytes of memory available to this process: those of the machine, or of its control group if that is less. None if
+/// Memory available to this process, in bytes: the machine's, or what its control group has left if that is less. None if
 /// unknown.
 fn free_memory() -> Option<u64> {
     let free = std::fs::read_to_string("/proc/meminfo").ok()?;

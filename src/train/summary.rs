@@ -32,7 +32,7 @@ pub(crate) struct Learning {
 }
 
 impl Learning {
-    /// Adds a step of an epoch: its loss, its tokens, and the tokens to learn.
+    /// Adds a step of an epoch: its loss, its tokens, and its target tokens.
     pub(crate) fn advance(&mut self, (loss, tokens, learned): (f64, usize, usize), epoch: u64) {
         if epoch != self.epoch {
             (self.epoch, self.epoch_learned, self.loss) = (epoch, 0, 0.0);

@@ -107,7 +107,7 @@ fn what_cannot_be_fed_is_an_error_that_says_why() {
     let none = "traces has no row to train on: 4 have more than 9 tokens";
     for (more, code, expected) in [
         (&["--resume", "1:2"][..], 2, "version:epoch:window:row"),
-        (&["--resume", "1:0:0:0:seed=42"], 1, "other files than when the feed started"),
+        (&["--resume", "1:0:0:0:seed=42"], 1, "have changed since the feed started"),
         (&["--rank", "2", "--world", "2"], 2, "counted from 0"),
         (&["--follow"], 1, "not a Delta table"),
         (&["--max-length", "0"], 2, "a whole number above 0"),

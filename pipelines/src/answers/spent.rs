@@ -50,7 +50,10 @@ impl Spent {
     }
 
     fn failed(&self, error: impl std::fmt::Display) -> StoreError {
-        StoreError(format!("cannot determine from {} how much was spent today: {error}", self.shown))
+        StoreError(format!(
+            "cannot read or record in {} what was spent today: {error}; check the access to that folder",
+            self.shown
+        ))
     }
 
     async fn last(&self) -> Result<(u64, Entry), StoreError> {

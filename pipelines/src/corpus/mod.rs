@@ -18,7 +18,7 @@
 //! | `error` | Utf8 | the same reason in a sentence that names what was found |
 //!
 //! The original columns follow under their names; a name that is taken above becomes `source_<name>`. Folder names such
-//! as `split=train` are columns too. If some files have another type of value in a column, it is NULL in their rows,
+//! as `split=train` are columns too. If the type of a column conflicts with its type in earlier files, it is NULL in the rows of the file,
 //! and a note names it.
 //!
 //! Columns are recognized by their names (table function `corpus_shapes()`), else by think tags in their values. Of
@@ -105,7 +105,7 @@ struct Recognised {
     originals: Vec<Original>,
 }
 
-/// Lists the files of sources (each a file, a folder with its subfolders, a pattern, or a Delta table). `since` returns
+/// Lists the files of sources (each a file, a folder with its subfolders, a glob pattern, or a Delta table). `since` returns
 /// the version from which a table is followed.
 pub async fn list(
     session: &dyn Session,

@@ -37,7 +37,7 @@ const NOT_OURS: &str = "it was written for other data; start without it";
 
 #[derive(Debug, Clone)]
 pub struct FeedConfig {
-    /// A folder, a file, a file pattern or a Delta table.
+    /// A folder, a file, a glob pattern or a Delta table.
     pub location: String,
     pub columns: Option<ColumnMapping>,
     pub epochs: u64,

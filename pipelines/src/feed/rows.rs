@@ -61,8 +61,8 @@ impl Rows {
             if let Some(version) = version.filter(|version| *version != rows.version) {
                 let found = rows.version;
                 return exec_err!(
-                    "{location} has other files than when the feed started (fingerprint {found}, expected {version}): the \
-                     order of its rows cannot be restored; start again"
+                    "the files of {location} have changed since the feed started (fingerprint {found}, expected \
+                     {version}): the order of its rows cannot be restored; start again"
                 );
             }
             if *follow {

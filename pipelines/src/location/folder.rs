@@ -27,7 +27,7 @@ impl Folder {
         Ok(Self { store, local: local_path(url), shown: display(url) })
     }
 
-    /// Removes a file. A missing file is no error.
+    /// Removes a file. A missing file is not an error.
     pub async fn remove(&self, name: &str) -> object_store::Result<()> {
         match self.store.delete(&name.into()).await {
             Err(Error::NotFound { .. }) => Ok(()),

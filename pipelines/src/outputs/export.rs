@@ -40,7 +40,7 @@ pub struct Exported {
     pub finished: bool,
 }
 
-/// Writes the rows of an output to an empty folder, with a description for the datasets library and a data card.
+/// Writes the rows of an output to an empty folder, with a description for the datasets library and a dataset card.
 pub async fn export(location: &str, to: &str) -> Result<Exported> {
     let output = open(location).await?;
     let log = table(&output)?;

@@ -36,7 +36,7 @@ pub struct Estimate {
 /// Estimates the cost of [`run`](super::run) for the same request.
 ///
 /// # Errors
-/// The same as for a run before it reads any row; failures of stores.
+/// As a run does before it reads any row, or if a store fails.
 pub async fn estimate(request: Request, observer: &dyn Observer, stop: impl Future<Output = ()>) -> Result<Estimate> {
     let job = Job::open(&request, Effort::Estimate).await?;
     let rows = job.slices.iter().map(|slice| slice.slice.rows()).sum();

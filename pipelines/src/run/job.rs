@@ -326,8 +326,8 @@ impl Job {
     /// Opens input and output, and finds the open slices.
     ///
     /// # Errors
-    /// Wrong settings, locations or pipelines, a table of another pipeline, failures of stores. Files that cannot be
-    /// read are in [`Self::summary`]; if there is nothing else to do, the first of them is the error.
+    /// If a setting, location or pipeline is wrong, if the table is of another pipeline, or if a store fails. Files that
+    /// cannot be read are in [`Self::summary`]; if there is nothing else to do, the first of them is the error.
     pub async fn open(request: &Request, effort: Effort) -> Result<Self> {
         let (sources, to) = locations(request)?;
         Opened::new(request, &to, effort).await?.list(request, &sources).await?.divide(request).await

@@ -78,8 +78,8 @@ pub trait Observer: Sync {
 /// slice starts, and finished slices are committed.
 ///
 /// # Errors
-/// Wrong settings, locations, tables or pipelines before any row is read. Afterwards, failures of stores, a spent
-/// budget, an endpoint that is down, [`RunError`], [`crate::delta::OutcomeUnknown`]. Committed slices stay, and paid
+/// Before any row is read: if a setting, location, table or pipeline is wrong. Afterwards: if a store fails, a budget is
+/// spent or an endpoint is down, and [`RunError`] and [`crate::delta::OutcomeUnknown`]. Committed slices stay, and paid
 /// answers are kept. Files that cannot be read are not an error: the summary lists them.
 pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Output = ()>) -> Result<Summary> {
     let started = Instant::now();

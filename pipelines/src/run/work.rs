@@ -106,7 +106,7 @@ impl<'a> Work<'a> {
     }
 
     /// Works until every slice was tried, the run is stopped, or it fails. Commits the finished slices. Returns whether
-    /// the run was stopped; failed files are no error.
+    /// the run was stopped; failed files are not an error.
     pub async fn run(mut self, mut stop: impl Future<Output = ()> + Unpin) -> Result<bool> {
         let mut ended = self.drive(&mut stop).await;
         self.running.shutdown().await;

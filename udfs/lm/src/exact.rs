@@ -7,7 +7,7 @@ use super::{Joined, Result, Tokenizer};
 /// Tokens by which a cut step may be longer than its share of the joined text, where tokens merge at its ends.
 const MERGED: usize = 4;
 
-/// The steps that are kept, in ascending order, from 0.
+/// The indices of the kept steps, ascending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExactlyPruned<'a> {
     pub kept: Vec<usize>,

@@ -96,7 +96,7 @@ impl Generator {
     /// removed.
     ///
     /// # Errors
-    /// Any error of template or tokenizer.
+    /// If the template or the tokenizer fails.
     pub fn prompt(&self, messages: &[Message], thinks: bool) -> Result<Prompt> {
         let text =
             if thinks { self.prompt.render_thinking(messages)? } else { self.prompt.render_messages(messages)? };

@@ -65,12 +65,12 @@ impl<'a> Joined<'a> {
         Ok(joined)
     }
 
-    /// The number of tokens of the remaining steps.
+    /// The token count of the remaining steps, joined by blank lines.
     pub fn tokens(&self) -> usize {
         self.tokens
     }
 
-    /// The number of tokens of a step as a separate text.
+    /// The token count of a step, tokenized on its own.
     pub fn tokens_alone(&self, step: usize) -> Result<usize> {
         let text = self.steps[step];
         let Some(inner) = self.inner[step] else { return self.tokenizer.count(text) };
@@ -78,13 +78,14 @@ impl<'a> Joined<'a> {
         Ok(head + inner.tokens + tail)
     }
 
-    /// The remaining steps in ascending order, from 0.
+    /// The indices of the remaining steps, ascending.
     pub fn kept(&self) -> Vec<usize> {
         let next = |step: &usize| Some(self.next[*step]).filter(|next| *next < self.steps.len());
         std::iter::successors(next(&self.steps.len()), next).collect()
     }
 
-    /// Removes steps in the given order until at most `max_tokens` tokens remain. Caches the length of the result.
+    /// Removes steps in the given order until at most `max_tokens` tokens remain or the order ends. The tokenizer remembers
+    /// the token count of the result.
     pub fn prune(mut self, order: impl IntoIterator<Item = usize>, max_tokens: usize) -> Result<Vec<usize>> {
         for step in order {
             if self.tokens <= max_tokens {

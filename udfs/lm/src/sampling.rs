@@ -179,7 +179,7 @@ fn first_of(mut weights: Vec<(u32, f64)>, least: f64) -> (f64, Vec<(u32, f64)>) 
     (mass, weights)
 }
 
-/// The token with the largest logit; the first of equal ones, like argmax.
+/// The token with the largest logit. If several have it, the first, like argmax.
 pub(super) fn likeliest(logits: &[f32]) -> u32 {
     let larger = |best: (u32, f32), next: (u32, f32)| if next.1 > best.1 { next } else { best };
     (0..).zip(logits.iter().copied()).fold((0, f32::NEG_INFINITY), larger).0

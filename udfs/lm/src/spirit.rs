@@ -14,7 +14,7 @@ pub struct GreedilyPruned {
 }
 
 impl Scorer {
-    /// SPIRIT (Cui et al. 2025) without merging by a language model. Returns the kept steps, ascending, from 0.
+    /// SPIRIT (Cui et al. 2025) without merging by a language model. Returns the indices of the kept steps, ascending.
     ///
     /// Each round removes the step without which the mean −ln P per token is lowest. The mean is over the rest of the
     /// chain, its closing tag, and the answer. On ties the earlier step is removed. Rounds repeat until the joined rest

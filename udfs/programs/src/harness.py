@@ -106,7 +106,7 @@ def begin(request, name):
 
 
 class Unparsed(BaseException):
-    """The program is no Python."""
+    """The program is not valid Python."""
 
 
 def compiled(request):

@@ -30,7 +30,7 @@ pub(crate) fn text(pickle: &[u8]) -> Result<String, String> {
             let length = usize::try_from(u64::from_le_bytes(length)).map_err(|_| "it is cut off")?;
             let (content, tail) = rest.split_at_checked(length).ok_or("it is cut off")?;
             rest = tail;
-            let content = std::str::from_utf8(content).map_err(|_| "its text is no UTF-8")?;
+            let content = std::str::from_utf8(content).map_err(|_| "its text is not valid UTF-8")?;
             if found.replace(content.to_string()).is_some() {
                 return Err("it holds more than one text".to_string());
             }

@@ -66,7 +66,7 @@ impl Row {
 /// [`check_reference`](crate::Sandbox::check_reference).
 ///
 /// # Errors
-/// A sentence that names missing fields, or a field of another type.
+/// If a field is missing or has the wrong type. The error names it.
 pub fn humaneval_plus(line: &str) -> Result<Problem, String> {
     let needed = ["task_id", "prompt", "entry_point", "canonical_solution", "base_input", "plus_input", "atol"];
     let row = Row::of(line, &needed)?;
@@ -90,7 +90,7 @@ pub fn humaneval_plus(line: &str) -> Result<Problem, String> {
 /// Returns the problem of a line of LeetCodeDataset.
 ///
 /// # Errors
-/// A sentence that names missing fields, or a field of another type.
+/// If a field is missing or has the wrong type. The error names it.
 pub fn leetcode(line: &str) -> Result<Problem, String> {
     let needed = ["task_id", "problem_description", "starter_code", "prompt", "completion", "entry_point", "test"];
     let row = Row::of(line, &needed)?;
@@ -111,7 +111,7 @@ pub fn leetcode(line: &str) -> Result<Problem, String> {
 /// Returns the problem of a line of LiveCodeBench (`code_generation_lite`). It has no reference program.
 ///
 /// # Errors
-/// A sentence that names missing fields, a field of another type, or private tests that are no text.
+/// If a field is missing or has the wrong type, or if private tests are not text. The error names it.
 pub fn livecodebench(line: &str) -> Result<Problem, String> {
     let needed =
         ["question_id", "question_content", "starter_code", "public_test_cases", "private_test_cases", "metadata"];
@@ -143,11 +143,14 @@ fn private_tests(field: &str) -> Result<Vec<Test>, String> {
     if field.trim_start().starts_with('[') {
         return parsed(NAME, field);
     }
-    let packed =
-        BASE64_STANDARD.decode(field.trim()).map_err(|error| format!("the field {NAME} is no base64: {error}"))?;
+    let packed = BASE64_STANDARD
+        .decode(field.trim())
+        .map_err(|error| format!("the field {NAME} is not valid base64: {error}"))?;
     let mut unpacked = Vec::new();
     let mut reader = flate2::read::ZlibDecoder::new(packed.as_slice()).take(UNPACKED + 1);
-    reader.read_to_end(&mut unpacked).map_err(|error| format!("the field {NAME} is no zlib stream: {error}"))?;
+    reader
+        .read_to_end(&mut unpacked)
+        .map_err(|error| format!("the field {NAME} is not a valid zlib stream: {error}"))?;
     if unpacked.len() as u64 > UNPACKED {
         return Err(format!("the field {NAME} unpacks to more than {UNPACKED} bytes"));
     }
@@ -158,5 +161,5 @@ fn private_tests(field: &str) -> Result<Vec<Test>, String> {
 
 fn parsed<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, String> {
     serde_json::from_str(text)
-        .map_err(|error| format!("the field {name} holds JSON of another form than expected: {error}"))
+        .map_err(|error| format!("the JSON in the field {name} does not have the expected structure: {error}"))
 }

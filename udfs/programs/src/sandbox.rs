@@ -78,7 +78,7 @@ impl Sandbox {
     /// a program and its first arguments.
     ///
     /// # Errors
-    /// A sentence that names what is missing and what to do.
+    /// If something is missing. The error names it and says what to do.
     pub fn new(python: &str, command: Vec<OsString>, limits: Limits) -> Result<Self, SandboxError> {
         if !cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))) {
             return Err(SandboxError::Unsupported);
@@ -104,7 +104,7 @@ impl Sandbox {
     /// Checks that the modules that the tests and reference programs import can be imported in the sandbox.
     ///
     /// # Errors
-    /// Names all missing modules.
+    /// If a module is missing. The error names all missing modules.
     pub fn check_imports<'a>(&self, problems: impl IntoIterator<Item = &'a Problem>) -> Result<(), SandboxError> {
         let mut sources = BTreeSet::new();
         for problem in problems {

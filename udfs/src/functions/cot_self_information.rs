@@ -6,7 +6,7 @@ use crate::declaration::{Arg, Argument, Declaration};
 pub(super) const COT_SELF_INFORMATION: StepScore = StepScore {
     declaration: Declaration {
         name: "cot_self_information",
-        about: "The self-information of each step, in nats per token: the mean −ln P of its tokens by the scoring model (`asap.scorer.model`). This is Selective Context (Li et al. 2023). Each step is read alone after the token that begins a text (the tokenizer's BOS, else `<|endoftext|>`), so neither the question nor other steps count. NULL if the step has no token. A step longer than the model's window makes the row NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "The self-information of each step, in nats per token: the mean −ln P of its tokens by the scoring model (`asap.scorer.model`). This is Selective Context (Li et al. 2023). The model reads each step separately, after the token that begins a text (the tokenizer's BOS, else `<|endoftext|>`), so neither the question nor other steps count. NULL if the step has no token. A step longer than the model's window makes the row NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: &[Argument::new(
             "steps",
             Arg::TextList,

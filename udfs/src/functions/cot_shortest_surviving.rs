@@ -30,7 +30,7 @@ pub(crate) struct CotShortestSurviving {
 impl CotShortestSurviving {
     pub(crate) const DECLARATION: Declaration = Declaration {
         name: "cot_shortest_surviving",
-        about: "The shortest of several prunings of a chain whose answer survives, as `cot_survives` finds it; else the whole chain. The prunings are rungs of a ladder: each keeps a share of the chain's tokens, by removing the steps with the lowest scores as in `cot_refine`. They are checked from the shortest on, and none after the first that survives. A struct of `share` (the rung; 1 for the whole chain), `kept` (the numbers of its steps, from 1), and `log_probability`, `stated` and `survives` of the rung. If the answer does not survive in the whole chain either, `survives` is false. A program is not stated: for it the shortest rung is taken whose log-probability is at least that of the whole chain. Lists of different lengths, and an empty answer, give NULL. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "Of several prunings of a chain, the shortest in which the answer survives, as `cot_survives` finds it. If there is none, the whole chain. The prunings are rungs of a ladder: each keeps a share of the chain's tokens, by removing the steps with the lowest scores as in `cot_refine`. asap checks them from the shortest to the longest, and stops at the first in which the answer survives. A struct of `share` (the rung; 1 for the whole chain), `kept` (the numbers of its steps, from 1), and `log_probability`, `stated` and `survives` of the rung. If the answer does not survive in the whole chain either, `survives` is false. The model does not state programs. For a program, asap takes the shortest rung whose log-probability is at least that of the whole chain. Lists of different lengths, and an empty answer, give NULL. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: &[
             WHAT_IS_ASKED,
             Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
@@ -112,7 +112,7 @@ impl Row<'_> {
         Ok(survival.map(|survival| self.expected.judge(&survival)))
     }
 
-    /// Climbs the ladder to the first rung whose answer survives. The inner `Err` is why a row has no result.
+    /// Climbs the ladder to the first rung whose answer survives. The inner `Err` says why a row has no result.
     async fn climb(
         &self,
         mut ladder: Vec<Rung>,

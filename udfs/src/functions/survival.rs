@@ -68,7 +68,7 @@ impl Judged {
     }
 }
 
-/// Checks answers, and counts what that took; the inner `Err` is why a row has no result.
+/// Checks answers, and adds the calls, cache hits and tokens to `metrics`. An inner `Err` says why a row has no result.
 pub(crate) async fn check(
     scorer: &Scorer,
     readings: &[Reading<'_>],

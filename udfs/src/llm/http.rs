@@ -257,7 +257,9 @@ impl HttpChat {
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.broken(&error))? {
             if bytes.len() + chunk.len() > limit {
-                let message = format!("expected at most {limit} bytes for asap.anchor.max_tokens, found more");
+                let message = format!(
+                    "expected a response of at most {limit} bytes, by asap.anchor.max_tokens, found a longer one"
+                );
                 return Err(Failure::lasting(FailureKind::BadResponse, message));
             }
             bytes.extend_from_slice(&chunk);

@@ -122,7 +122,9 @@ impl Meter {
         let mut state = self.state.lock();
         let sent = state.usage.calls;
         if let Some(max_calls) = budget.max_calls.filter(|max_calls| sent >= *max_calls) {
-            let message = format!("{sent} requests were sent, and asap.anchor.max_calls is {max_calls}");
+            let message = format!(
+                "asap.anchor.max_calls allows {max_calls} requests, and {sent} were sent: raise it to send more"
+            );
             return Err(CallError::new(FailureKind::Budget, message));
         }
         if let Some(max_cost) = budget.max_cost {
@@ -263,7 +265,10 @@ mod tests {
         drop(meter.reserve(two, 0.0, false).await.unwrap());
         meter.reserve(two, 0.0, false).await.unwrap().settle(3, 1, PRICES);
         let error = meter.reserve(two, 0.0, false).await.unwrap_err();
-        assert_eq!(error.to_string(), "budget: 2 requests were sent, and asap.anchor.max_calls is 2");
+        assert_eq!(
+            error.to_string(),
+            "budget: asap.anchor.max_calls allows 2 requests, and 2 were sent: raise it to send more"
+        );
         let expected = Usage { calls: 2, tokens_in: 3, tokens_out: 1, cost: 13.0, ..Usage::default() };
         assert_eq!(meter.usage(), expected);
     }

@@ -85,7 +85,7 @@ pub(super) fn read(
         return Err(response.of_status(status));
     }
     let completion = json::parse(body)
-        .map_err(|error| bad(format!("expected a chat completion, found ({error}): {}", response.quoted(body))))?;
+        .map_err(|error| bad(format!("expected a chat completion, found {} ({error})", response.quoted(body))))?;
     let error = &completion["error"];
     if !error.is_null() {
         return Err(response.of_error(error));

@@ -223,8 +223,9 @@ pub(crate) fn union(ranges: Vec<Shape>) -> Shape {
     Shape::Union(union)
 }
 
-/// `x = 1, -2` and `x = 1, x = -2` give the values of one name, `x = 1, y = -2` those of several. None if one of
-/// several names has two values, or if they are alternatives: the combination is ambiguous.
+/// `x = 1, -2` and `x = 1, x = -2` each give two values of one name. `x = 1, y = -2` gives one value for each of two
+/// names. Returns None if the combination is ambiguous: one of several names has two values, or several names are
+/// alternatives (`either`).
 pub(crate) fn named_alike(shapes: Vec<Shape>, either: bool) -> Option<Shape> {
     let names: Vec<Option<&str>> = shapes.iter().map(Shape::name).collect();
     let Some(Some(first)) = names.iter().find(|name| name.is_some()).copied() else { return Some(Shape::List(shapes)) };

@@ -1,4 +1,4 @@
-//! Published JSON: one object per line or an array of objects, plain or gzip. Opening a corpus converts it to a Parquet
+//! Published JSON: one object per line or an array of objects, plain or compressed with gzip. Opening a corpus converts it to a Parquet
 //! file in the folder of temporary files (`TMPDIR`).
 
 use std::collections::BTreeSet;
@@ -131,9 +131,9 @@ impl Json {
         };
         Ok(bad.first().map(|first| {
             let verb = if bad.len() == 1 {
-                "is not a complete JSON object, so it is a reject"
+                "is not a complete JSON object, so it becomes a reject"
             } else {
-                "are not complete JSON objects, so they are rejects"
+                "are not complete JSON objects, so they become rejects"
             };
             format!("line {}{others} of {} {verb}", first + 1, self.name)
         }))

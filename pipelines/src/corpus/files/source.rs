@@ -1,4 +1,4 @@
-//! The sources of a corpus, as typed: a file, a folder or a file pattern, with or without a name.
+//! The sources of a corpus, as typed: a file, a folder or a glob pattern, with or without a name.
 
 use std::path::Path as LocalPath;
 use std::str::FromStr;
@@ -24,7 +24,7 @@ pub struct Source {
     pub name: Option<String>,
     /// The location as typed, without its name.
     pub typed: String,
-    /// The file or folder; for a pattern, the folder before its first wildcard.
+    /// The file or folder; for a glob pattern, the folder before its first wildcard.
     pub url: Url,
     pattern: Option<Pattern>,
 }
@@ -46,7 +46,7 @@ impl FromStr for Source {
         };
         let (folder, rest) = typed[..wild].rfind('/').map_or((".", typed), |slash| typed.split_at(slash + 1));
         let pattern = Pattern::new(rest)
-            .map_err(|error| config_datafusion_err!("{typed} is not a file pattern: {}", error.msg))?;
+            .map_err(|error| config_datafusion_err!("{typed} is not a valid glob pattern: {}", error.msg))?;
         Ok(Self { name, typed: typed.to_string(), url: location::folder(folder)?, pattern: Some(pattern) })
     }
 }

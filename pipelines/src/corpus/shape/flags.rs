@@ -56,7 +56,7 @@ pub(crate) async fn of_rows(
     Ok(None)
 }
 
-/// Why a row is incorrect, else NULL: its flag is false or 0. A NULL flag is no fault.
+/// Why a row is incorrect, else NULL: its flag is false or 0. A NULL flag does not make a row incorrect.
 pub(crate) fn fault(flag: &str, kind: &DataType) -> Result<Expr> {
     let is_wrong = match kind {
         DataType::Boolean => column(flag).is_false(),

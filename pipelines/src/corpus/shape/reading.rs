@@ -194,7 +194,7 @@ impl Reading {
             add(read.cot.clone().is_null(), "no_tags", concat(no_tags));
             add(is_blank(&read.cot), "empty_chain", lit(format!("nothing between the think tags of {text}")));
             add(is_blank(&read.answer), "no_answer", lit(format!("nothing after the closing think tag of {text}")));
-            let again = lit(format!("what follows the first closing think tag of {text} holds another think tag"));
+            let again = lit(format!("{text} has another think tag after its first closing think tag"));
             add(thinks_again(read), "tags_in_answer", again);
         }
         faults

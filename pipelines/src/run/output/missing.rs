@@ -1,4 +1,4 @@
-//! Shards that are missing from the store or have another size than the log says, and the input files whose rows they had. A
+//! Shards that are missing from the store or have a different size from the one in the log, and the input files whose rows they had. A
 //! run deletes the remaining rows of these files in one commit and processes the files again.
 
 use std::collections::{BTreeSet, HashSet};
@@ -54,7 +54,7 @@ fn bounds(shard: &LiveFile) -> (Option<String>, Option<String>) {
     shard.bounds("source", "file").map_or((None, None), |(least, greatest)| (text(least), text(greatest)))
 }
 
-/// A shard that is missing or has another size than its log says.
+/// A shard that is missing or has a different size from the one in the log.
 pub(crate) struct Lacked {
     pub shard: LiveFile,
     /// Its bytes, if it exists.

@@ -363,7 +363,7 @@ impl Output {
     }
 }
 
-/// Refuses to change a table with another generation than the planned one.
+/// Refuses to change a table whose generation is not the planned one.
 fn check_generation(state: &LogState, planned: u64, url: &Url) -> Result<()> {
     match generation(state) {
         found if found == planned => Ok(()),

@@ -26,8 +26,8 @@ pub enum Direction {
     Backward,
 }
 
-/// Rotates each pair of dimensions of each head by the angle of the row's position. Rows have this `width`; `positions`
-/// starts with theirs and may be longer.
+/// Rotates each pair of dimensions of each head by the angle of the row's position. Each row has `width` values.
+/// `positions` starts with the positions of the rows, in order, and may be longer.
 pub fn rotate_rows(rows: &mut [f32], width: usize, positions: &[usize], table: &RopeTable, direction: Direction) {
     let pairs = table.pairs;
     let sign = if direction == Direction::Forward { 1.0 } else { -1.0 };

@@ -77,7 +77,7 @@ impl EncoderConfig {
         };
         let (heads, hidden) = (config.num_attention_heads, config.hidden_size);
         if !hidden.is_multiple_of(heads) {
-            return Err(format!("{heads} attention heads do not divide hidden_size {hidden}"));
+            return Err(format!("hidden_size {hidden} is not divisible by num_attention_heads {heads}"));
         }
         Ok(config)
     }
@@ -173,7 +173,7 @@ mod tests {
             (json!({"hidden_act": "gelu_new"}), "'gelu_new' is not supported: expected gelu"),
             (json!({"position_embedding_type": "relative_key"}), "'relative_key'"),
             (json!({"is_decoder": true}), "is_decoder"),
-            (json!({"num_attention_heads": 5}), "5 attention heads do not divide"),
+            (json!({"num_attention_heads": 5}), "is not divisible by num_attention_heads 5"),
             (json!({"embedding_size": 32}), "embedding_size"),
             (json!({"pad_token_id": -1}), "pad_token_id must be"),
             (json!({"hidden_size": null}), "hidden_size is missing"),

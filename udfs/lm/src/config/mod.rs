@@ -140,7 +140,9 @@ impl ModelConfig {
                 (Some(width), _) => width,
                 (None, Family::Qwen3) => return Err("head_dim is missing".to_string()),
                 (None, _) if hidden_size.is_multiple_of(heads) => hidden_size / heads,
-                (None, _) => return Err(format!("{heads} attention heads do not divide hidden_size {hidden_size}")),
+                (None, _) => {
+                    return Err(format!("hidden_size {hidden_size} is not divisible by num_attention_heads {heads}"));
+                }
             },
             max_position_embeddings: plain_window(&fields, family, max_position_embeddings, &mut notes)?,
             rms_norm_eps: fields.required("rms_norm_eps", Fields::number)?,
@@ -158,7 +160,7 @@ impl ModelConfig {
     fn check_heads(&self) -> Parsed<()> {
         let (heads, key_heads) = (self.num_attention_heads, self.num_key_value_heads);
         if !heads.is_multiple_of(key_heads) {
-            return Err(format!("num_key_value_heads {key_heads} does not divide num_attention_heads {heads}"));
+            return Err(format!("num_attention_heads {heads} is not divisible by num_key_value_heads {key_heads}"));
         }
         if !self.head_dim.is_multiple_of(2) {
             return Err(format!("head_dim must be even for rotary positions, found {}", self.head_dim));

@@ -35,7 +35,7 @@ impl Activations {
         Self { keep, x: vec![], kept: Kept::new(keep), room: Room::default(), chunk: ChunkRoom::default() }
     }
 
-    /// Returns the sum of −ln P over the tokens to learn, in nats, and adds the gradient of `scale` times it to `sum`.
+    /// Returns the sum of −ln P over the target tokens, in nats, and adds the gradient of `scale` times it to `sum`.
     ///
     /// # Errors
     /// If a token is not in the vocabulary, and [`LmError::Abandoned`](crate::LmError) once `is_wanted` returns false.

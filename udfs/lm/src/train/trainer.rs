@@ -23,13 +23,13 @@ pub struct TrainerConfig {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainingStep {
-    /// Mean −ln P over the tokens to learn, in nats.
+    /// Mean −ln P over the target tokens, in nats.
     pub loss: f64,
     /// Gradient norm before clipping.
     pub norm: f64,
     /// Number of tokens, including prompts.
     pub tokens: usize,
-    /// Number of tokens to learn.
+    /// Number of target tokens.
     pub learned: usize,
     /// Minimum floating-point operations of the step.
     pub flops: f64,
@@ -63,11 +63,11 @@ impl Trainer {
         self.optimizer.steps
     }
 
-    /// Runs one optimizer step with gradient accumulation. The loss is the mean over all tokens to learn of the step.
+    /// Runs one optimizer step with gradient accumulation. The loss is the mean over the step's target tokens.
     ///
     /// # Errors
-    /// If a token is not in the model's vocabulary; [`LmError::Diverged`] if the loss or its gradient is not finite;
-    /// [`LmError::Abandoned`] once `is_wanted` returns false. The weights are then unchanged.
+    /// If a token is not in the model's vocabulary, [`LmError::Diverged`] if the loss or its gradient is not finite, and
+    /// [`LmError::Abandoned`] once `is_wanted` returns false. Each of these leaves the weights unchanged.
     pub fn step(&mut self, examples: &[Example], rate: f64, is_wanted: &IsWanted) -> Result<TrainingStep> {
         let learned: usize = examples.iter().map(|example| example.response().len()).sum();
         self.sum.clear();

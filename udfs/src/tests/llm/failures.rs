@@ -93,8 +93,8 @@ async fn what_does_not_pass_is_a_status() {
         (finished("length", json!("It is")), "too_long", "cut off after 256 tokens", 1),
         (finished("content_filter", json!("")), "refused", "filter", 1),
         (finished("stop", json!(null)), "bad_response", "expected a text", 1),
-        (Reply::text(&"word ".repeat(1 << 20)), "bad_response", "expected at most", 1),
-        (Reply::Status(500, Vec::new(), "x".repeat(1 << 22)), "bad_response", "expected at most", 1),
+        (Reply::text(&"word ".repeat(1 << 20)), "bad_response", "expected a response of at most", 1),
+        (Reply::Status(500, Vec::new(), "x".repeat(1 << 22)), "bad_response", "expected a response of at most", 1),
         (Reply::text(" \n "), "bad_response", "blank", 1),
     ];
     let rows = cases.map(|(reply, status, words, calls)| async move { (always(reply).await, status, words, calls) });
