@@ -31,7 +31,13 @@ pub fn load(args: &SettingArgs) -> Result<Settings, Failure> {
     if let Some(path) = settings_file(args)? {
         let text = std::fs::read_to_string(&path)
             .map_err(|error| Failure::Usage(format!("cannot read the settings file {}: {error}", path.display())))?;
-        let wrong = |error| Failure::Usage(format!("{} is not a settings file: {error}", path.display()));
+        let wrong = |error: toml::de::Error| {
+            Failure::Usage(format!(
+                "the settings file {} is not TOML: {}",
+                path.display(),
+                error.to_string().trim_end()
+            ))
+        };
         let table: toml::Table = text.parse().map_err(wrong)?;
         for (key, value) in flatten(&table) {
             set(&mut settings, &key, &value, &path.display().to_string())?;

@@ -38,7 +38,7 @@ Examples:
   asap model Qwen/Qwen2.5-0.5B --tokens 600000000
   asap model Qwen/Qwen2.5-0.5B --from traces
 
-The speed is measured on chains as long as those of the corpus, or of 4,096 tokens. A model too slow for that is
+The speed is measured on chains of the corpus's average length, or of 4,096 tokens. A model too slow for that is
 measured on shorter chains, whose length the table shows. On CPUs, the time is the CPU time of this process divided by
 the number of cores, so other work on the machine does not count.
 

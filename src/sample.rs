@@ -39,11 +39,12 @@ pub struct SampleArgs {
     /// Write to this folder, which must be new or empty
     #[arg(long, value_name = "DIR", required_unless_present = "cues")]
     to: Option<PathBuf>,
-    /// Report which words predict the labels of a corpus instead. Fails above 70 % precision
+    /// Generate nothing; report which words predict the labels of this corpus. Fail if a word does so with more than 70 %
+    /// precision
     #[arg(long, value_name = "LOC", conflicts_with_all = ["rows", "seed", "openers", "family", "to"])]
     cues: Option<String>,
-    /// Read a label for each step, texts or booleans, from this column of a corpus that is not a sample. Then nothing
-    /// fails
+    /// Read the label of each step, a text or a boolean, from this column of a corpus that asap did not generate. High
+    /// precision is then not a failure
     #[arg(long, value_name = "COLUMN", requires = "cues")]
     labels: Option<String>,
 }

@@ -37,7 +37,7 @@ use bench::{Bench, Check, Problem};
 use row::Row;
 use summary::{AtBudget, Summary};
 
-/// The property of a table that says it is an evaluation: its bench and model.
+/// The property of a table that says it is an evaluation: its benchmark and model.
 const PROPERTY: &str = "asap.eval";
 
 /// Evaluate a model on a benchmark, or compare two evaluations
@@ -52,7 +52,7 @@ Examples:
 asap reads the published file of a benchmark and downloads nothing. With --endpoint, a server answers (such as vLLM).
 Without it, asap loads the model from a folder and answers itself.
 
-Run the same command again to resume, or to grade again without a call.")]
+Run the same command again to resume, or to grade the stored responses again without a call.")]
 pub struct EvalArgs {
     /// Evaluate on this benchmark
     #[arg(long, value_enum, required_unless_present = "compare", requires = "to")]
@@ -214,12 +214,15 @@ async fn with_references(
         }
     }
     if kept.is_empty() {
-        let what = "every program of the bench fails its own tests here; check --python";
+        let what = "every reference program of the benchmark fails its tests on this machine; check --python";
         return Err(Failure::Failed(format!("{what}: {}", left_out.join(", "))));
     }
     if !left_out.is_empty() {
         let what = several(left_out.len() as u64, "problem");
-        note(format!("{what} left out, because the bench's own program fails its tests here: {}", left_out.join(", ")));
+        note(format!(
+            "{what} left out, because their reference programs fail their tests on this machine: {}",
+            left_out.join(", ")
+        ));
     }
     Ok((sandbox, kept, left_out))
 }

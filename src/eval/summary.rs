@@ -37,7 +37,7 @@ pub(crate) struct Summary {
     pub concurrency: u32,
     /// Wall-clock seconds of all requests by the number of problems. None if stored responses were among them.
     pub seconds_per_problem: Option<f64>,
-    /// Problems whose own program fails its tests here. They were not asked.
+    /// Problems whose reference program fails its tests. The model was not asked them.
     pub left_out: Vec<String>,
     pub budgets: Vec<AtBudget>,
 }
@@ -132,7 +132,9 @@ impl Summary {
         lines.push(format!("{responses}, {sampled}{time}"));
         if !self.left_out.is_empty() {
             let left_out = self.left_out.join(", ");
-            lines.push(format!("left out, because the bench's own program fails its tests here: {left_out}"));
+            lines.push(format!(
+                "left out, because their reference programs fail their tests on this machine: {left_out}"
+            ));
         }
         lines.join("\n")
     }

@@ -16,13 +16,13 @@ pub(super) fn status(found: &Status) -> String {
     let beyond = count(found.rows_beyond_limit);
     let finished = match found.rows_beyond_limit {
         _ if !found.finished => "no: the last run left rows unprocessed, or did not end".to_string(),
-        0 => format!("yes: a run found every row of its input done{at}"),
-        _ => format!("yes, up to --limit: {beyond} rows of the input are beyond it{at}"),
+        0 => format!("yes{at}: every row of the input is done"),
+        _ => format!("yes{at}, up to --limit: {beyond} rows of the input are beyond it"),
     };
     let (rows_done, files_done) = (several(found.rows_done, "row"), several(found.files_done, "file"));
     let partly = count(found.files_in_part.len() as u64);
     let mut lines = vec![
-        format!("{} (table version {}, generation {})", found.output, found.table_version, found.generation),
+        format!("{} (table version {}, table generation {})", found.output, found.table_version, found.generation),
         String::new(),
         format!("rows      {} in {}, {} bytes", count(found.rows), several(found.shards, "shard"), count(found.bytes)),
         format!("rejects   {rejects}"),

@@ -193,7 +193,7 @@ impl Folder {
             self.0.remove(&name).await.map_err(self.failed(format!("{name} cannot be removed")))?;
         }
         if let Some(folder) = self.local() {
-            // Object stores have no folders, and this one is empty.
+            // The local folder is now empty. An object store has no folder to remove.
             let _ = fs::remove_dir(folder.join(below));
         }
         Ok(())
@@ -212,7 +212,7 @@ pub(super) struct Alone {
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        // Succeeds only if the folder is empty, because nothing was written.
+        // If nothing was written, this removes the empty folder. Otherwise it fails, and the folder stays.
         drop(fs::remove_dir(&self.folder));
     }
 }

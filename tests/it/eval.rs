@@ -266,7 +266,7 @@ fn programs_are_graded_by_their_tests() {
         finished.stdout
     );
     let found = rows(&workplace, "out", "id, correct, why, answer");
-    assert_eq!(found.len(), 2, "the problem whose own program fails is not asked");
+    assert_eq!(found.len(), 2, "the problem whose reference program fails is not asked");
     assert_eq!((&found[0]["correct"], &found[0]["why"]), (&json!(true), &json!("ok")));
     assert!(found[1]["why"].as_str().unwrap().starts_with("wrong_answer: call 1"), "{}", found[1]);
     assert!(found[1]["answer"].as_str().unwrap().contains("def difference"));
@@ -398,7 +398,7 @@ fn a_limit_of_calls_and_a_refused_key_end_the_evaluation_for_their_own_reason() 
     let limited = workplace.run([&asked[..], &["--set", "asap.anchor.max_calls=2"]].concat());
     assert_eq!(limited.code, 1, "{}", limited.stderr);
     assert!(
-        limited.stderr.contains("4 responses missing") && limited.stderr.contains("max_calls is 2"),
+        limited.stderr.contains("4 responses missing") && limited.stderr.contains("max_calls allows 2 requests"),
         "{}",
         limited.stderr
     );

@@ -120,7 +120,7 @@ fn what_cannot_be_fed_is_an_error_that_says_why() {
     workplace.copy_model("data/model", "changed", "max_position_embeddings", 9);
     fails("changed", &[], 1, none);
     workplace.copy_model("data/model", "changed", "vocab_size", 1000);
-    fails("changed", &[], 1, "the extra tokens have no embedding");
+    fails("changed", &[], 1, "which have no embedding");
     fails("nowhere/none", &[], 1, "nowhere/none");
 }
 

@@ -26,7 +26,7 @@ pub async fn check_output(store: &dyn ObjectStore, folder: &str) -> Result<()> {
     checked?;
     removed.map_err(|error| {
         exec_datafusion_err!(
-            "{log} can be written, but nothing can be removed there: {error}; allow removal, since a failed run removes what it \
+            "{log} can be written, but nothing can be removed there: {error}; grant delete access, since a failed run removes what it \
              wrote"
         )
     })
@@ -55,7 +55,9 @@ async fn holds_first(store: &dyn ObjectStore, log: &str, probe: &Path) -> Result
     let held = async { store.get(probe).await?.bytes().await };
     match held.await {
         Ok(held) => Ok(held == FIRST),
-        Err(error) => Err(exec_datafusion_err!("objects in {log} cannot be read back after writing: {error}")),
+        Err(error) => Err(exec_datafusion_err!(
+            "{log} can be written but not read: {error}; grant read access, or choose another output"
+        )),
     }
 }
 
@@ -63,8 +65,8 @@ async fn create(store: &dyn ObjectStore, probe: &Path, content: &'static [u8]) -
     store.put_opts(probe, PutPayload::from_static(content), PutMode::Create.into()).await.map(drop)
 }
 
-/// Explains why an object could not be created. If one can be written unconditionally, and access is not forbidden, the
-/// condition is the cause.
+/// Explains why a conditional create failed. If an unconditional write succeeds and the error is not about access, the
+/// store does not support If-None-Match.
 async fn not_created(store: &dyn ObjectStore, log: &str, probe: &Path, error: Error) -> DataFusionError {
     let is_forbidden = matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. });
     if !is_forbidden && store.put(probe, PutPayload::from_static(FIRST)).await.is_ok() {
@@ -79,7 +81,7 @@ fn not_written(log: &str, error: Error) -> DataFusionError {
         return error;
     }
     exec_datafusion_err!(
-        "cannot write to {log}: {}; create the bucket, allow writing, or choose another output",
+        "cannot write to {log}: {}; create the bucket, grant write access, or choose another output",
         error.strip_backtrace()
     )
 }

@@ -24,7 +24,7 @@ pub struct Encoder {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Row {
     Learned(Example),
-    /// An example to learn that was cut to the maximum length.
+    /// A training example that was cut to the maximum length.
     Cut(Example),
     HeldOut(Example),
     TooLong,
@@ -33,11 +33,11 @@ pub enum Row {
 }
 
 impl Encoder {
-    /// Loads the tokenizer and chat template of the model in `folder`. No row is held out. The model's
-    /// `max_position_embeddings` (config.json) also limits the length of an example.
+    /// Loads the tokenizer and chat template of the model in `folder`. Holds out no row. An example has at most
+    /// `max_length` tokens, and at most the model's `max_position_embeddings` (config.json).
     ///
     /// # Errors
-    /// If they cannot be read, if the model has no end token, or if its tokenizer has tokens that its vocabulary lacks.
+    /// If they cannot be read, if the model has no end token, or if its tokenizer has ids of `vocab_size` or more.
     pub fn load(folder: &Path, max_length: usize, long: Long) -> Result<Self> {
         let path = folder.join("config.json");
         let text = std::fs::read(&path).map_err(|source| LmError::Read { path: path.clone(), source })?;
@@ -48,8 +48,9 @@ impl Encoder {
         let (tokens, vocabulary) = (tokenizer.largest_id().map_or(0, |id| id as usize + 1), count("vocab_size"));
         if tokens > vocabulary {
             return Err(unsupported(format!(
-                "the tokenizer next to it has {tokens} tokens, but vocab_size is {vocabulary}: the extra tokens have no \
-                 embedding; use this model's tokenizer"
+                "vocab_size is {vocabulary}, but the tokenizer next to it has ids up to {}, which have no embedding; use \
+                 this model's tokenizer",
+                tokens - 1
             )));
         }
         let template = ExampleTemplate::load(folder, None, &tokenizer)?;

@@ -249,7 +249,11 @@ impl Opened {
         let lacks_half_done_files = half_done.is_some();
         notes.extend(half_done);
         notes.extend(again.iter().filter(|again| !here.contains(again.slice.path.as_str())).map(|again| {
-            format!("{} rejects of {} cannot be retried: the file no longer exists", again.rows.len(), again.slice.path)
+            format!(
+                "cannot retry the rejects of {} ({}): the input no longer contains the file",
+                again.slice.path,
+                again.rows.len()
+            )
         }));
         self.summary.files_failed.extend(inputs.failures);
         self.summary.files_ignored.extend(inputs.ignored);

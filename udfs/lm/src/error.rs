@@ -24,7 +24,7 @@ pub enum LmError {
     /// The prompt of a conversation leaves no room for an answer.
     #[error("{tokens} tokens with the chat template, the model's window is {window}")]
     TooLong { tokens: usize, window: usize },
-    #[error("the model's chat template: {0}")]
+    #[error("the model's chat template failed: {0}")]
     Prompt(String),
     /// A text cannot be compressed with these options.
     #[error("{0}")]
@@ -32,7 +32,7 @@ pub enum LmError {
     #[error("the tokenizer failed: {0}")]
     Tokenize(String),
     /// The model's thread has ended or cannot be started.
-    #[error("the model's thread: {0}")]
+    #[error("the model's thread failed: {0}")]
     Thread(String),
     /// No caller waits for the result.
     #[error("canceled: no caller waits for the result")]
@@ -40,7 +40,7 @@ pub enum LmError {
     /// The error of a batch, shared by all of its rows.
     #[error(transparent)]
     Shared(Arc<LmError>),
-    #[error("the GPU: {0}")]
+    #[error("the GPU failed: {0}")]
     Gpu(String),
     #[error("the loss is NaN or infinite after {steps} steps: lower the learning rate")]
     Diverged { steps: usize },

@@ -4,7 +4,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     #[error(
-        "programs run in a sandbox of Linux (Landlock and seccomp, on x86-64 or aarch64), and this system has none: \
+        "programs run in a Linux sandbox (Landlock and seccomp, on x86-64 or aarch64), and this system has none: \
          evaluate programs on Linux"
     )]
     Unsupported,

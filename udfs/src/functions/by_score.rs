@@ -144,9 +144,11 @@ pub(super) fn lost<T>(function: &str, none: &Scored, rows: &CallRows, metrics: &
     match (Settings::of(rows.config())?.on_error, none) {
         (OnError::Reject, _) => Ok(None),
         (OnError::Fail, Scored::TooLong(why)) => exec_err!("{function} was given a chain of {why}"),
-        (OnError::Fail, Scored::NoPrompt(why)) => exec_err!("{function}: the model's chat template: {why}"),
+        (OnError::Fail, Scored::NoPrompt(why)) => exec_err!("{function}: the model's chat template failed: {why}"),
         (OnError::Fail, Scored::NotFinite | Scored::Steps(_)) => {
-            exec_err!("{function}: the model produced NaN or infinite values for a chain (overflow of its dtype)")
+            exec_err!(
+                "{function}: the model produced NaN or infinite values for a chain, as a narrow asap.scorer.dtype may: use f32"
+            )
         }
     }
 }

@@ -122,9 +122,7 @@ impl Meter {
         let mut state = self.state.lock();
         let sent = state.usage.calls;
         if let Some(max_calls) = budget.max_calls.filter(|max_calls| sent >= *max_calls) {
-            let message = format!(
-                "asap.anchor.max_calls allows {max_calls} requests, and {sent} were sent: raise it to send more"
-            );
+            let message = format!("asap.anchor.max_calls allows {max_calls} requests, and {sent} were sent");
             return Err(CallError::new(FailureKind::Budget, message));
         }
         if let Some(max_cost) = budget.max_cost {
@@ -145,7 +143,7 @@ impl Meter {
                     None => format!("{:.6} is spent", state.spent),
                 };
                 let message =
-                    format!("{spent}, this call could cost {most:.6}, and asap.anchor.max_cost is {max_cost}");
+                    format!("{spent} and this call could cost {most:.6}, above asap.anchor.max_cost = {max_cost}");
                 return Err(CallError::new(FailureKind::Budget, message));
             }
         }
@@ -265,10 +263,7 @@ mod tests {
         drop(meter.reserve(two, 0.0, false).await.unwrap());
         meter.reserve(two, 0.0, false).await.unwrap().settle(3, 1, PRICES);
         let error = meter.reserve(two, 0.0, false).await.unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "budget: asap.anchor.max_calls allows 2 requests, and 2 were sent: raise it to send more"
-        );
+        assert_eq!(error.to_string(), "budget: asap.anchor.max_calls allows 2 requests, and 2 were sent");
         let expected = Usage { calls: 2, tokens_in: 3, tokens_out: 1, cost: 13.0, ..Usage::default() };
         assert_eq!(meter.usage(), expected);
     }

@@ -204,7 +204,7 @@ impl Ball {
     }
 
     pub(crate) fn arctangent(&self) -> Option<Self> {
-        // The angles of large numbers cannot be distinguished from a right angle.
+        // Arctangents of numbers above 2⁶⁰ are not computed: they are too close to a right angle to compare.
         if self.magnitude() > 60.0 {
             return None;
         }
@@ -224,7 +224,7 @@ impl Ball {
         Self::fixed(of_f64(guess) + rest, sum(self.error, FUNCTION_ERROR))
     }
 
-    /// None if the error makes it ambiguous.
+    /// Returns the floor. None if the error interval crosses an integer, or if the number is too large.
     pub(crate) fn floor(&self) -> Option<BigInt> {
         let number = self.to_fixed(220.0)?;
         let error = Self::rounded(BigInt::from(1), (self.error.max(-600.0) as i64) + 2, 0.0)?.to_fixed_exactly();

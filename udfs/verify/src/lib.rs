@@ -20,7 +20,7 @@
 //! **Bounds.** Only the last 65,536 bytes after the chain are searched. Some answers are equal only to identical text:
 //! those of more than 20,000 bytes, numbers of more than 2,500 digits, lists of more than 200 parts, structure of more
 //! than 12 levels (brackets and fractions may have any depth), expressions of more than 100 variables, fractions of
-//! more than 10,000 bits, factorials above 1,000!, and comparisons of more than about 10 ms.
+//! more than 10,000 bits, factorials above 1,000!, and comparisons of more than 500,000 work steps (about 10 ms).
 
 use std::borrow::Cow;
 

@@ -322,7 +322,7 @@ impl Number {
         self.over(&Real(rest.square_root()?), work)?.arctangent(work)
     }
 
-    /// None if the error makes it ambiguous.
+    /// Returns the floor. None if the error interval crosses an integer, or if the number is too large.
     pub(crate) fn floor(&self) -> Option<Self> {
         match self {
             Exact(number) => Some(Exact(number.floor())),

@@ -195,7 +195,9 @@ fn refuse_unsupported(fields: &Fields, family: Family) -> Parsed<()> {
         return Err(format!("activation '{other}' is not supported: expected swiglu with hidden_act silu"));
     }
     if matches!(family, Family::Qwen2 | Family::Mistral) && fields.flag("attention_bias")? == Some(true) {
-        return Err(format!("attention_bias is not a field of {family:?}"));
+        return Err(format!(
+            "attention_bias true is not supported for {family:?}: expected false or no attention_bias"
+        ));
     }
     let known = ["full_attention", "sliding_attention"];
     if let Some(kind) = fields.texts("layer_types")?.and_then(|all| all.into_iter().find(|kind| !known.contains(kind)))

@@ -82,7 +82,7 @@ async fn money_is_counted_and_not_exceeded() {
     assert_eq!(rows.iter().filter(|row| row.status() == "ok").count(), 3);
     let refused: Vec<_> = rows.iter().filter(|row| row.status() == "budget").collect();
     assert_eq!((refused.len(), server.count()), (7, 3));
-    assert!(refused[0].error().unwrap().contains("asap.anchor.max_cost is 7"), "{refused:?}");
+    assert!(refused[0].error().unwrap().contains("asap.anchor.max_cost = 7"), "{refused:?}");
     assert!((llm.usage().cost - 6.0).abs() < 1e-9 && (rows[0].spent.own.cost - 2.0).abs() < 1e-9);
 }
 
