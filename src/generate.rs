@@ -153,7 +153,10 @@ pub async fn run(args: GenerateArgs) -> Result<(), Failure> {
     let rate = count((tokens as f64 / f64::max(seconds, 1e-9)) as u64);
     note(format!("{}, {} tokens, {rate} tokens/s", several(answers, "answer"), count(tokens)));
     if refused > 0 {
-        note(format!("{} questions could not be asked; their lines show why", count(refused)));
+        note(format!(
+            "{} questions could not be asked; the field error of their output lines shows why",
+            count(refused)
+        ));
     }
     Ok(())
 }

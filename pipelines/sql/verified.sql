@@ -1,5 +1,5 @@
--- Prunes each chain while its answer survives: keeps the shortest of 25, 35, 50, 70 and 100 % of its tokens after which the
--- scoring model still states the answer, or else the original. The order of removal is the second line: any
+-- Prunes each chain to 25, 35, 50 and 70 % of its tokens, and keeps the shortest of these after which the scoring model still
+-- states the answer, or the whole chain if there is none. The order of removal is the second line: any
 -- score does, such as cot_perplexity(question, cot_steps(cot)). The last step first is the cheapest: the model reads the
 -- chain about once. The budget has no effect.
 SELECT *

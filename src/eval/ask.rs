@@ -120,7 +120,7 @@ pub(crate) async fn ask(
         if let Some((_, Err(error))) = first.first().filter(|(_, found)| found.as_ref().is_err_and(is_of_endpoint)) {
             return Err(match down {
                 Some(why) => Failure::TryLater(why),
-                None => Failure::Failed(format!("the first request failed ({error}); no other was sent")),
+                None => Failure::Failed(format!("the first request failed ({error}); no other problem was asked")),
             });
         }
         asked.extend(first);
@@ -190,8 +190,8 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Asks for a response at each budget. A greedy response that ends within a smaller budget is also the response at
-    /// that budget, so it is paid once.
+    /// Asks for a response at each budget, the largest first. A greedy response that ends within a smaller budget is also
+    /// the response at that budget, so it is paid once.
     async fn budgets(&self, problem: usize, sample: u32) -> Result<Vec<(Place, Result<Response, CallError>)>, Failure> {
         let mut found: Vec<(Place, Result<Response, CallError>)> = Vec::new();
         for &budget in self.sampled.budgets.iter().rev() {

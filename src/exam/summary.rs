@@ -112,14 +112,14 @@ impl Summary {
                 "tokens kept",
                 "survives",
                 "log P",
-                "− random steps",
-                "− random block",
-                "survival − block",
+                "log P − random steps",
+                "log P − random block",
+                "survival − random block",
                 "verdict",
             ];
             text.push(table(header, rows));
         }
-        text.push("\nverdict: on the log-probability, at 5 % over all comparisons (Holm)".to_string());
+        text.push("\nverdict: whether log P differs from that of both controls, at a level of 5 % over all comparisons (Holm)".to_string());
         text.join("\n")
     }
 }

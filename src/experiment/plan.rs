@@ -14,8 +14,9 @@ use crate::failure::Failure;
 pub(super) const CONFIG: &str = "config.json";
 /// The verbose chains that each arm prunes, below the folder of a seed.
 const ORIGINAL: &str = "data/original.parquet";
-/// Of every `MIX` chains that the base model learns from, `CONCISE` are concise: from verbose chains alone, a model of
-/// this size does not learn arithmetic in time.
+/// Of every `MIX` chains in the second part of the base model's training, `CONCISE` are concise, so that it does not forget
+/// them. In the first part all are: a model of this size learns arithmetic from concise chains in a minute, and from
+/// verbose ones not in time.
 const MIX: u64 = 5;
 const CONCISE: u64 = 2;
 /// The generations of the base model for each question, of which the shortest correct one is kept.
@@ -23,10 +24,10 @@ const GENERATIONS: u64 = 4;
 const TEMPERATURE: f64 = 0.8;
 /// Tokens of a response beyond the longest chain: tags, answer, and a margin.
 const MARGIN: u64 = 32;
-const BASE_RATE: &str = "3e-3";
-const ARM_RATE: &str = "1e-3";
-/// Sixteen examples in a step.
-const STEP: [&str; 4] = ["--micro-batch", "8", "--accumulate", "2"];
+const BASE_RATE: &str = "6e-4";
+const ARM_RATE: &str = "3e-4";
+/// Eight examples in a step.
+const STEP: [&str; 4] = ["--micro-batch", "8", "--accumulate", "1"];
 
 pub(super) struct Seed {
     pub number: u64,
@@ -59,41 +60,44 @@ impl Seed {
 
     /// Generates the samples and trains the base model.
     pub(super) fn base(&self, parts: &mut Parts) -> Result<Base, Failure> {
-        let Sizes { base, pruned, held_out, base_epochs, .. } = self.preset.sizes();
-        let (rows, number) = ((base + pruned + held_out).to_string(), self.number.to_string());
+        let Sizes { concise, mixed, pruned, held_out, .. } = self.preset.sizes();
+        let (rows, number) = ((concise + mixed + pruned + held_out).to_string(), self.number.to_string());
         let (sample, data) = (self.path("sample"), self.path("data"));
         let sampled = ["sample", "--family", "sums", "--rows", &rows, "--seed", &number, "--to", &sample];
         parts.run(&self.part("sample.txt", &sampled).fresh(&sample))?;
-        let copies = self.copies(base, base + pruned);
+        let copies = self.copies([concise, concise + mixed, concise + mixed + pruned]);
         let copy: Vec<&str> = ["sql", "-q"].into_iter().chain(copies.iter().flat_map(|copy| ["-c", copy])).collect();
         parts.run(&self.part("data.txt", &copy).fresh(&data))?;
-        let (model, epochs) = (self.path("base"), base_epochs.to_string());
-        let from = self.path("data/base.parquet");
-        let train = self.train(["--init", CONFIG], &from, &model, &epochs, BASE_RATE);
-        let trained = parts.json(&train)?;
+        let (first, model) = (self.path("concise"), self.path("base"));
+        let concise = self.train(["--init", CONFIG], &self.path("data/concise.parquet"), &first, "1", BASE_RATE);
+        let mixed = self.train(["--model", &first], &self.path("data/mixed.parquet"), &model, "1", BASE_RATE);
+        let [begun, trained] = [parts.json(&concise)?, parts.json(&mixed)?];
+        let tokens = |summary: &Value| summary["tokens"].as_u64().unwrap_or_default();
         let budget = self.budget(parts)?;
         let rows = self.evaluate("base", &model, budget, parts)?;
         let correct = rows.iter().filter(|row| row.budget == budget && row.correct == Some(true)).count() as u64;
         Ok(Base {
             seed: self.number,
             accuracy: correct as f64 / held_out as f64,
-            trained_tokens: trained["tokens"].as_u64().unwrap_or_default(),
+            trained_tokens: tokens(&begun) + tokens(&trained),
             parameters: trained["parameters"].as_u64().unwrap_or_default(),
         })
     }
 
     /// Queries that split the sample. Questions get the prompt that the evaluation asks with.
-    fn copies(&self, base: u64, pruned: u64) -> [String; 4] {
+    fn copies(&self, [concise, mixed, pruned]: [u64; 3]) -> [String; 5] {
         let (before, sample) = (eval::math_prompt(""), self.path("sample/sums.parquet"));
         let question = format!("'{}' || question AS question", before.replace('\'', "''"));
         let copy = |columns: &str, rows: &str, to: &str| {
             let to = self.path(&format!("data/{to}"));
             format!("COPY (SELECT {columns} FROM '{sample}' WHERE {rows} ORDER BY id) TO '{to}'")
         };
-        let mixed = format!("CASE WHEN id % {MIX} < {CONCISE} THEN concise ELSE cot END AS cot");
-        let between = format!("id >= {base} AND id < {pruned}");
+        let mix = format!("CASE WHEN id % {MIX} < {CONCISE} THEN concise ELSE cot END AS cot");
+        let learned = format!("id >= {concise} AND id < {mixed}");
+        let between = format!("id >= {mixed} AND id < {pruned}");
         [
-            copy(&format!("id, {question}, {mixed}, answer"), &format!("id < {base}"), "base.parquet"),
+            copy(&format!("id, {question}, concise AS cot, answer"), &format!("id < {concise}"), "concise.parquet"),
+            copy(&format!("id, {question}, {mix}, answer"), &learned, "mixed.parquet"),
             copy(&format!("id, {question}, cot, answer"), &between, "original.parquet"),
             copy(&format!("id, {question}, concise AS cot, answer"), &between, "core.parquet"),
             copy("question, '#### ' || cot_answer(answer) AS answer", &format!("id >= {pruned}"), "held-out.json"),

@@ -15,21 +15,21 @@ pub(super) enum Preset {
 
 /// Rows and epochs of a preset.
 pub(super) struct Sizes {
-    /// Sums that the base model learns from.
-    pub base: u64,
+    /// Sums whose concise chains the base model learns first, and sums whose mixed chains it learns then.
+    pub concise: u64,
+    pub mixed: u64,
     /// Sums that each arm prunes and trains on.
     pub pruned: u64,
     /// Sums that models are evaluated on.
     pub held_out: u64,
-    pub base_epochs: u64,
     pub arm_epochs: u64,
 }
 
 impl Preset {
     pub(super) fn sizes(self) -> Sizes {
         match self {
-            Self::Smoke => Sizes { base: 40, pruned: 8, held_out: 6, base_epochs: 1, arm_epochs: 1 },
-            Self::Mini => Sizes { base: 16_000, pruned: 1_200, held_out: 400, base_epochs: 3, arm_epochs: 2 },
+            Self::Smoke => Sizes { concise: 20, mixed: 20, pruned: 8, held_out: 6, arm_epochs: 1 },
+            Self::Mini => Sizes { concise: 12_000, mixed: 6_000, pruned: 1_200, held_out: 400, arm_epochs: 2 },
         }
     }
 

@@ -33,7 +33,7 @@ impl Report {
             "A model with {} parameters learns {} short sums, is trained on {} others, pruned to {} of their tokens, and \
              answers {} held-out ones (greedy). Accuracy of the base model: {bases}.{caution}",
             count(parameters),
-            count(sizes.base),
+            count(sizes.concise + sizes.mixed),
             count(sizes.pruned),
             percent(self.share),
             count(sizes.held_out),

@@ -69,7 +69,10 @@ pub(super) fn verified(found: &Verified) -> String {
         format!("version   {}", found.table_version),
         format!("shards    {}", count(found.shards)),
         format!("rows      {} in the output, {} rejected", count(found.rows), count(found.rejects)),
-        format!("filtered  {} rows of finished slices are in neither", count(found.filtered)),
+        format!(
+            "filtered  {} rows of finished slices are neither in the output nor in the rejects",
+            count(found.filtered)
+        ),
         format!("lost      {} rows", count(found.lost)),
         format!("doubled   {} rows", count(found.doubled)),
         format!("strange   {} rows belong to no finished slice", count(found.strange)),
@@ -77,7 +80,9 @@ pub(super) fn verified(found: &Verified) -> String {
     ];
     if found.files_not_compared > 0 {
         let files = several(found.files_not_compared, "file");
-        lines.push(format!("note: the log no longer has the commits of {files}, so their rows were not counted"));
+        lines.push(format!(
+            "note: the log no longer has the commits of {files}, so the counts of their rows were not compared"
+        ));
     }
     lines.join("\n")
 }

@@ -95,13 +95,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "30s", require_equals = true,
         value_parser = humantime::parse_duration, conflicts_with = "dry_run")]
     watch: Option<Duration>,
-    /// Retry rejected rows from their files: those with these statuses, or all
+    /// Process rejected rows again, read from their input files: the rows with these statuses, or all rejected rows
     #[arg(long, value_name = "STATUS,…", num_args = 0..=1, default_missing_value = "", require_equals = true)]
     retry_rejects: Option<String>,
     /// End the run if more rows than this are rejected: a number, or a share such as 2%
     #[arg(long, value_name = "N|P%", value_parser = parsed::<MaxRejects>)]
     max_rejects: Option<MaxRejects>,
-    /// Process only the slices of one of several parts, such as 3/8, so that eight processes fill one output
+    /// Process only part K of N of the slices. Eight processes with 1/8 to 8/8 fill one output together
     #[arg(long, value_name = "K/N", value_parser = parsed::<Part>)]
     part: Option<Part>,
     /// Allow the run this long to end after SIGTERM or Ctrl-C
@@ -110,7 +110,7 @@ pub struct RunArgs {
     /// Partition a new output by these columns. Delta reads an empty text in them as NULL
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     partition_by: Vec<String>,
-    /// Copy these input columns to the output: all, none, names, or needed. needed leaves out columns whose whole
+    /// Copy these input columns to the output: all, none, names, or needed, which leaves out columns whose whole
     /// content is already in the output columns question, cot, answer or system. Rejects keep all columns
     #[arg(long, value_name = "needed|all|none|COLUMNS", default_value = "needed", value_parser = parsed::<Originals>)]
     originals: Originals,

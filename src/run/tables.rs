@@ -30,7 +30,7 @@ pub(crate) fn estimate_table(estimate: &Estimate) -> String {
     }
     if anchor.calls > 0 {
         let [read, written] = [anchor.tokens_in, anchor.tokens_out].map(count);
-        lines.push(format!("tokens    {read} in, {written} out, in the scoring model's tokenizer"));
+        lines.push(format!("tokens    {read} in, {written} out, counted with the tokenizer of asap.scorer.model"));
         lines.push(match anchor.cost > 0.0 {
             true => format!("cost      {:.4}, at the configured prices", anchor.cost),
             false => format!("cost      unknown: set {PRICES}"),

@@ -25,7 +25,7 @@ pub(super) struct ScheduleState {
 }
 
 impl ScheduleState {
-    /// Opens the state of a jobs file in `folder`, and locks it against other schedulers of that file.
+    /// Opens the state that `folder` holds for a jobs file, and locks it against other schedulers of the same jobs file.
     pub(super) fn open(folder: &Path, jobs_file: &Path) -> Result<Self, Failure> {
         let canonical = jobs_file.canonicalize().map_err(|error| failed("find", jobs_file, &error))?;
         let hash = Sha256::digest(canonical.as_os_str().as_encoded_bytes());
@@ -43,8 +43,8 @@ impl ScheduleState {
         let jobs = match std::fs::read_to_string(&path) {
             Ok(text) => serde_json::from_str(&text).map_err(|error| {
                 Failure::Failed(format!(
-                    "{} should hold when each job last started, but is invalid: {error}; delete the file to start \
-                     without making up missed runs",
+                    "{} is invalid: {error}; it should contain the time at which each job last started. Delete the file \
+                     to start; missed runs are then not made up for",
                     path.display()
                 ))
             })?,

@@ -86,13 +86,14 @@ pub struct TrainArgs {
     /// Set the warm-up length in steps (overrides --warmup)
     #[arg(long, value_name = "N")]
     warmup_steps: Option<usize>,
-    /// Set the final learning rate, as a fraction of the highest. The rate falls by half a cosine between them
+    /// Set the final learning rate, as a fraction of the highest. After the warm-up, the rate falls from
+    /// the highest to the final one along a cosine
     #[arg(long, value_name = "FRACTION", default_value_t = 0.1, value_parser = fraction)]
     min_rate: f64,
     /// Clip the gradient norm to this value
     #[arg(long, value_name = "NORM", default_value_t = 0.2, value_parser = above_zero)]
     clip: f64,
-    /// Set the weight decay of matrices, as a fraction of the learning rate
+    /// Set AdamW's weight decay, for matrices only: each step multiplies them by 1 - learning rate * DECAY
     #[arg(long, value_name = "DECAY", default_value_t = 0.0, value_parser = fraction)]
     weight_decay: f64,
     /// Set the number of examples per micro-batch

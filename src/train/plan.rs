@@ -110,7 +110,7 @@ impl Plan {
                 "memory     {state} for {millions:.1} million parameters, {pass} for a pass of {pass_tokens} tokens \
                  (--keep {keep})"
             ),
-            format!("disk       {disk} for {kept} and one in progress, one every {every}"),
+            format!("disk       {disk} for {kept} and one that is being written; a checkpoint every {every}"),
             format!("device     {}", args.device),
         ]
         .join("\n")

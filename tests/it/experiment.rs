@@ -66,7 +66,8 @@ fn asks_as_it_trained(workplace: &Workplace) {
     let rows = workplace.rows(
         "SELECT count(DISTINCT prompt) AS asked, count(DISTINCT substr(prompt, 1, 60)) AS kinds FROM (
             SELECT prompt FROM 'whole/seed-1/eval/core'
-            UNION ALL SELECT question FROM 'whole/seed-1/data/base.parquet'
+            UNION ALL SELECT question FROM 'whole/seed-1/data/concise.parquet'
+            UNION ALL SELECT question FROM 'whole/seed-1/data/mixed.parquet'
             UNION ALL SELECT question FROM 'whole/seed-1/data/original.parquet')",
     );
     assert_eq!(rows, [json!({ "asked": 40 + 8 + 6, "kinds": 1 })]);

@@ -169,7 +169,7 @@ impl Arg {
             Arg::IntList => "a list of integers",
             Arg::FloatList => "a list of numbers",
             Arg::Conversation => {
-                "a list of structs with role and content (or from and value), or a struct of such lists"
+                "a list of structs with role and content (or from and value), or a struct of two lists with these names"
             }
         }
     }

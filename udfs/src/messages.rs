@@ -12,7 +12,7 @@ const SPEAKER: [&str; 2] = ["role", "from"];
 const TEXT: [&str; 2] = ["content", "value"];
 
 /// Returns whether a type holds conversations: a list of structs with role and content (or from and value), or a struct
-/// of such lists.
+/// of two lists with these names.
 pub(crate) fn is_conversation(found: &DataType) -> bool {
     match found {
         DataType::Struct(fields) => {

@@ -156,8 +156,11 @@ fn a_run_that_is_killed_again_and_again_ends_as_one_that_is_not_and_pays_once() 
 fn a_spent_budget_ends_the_run_and_the_same_command_goes_on() {
     let workplace = corpus(20);
     let server = Server::start(|call| Reply::After(Duration::from_millis(20), Box::new(model(call))));
-    let spent =
-        ["the budget is spent after 10 calls (1000 tokens in, 100 out", "asap.anchor.max_calls allows 10 requests", "is kept"];
+    let spent = [
+        "the budget is spent after 10 calls (1000 tokens in, 100 out",
+        "asap.anchor.max_calls allows 10 requests",
+        "is kept",
+    ];
     commits_nothing(&workplace, run(&workplace, "out", &server, &["asap.anchor.max_calls=10"]), &spent);
 
     let mut estimate = arguments("asap", "out", &["asap.anchor.price_per_million_input_tokens=1"]);

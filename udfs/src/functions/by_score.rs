@@ -138,7 +138,7 @@ impl AsyncCall for ByScore {
     }
 }
 
-/// Counts a row without a result: NULL, or an error if `asap.on_error` is `fail`.
+/// Counts a row without a result, and returns NULL for it, or an error if `asap.on_error` is `fail`.
 pub(super) fn lost<T>(function: &str, none: &Scored, rows: &CallRows, metrics: &CallMetrics) -> Result<Option<T>> {
     metrics.failed.add(1);
     match (Settings::of(rows.config())?.on_error, none) {

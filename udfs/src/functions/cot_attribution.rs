@@ -6,7 +6,7 @@ use crate::declaration::Declaration;
 pub(super) const COT_ATTRIBUTION: StepScore = StepScore {
     declaration: Declaration {
         name: "cot_attribution",
-        about: "How much the mean −ln P of the answer's tokens rises without each step, in nats per token; above 0 if the step helps. This is the score of PIR, the logarithm of the ratio of perplexities (Xiao et al. 2025). PIR drops only functional steps by it: see `cot_drop_functional`. The scoring model (`asap.scorer.model`) reads the question, the other steps, `</think>` and the answer, and compares with all steps. Common beginnings of these texts are read once, so each step costs about half of the tokens of a forward pass. An empty answer gives NULL. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "How much the mean −ln P of the answer's tokens rises without each step, in nats per token; above 0 if the step helps. This is the score of PIR, the logarithm of the ratio of perplexities (Xiao et al. 2025). By this score, PIR drops only functional steps (verification, other methods, error correction): see `cot_drop_functional`. The scoring model (`asap.scorer.model`) reads the question, the steps, `</think>` and the answer: once with all steps, and once without each step. It reads the beginning that these texts share only once, so each step costs about half of the chain's tokens. An empty answer gives NULL. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: QUESTION_STEPS_AND_ANSWER,
         example: "select cot_attribution('2 + 2?', ['2 + 2 is 4.', 'Done.'], '4');",
     },

@@ -142,8 +142,9 @@ impl Meter {
                     }
                     None => format!("{:.6} is spent", state.spent),
                 };
-                let message =
-                    format!("{spent} and this call could cost {most:.6}, above asap.anchor.max_cost = {max_cost}");
+                let message = format!(
+                    "{spent}, and this call could cost {most:.6}: together more than asap.anchor.max_cost = {max_cost}"
+                );
                 return Err(CallError::new(FailureKind::Budget, message));
             }
         }

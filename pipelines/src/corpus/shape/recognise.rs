@@ -200,7 +200,7 @@ fn refuse<T>(schema: &Schema, file: &str, texts: &[TextTags], tagged: &[&TextTag
             (why, format!("question={question},cot={cot},answer={answer}"))
         }
         [only] => (
-            format!("{} has think tags, but no other column has the name of a question", only.path),
+            format!("{} has think tags, but no other column has a name that asap knows for questions", only.path),
             format!("question={BLANK},cot={}", only.path),
         ),
         several => {

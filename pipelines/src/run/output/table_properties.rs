@@ -134,8 +134,8 @@ pub(crate) async fn widen(
     Ok(())
 }
 
-/// Checks that a place for a new table is empty. It may have the folder of asap next to a table, and leftovers of a run
-/// that was killed before its first commit.
+/// Checks that the location of a new table is empty. The folder `.asap` and leftovers of a run that was killed before its
+/// first commit are allowed.
 pub(crate) async fn check_empty(url: &Url, store: &dyn ObjectStore) -> Result<()> {
     let found = store.list_with_delimiter(None).await?;
     let mut others = found.objects.iter().map(|file| file.location.to_string()).collect::<Vec<_>>();

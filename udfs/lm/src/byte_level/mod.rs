@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_more_goes_the_ordinary_way() {
+    fn texts_that_it_cannot_encode_go_to_the_tokenizers_crate() {
         let mut json = golden_tokenizer("qwen2");
         json["added_tokens"][1]["lstrip"] = json!(true);
         let tokenizer: Tokenizer = json.to_string().parse().unwrap();

@@ -105,8 +105,8 @@ impl Compressor {
         Ok(texts.iter().zip(counts).map(finish).collect())
     }
 
-    /// Returns the chunks of a text as the encoder reads them. The tokens of a chunk are joined to a text and tokenized
-    /// again, as in the published code, so they may differ.
+    /// Returns the chunks of a text as the encoder reads them. As in the published code, the tokens of a chunk are joined into a
+    /// text, which is tokenized again. So they may differ from the tokens of the whole text.
     fn read(&self, rules: &Rules, text: &str) -> Result<Vec<Vec<Placed>>> {
         let tokens = self.tokens.of(&rules.placeholder(text))?;
         let chunks = chunks(&tokens, &rules.ends()).into_iter();

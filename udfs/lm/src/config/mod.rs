@@ -192,7 +192,7 @@ fn refuse_unsupported(fields: &Fields, family: Family) -> Parsed<()> {
     }
     // `activation` must agree with `hidden_act`: a gated MLP with SiLU.
     if let Some(other) = fields.text("activation")?.filter(|name| !["swiglu", "silu"].contains(name)) {
-        return Err(format!("activation '{other}' is not supported: expected swiglu with hidden_act silu"));
+        return Err(format!("activation '{other}' is not supported: expected swiglu or silu"));
     }
     if matches!(family, Family::Qwen2 | Family::Mistral) && fields.flag("attention_bias")? == Some(true) {
         return Err(format!(
