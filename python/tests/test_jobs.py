@@ -91,7 +91,7 @@ def test_a_second_map_reads_the_cache(traces, workplace, monkeypatch):
     pyarrow.parquet.write_table(traces, "rows.parquet")
     dataset = datasets.load_dataset("parquet", data_files="rows.parquet", split="train")
     first = dataset.map(asap.Pruner("truncate", refine_max_tokens=160), batched=True, batch_size=8, num_proc=2)
-    assert first.column_names[-5:] == ["prompt", "completion", "messages", "error", "status"]
+    assert {"prompt", "completion", "messages", "error", "status"} <= set(first.column_names)
     monkeypatch.setattr(asap.Pruner, "__call__", None)
     again = dataset.map(asap.Pruner("truncate", refine_max_tokens=160), batched=True, batch_size=8, num_proc=2)
     assert again._fingerprint == first._fingerprint and again["status"][:] == first["status"][:]
@@ -113,7 +113,7 @@ def test_a_pruner_is_equal_to_its_copy():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: asap.prune(pyarrow.table({"a": ["x"], "b": ["y"]}), quiet=True), "a, b"),
+        (lambda: asap.prune(pyarrow.table({"a": ["x"], "b": ["y"]}), quiet=True), "a (text), b (text)"),
         (lambda: asap.prune([1, 2]), "expected a Dataset, an IterableDataset"),
         (lambda: asap.prune("nowhere", quiet=True), "nowhere"),
         (lambda: asap.prune("x", lambda row: row), "found a function"),

@@ -23,7 +23,7 @@ def command(*arguments):
 
 def test_the_command_has_the_exit_codes_of_the_program():
     assert (command("--version").returncode, command("--version").stdout.split()[0]) == (0, "asap")
-    assert command("sql", "-c", "SELECT cot_tokens('2 + 2 is 4') AS n", "--format", "json", "-q").stdout == '{"n":7}\n'
+    assert command("sql", "-c", "SELECT cot_tokens('2 + 2 is 4') AS n", "--format", "json", "-q").stdout == '[{"n":7}]\n'
     assert command("sql", "-c", "SELECT 1 / 0").returncode == 1
     wrong = command("rn")
     assert wrong.returncode == 2 and "did you mean run?" in wrong.stderr
@@ -75,7 +75,8 @@ def test_a_forked_process_has_an_engine_of_its_own():
 
 
 def test_the_import_opens_no_engine_and_is_quick():
-    code = "import time; begun = time.perf_counter(); import asap; print(time.perf_counter() - begun)"
+    # Seconds of the CPU: the machine may do other work.
+    code = "import time; begun = time.process_time(); import asap; print(time.process_time() - begun)"
     python(code).wait()
     seconds = min(float(python(code).communicate()[0]) for _ in range(5))
     assert seconds < 0.1

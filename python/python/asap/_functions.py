@@ -70,23 +70,20 @@ def _documented(about, arguments, example, is_text):
 
 
 def _define():
-    functions = {}
-    for sql, about, example, arguments, is_text in _asap.functions():
-        name = sql.removeprefix("cot_")
-        parameters = "".join(f"{of}=None, " if is_optional else f"{of}, " for of, _, is_optional in arguments)
-        required = sum(not is_optional for _, _, is_optional in arguments)
-        source = _TEMPLATE.format(
-            name=name,
-            parameters=parameters,
-            sql=sql,
-            arguments=", ".join(of for of, _, _ in arguments),
-            required=required,
-        )
-        scope = {"_call": _call, "__name__": "asap"}
-        exec(source, scope)
-        functions[name] = scope[name]
-        functions[name].__doc__ = _documented(about, arguments, example, is_text)
-    return functions
+    declared = {sql.removeprefix("cot_"): (sql, *rest) for sql, *rest in _asap.functions()}
+    source = [_source(name, sql, arguments) for name, (sql, _, _, arguments, _) in declared.items()]
+    scope = {"_call": _call, "__name__": "asap"}
+    exec("".join(source), scope)
+    for name, (_, about, example, arguments, is_text) in declared.items():
+        scope[name].__doc__ = _documented(about, arguments, example, is_text)
+    return {name: scope[name] for name in declared}
+
+
+def _source(name, sql, arguments):
+    parameters = "".join(f"{of}=None, " if is_optional else f"{of}, " for of, _, is_optional in arguments)
+    required = sum(not is_optional for _, _, is_optional in arguments)
+    names = ", ".join(of for of, _, _ in arguments)
+    return _TEMPLATE.format(name=name, parameters=parameters, sql=sql, arguments=names, required=required)
 
 
 FUNCTIONS = _define()

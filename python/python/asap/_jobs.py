@@ -1,10 +1,8 @@
-"""Whole jobs: queries, runs, and pruning in memory."""
+"""Whole jobs: queries, runs, and pruning in memory. What only some need is imported there, so that the import is quick."""
 
 import json
 import os
-import shutil
 import sys
-import tempfile
 import time
 from typing import Any, NamedTuple
 
@@ -39,6 +37,8 @@ def sql(query, corpus=None, *, columns=None, settings=None, **tables):
     >>> asap.sql("SELECT cot_tokens('2 + 2 is 4') AS tokens").to_pylist()
     [{'tokens': 7}]
     """
+    import tempfile
+
     keep = None
     if corpus is not None and not _data.is_location(corpus):
         # The folder is deleted with the object that stands for it.
@@ -115,6 +115,9 @@ def prune(data, pipeline="asap", columns=None, *, to=None, **options):
     Returns:
         A tuple of rows, rejects and summary. Rows and rejects are of the kind of data; a location gives Arrow tables.
     """
+    import shutil
+    import tempfile
+
     _check_pipeline(pipeline)
     folder = tempfile.mkdtemp(prefix="asap-")
     output = os.path.join(folder, "pruned") if to is None else os.fspath(to)
@@ -159,7 +162,8 @@ class Pruner:
     """Prunes batches: a function for `Dataset.map(pruner, batched=True)`.
 
     It adds the columns prompt, completion, messages, status and error to a batch, and keeps its rows. The status of a
-    pruned row is ok. Rows that cannot be pruned have another status, and NULL in prompt, completion and messages.
+    pruned row is ok. Rows that cannot be pruned have another status and an error, and NULL in
+    prompt, completion and messages.
 
     Equal pruners have equal fingerprints: of the pipeline, the settings, the version of asap and the files of its
     models. So a second `map` with an equal pruner reads the cache.
@@ -179,6 +183,8 @@ class Pruner:
         self.fingerprint = _asap.fingerprint(self._pipeline, self._columns, self._settings)
 
     def __call__(self, batch):
+        import tempfile
+
         import pyarrow
 
         table = batch if _data._is_arrow(batch) else pyarrow.table(dict(batch))
@@ -223,6 +229,9 @@ def _aligned(pruned, rows):
         statuses = pruned["status"].to_pylist()
     status = ["filtered" if row not in place_of else statuses[place_of[row]] or "ok" for row in range(rows)]
     columns["status"] = pyarrow.array(status, pyarrow.string())
+    # A batch without an error must have the type of others.
+    if "error" in columns:
+        columns["error"] = columns["error"].fill_null("")
     is_ok = pyarrow.array([each == "ok" for each in status])
     for name in ("prompt", "completion", "messages"):
         if name in columns:
@@ -247,7 +256,8 @@ def _with_columns(batch, columns):
             place = batch.schema.get_field_index(name)
             batch = batch.append_column(name, column) if place < 0 else batch.set_column(place, name, column)
         return batch
-    return columns
+    # What map takes.
+    return {name: column.to_pylist() for name, column in columns.items()}
 
 
 def _check_pipeline(pipeline):
