@@ -78,6 +78,15 @@ impl Engine {
         Ok(session)
     }
 
+    /// Returns a session for a batch of rows. Limits on calls hold for all batches with these settings.
+    pub(crate) fn session_of_batch(&self, settings: Settings) -> Result<Session, Failure> {
+        let llm = self.session(settings.clone())?.llm;
+        let _entered = self.runtime.enter();
+        let context = asap::sql::session(settings, &llm, &self.models)?;
+        Ok(Session { context, llm })
+    }
+
+    /// Returns a session for a query.
     pub(crate) fn new_session(&self, settings: Settings) -> Result<Session, Failure> {
         let _entered = self.runtime.enter();
         let llm = Llm::new(Some(Arc::new(SharedAnswers::new(&settings))));

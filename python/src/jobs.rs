@@ -192,7 +192,9 @@ fn rows(
     wanted: &'static [&'static str],
 ) -> PyResult<Reader> {
     let engine = engine::engine(py)?;
-    let session = engine.new_session(settings_of(settings)?).map_err(failed)?;
+    let settings = settings_of(settings)?;
+    let session = if wanted.is_empty() { engine.new_session(settings) } else { engine.session_of_batch(settings) };
+    let session = session.map_err(failed)?;
     let context = session.context.clone();
     let work = async move {
         if let Some(corpus) = corpus {

@@ -8,6 +8,7 @@ import time
 
 import asap
 import pytest
+from conftest import SAMPLE
 
 # A query that does not end in the time of a test.
 LONG = "SELECT sum(cot_tokens(concat('2 + 2 is ', a.value, b.value))) AS n FROM generate_series(1, 1000000) a, generate_series(1, 1000) b"
@@ -56,6 +57,18 @@ def test_an_interrupt_ends_a_function():
     time.sleep(4)
     process.send_signal(signal.SIGINT)
     assert process.wait(20) != 0 and "KeyboardInterrupt" in process.stderr.read()
+
+
+def test_an_interrupt_ends_a_run_and_the_next_resumes(workplace):
+    work = f"asap.run('asap', from_={str(SAMPLE)!r}, to='out', slice_rows=20, refine_max_tokens=64)"
+    process = python(f"import asap\nprint('begins', flush=True)\n{work}")
+    process.stdout.readline()
+    time.sleep(6)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) != 0 and "KeyboardInterrupt" in process.stderr.read()
+    again = asap.run("asap", from_=str(SAMPLE), to="out", slice_rows=20, refine_max_tokens=64, limit=400, quiet=True)
+    rows = asap.sql("SELECT count(*) AS n, count(DISTINCT source) AS different FROM 'out'").to_pylist()[0]
+    assert rows["n"] == rows["different"] > 300 and again["slices_left"] == 0
 
 
 def test_a_forked_process_has_an_engine_of_its_own():
