@@ -11,6 +11,7 @@ use asap_udfs::typo;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
 use crate::failure::Failure;
@@ -100,17 +101,22 @@ enum LogFormat {
 }
 
 pub fn main() -> ExitCode {
+    ExitCode::from(main_with(std::env::args_os().collect()))
+}
+
+/// Runs the command of these arguments, which begin with the name of the program. Returns its exit code.
+pub fn main_with(arguments: Vec<OsString>) -> u8 {
     hide_expected_panic();
     experiment::end_with_parent();
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
-            match unknown_command(&error) {
+            match unknown_command(&error, &arguments) {
                 Some(message) => complain(&message),
                 None => drop(error.print()),
             }
             // Help and version are not failures, even if no one reads them.
-            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+            return if error.use_stderr() { 2 } else { 0 };
         }
     };
     log_events(cli.log);
@@ -141,7 +147,7 @@ pub fn main() -> ExitCode {
     finish(result)
 }
 
-fn unknown_command(error: &clap::Error) -> Option<String> {
+fn unknown_command(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(typed))) =
         (error.kind(), error.get(ContextKind::InvalidSubcommand))
     else {
@@ -149,10 +155,10 @@ fn unknown_command(error: &clap::Error) -> Option<String> {
     };
     let mut command = Cli::command();
     let mut path = vec!["asap".to_string()];
-    for argument in std::env::args().skip(1) {
-        let Some(below) = command.find_subcommand(&argument).cloned() else { continue };
+    for argument in arguments.iter().skip(1).filter_map(|argument| argument.to_str()) {
+        let Some(below) = command.find_subcommand(argument).cloned() else { continue };
         command = below;
-        path.push(argument);
+        path.push(argument.to_string());
     }
     let path = path.join(" ");
     let known = command.get_subcommands().map(|command| command.get_name());
@@ -172,6 +178,13 @@ fn refuse_terminal() -> Result<(), Failure> {
     if std::io::stdout().is_terminal() { Err(Failure::Usage(what.to_string())) } else { Ok(()) }
 }
 
+/// Prepares a process that calls asap as a library: it logs warnings to stderr, as the commands do.
+pub fn log_warnings() {
+    hide_expected_panic();
+    log_events(None);
+}
+
+/// A process may have chosen another log before.
 fn log_events(format: Option<LogFormat>) {
     let by_default = if format.is_some() { LOGGED_ALL } else { LOGGED };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(by_default));
@@ -179,9 +192,9 @@ fn log_events(format: Option<LogFormat>) {
     match format {
         Some(LogFormat::Json) => {
             complain_as_json();
-            subscriber.json().flatten_event(true).init();
+            drop(subscriber.json().flatten_event(true).try_init());
         }
-        _ => subscriber.with_ansi(has_color()).init(),
+        _ => drop(subscriber.with_ansi(has_color()).try_init()),
     }
 }
 
@@ -190,11 +203,19 @@ fn has_color() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+/// Returns the runtime of a process.
+///
+/// # Errors
+/// If the system starts no thread.
+pub fn runtime() -> std::io::Result<Runtime> {
     // One slice more than there are cores computes at the same time. A further thread serves signals, timers and
     // connections.
     let threads = std::thread::available_parallelism().map_or(1, usize::from) + 2;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+    tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()
+}
+
+fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = runtime()?;
     let result = runtime.block_on(command);
     // No one waits for computations that outlive the command.
     runtime.shutdown_background();
@@ -216,9 +237,9 @@ fn hide_expected_panic() {
     }));
 }
 
-fn finish(result: Result<(), Failure>) -> ExitCode {
+fn finish(result: Result<(), Failure>) -> u8 {
     let (code, message) = match result {
-        Ok(()) | Err(Failure::ReaderGone) => return ExitCode::SUCCESS,
+        Ok(()) | Err(Failure::ReaderGone) => return 0,
         Err(Failure::Failed(message)) => (1, message),
         Err(Failure::Usage(message)) => (2, message),
         Err(Failure::TooManyRejects(message)) => (3, message),
@@ -226,5 +247,5 @@ fn finish(result: Result<(), Failure>) -> ExitCode {
         Err(Failure::TryLater(message)) => (75, message),
     };
     complain(&format!("error: {message}"));
-    ExitCode::from(code)
+    code
 }

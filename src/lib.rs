@@ -6,7 +6,7 @@
 //! | [`config`] | settings from files, variables and the command line |
 //! | [`failure`] | why a command failed, and its exit code |
 //! | [`output`], [`progress`] | output for people and machines |
-//! | [`signals`] | graceful shutdown |
+//! | [`signals`], [`program`] | graceful shutdown; the command that starts this program again |
 
 pub mod cache;
 pub mod cli;
@@ -21,6 +21,7 @@ pub mod inspect;
 pub mod model;
 pub mod output;
 pub mod outputs;
+pub mod program;
 pub mod progress;
 mod rows;
 pub mod run;

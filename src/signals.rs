@@ -29,6 +29,11 @@ impl Stop {
         Self(asked)
     }
 
+    /// Stops when `asked` becomes true, for a caller that has its own signals.
+    pub fn by(asked: watch::Receiver<bool>) -> Self {
+        Self(asked)
+    }
+
     pub fn is_asked(&self) -> bool {
         *self.0.borrow()
     }

@@ -16,7 +16,7 @@ use asap_pipelines::answers::SharedAnswers;
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
 use asap_pipelines::run::plan::CORPUS;
 use asap_udfs::llm::Llm;
-use asap_udfs::typo;
+use asap_udfs::{Models, Settings, typo};
 use clap::Args;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{exec_datafusion_err, plan_datafusion_err};
@@ -72,6 +72,14 @@ pub struct SqlArgs {
     color: bool,
     #[command(flatten)]
     settings: SettingArgs,
+}
+
+/// Returns a session with the tables of `asap sql`, whose scoring model is one of `models`.
+///
+/// # Errors
+/// If the engine rejects the settings.
+pub fn session(settings: Settings, llm: &Llm, models: &Models) -> Result<SessionContext> {
+    tables::with_tables(asap_pipelines::session::session_of(settings, llm, models)?)
 }
 
 /// Runs the given commands and files, else standard input, or a prompt on a terminal.

@@ -30,6 +30,7 @@ use rayon::prelude::*;
 use crate::config::SettingArgs;
 use crate::failure::Failure;
 use crate::output::{SummaryFormat, at_least_one, note, print_as, several};
+use crate::program;
 use crate::progress::Bar;
 use ask::{Asked, Found, Sampled};
 pub(crate) use bench::math_prompt;
@@ -229,8 +230,9 @@ async fn with_references(
 
 /// The command that starts this program as the sandbox of a Python program.
 fn child_command() -> Result<Vec<std::ffi::OsString>, Failure> {
-    let program = std::env::current_exe()?;
-    Ok(vec![program.into(), asap_programs::COMMAND.into()])
+    let mut command = program::command()?;
+    command.push(asap_programs::COMMAND.into());
+    Ok(command)
 }
 
 fn rows_of(bench: Bench, model: &str, problems: &[Problem], sampled: &Sampled, mut found: Found) -> Vec<Row> {

@@ -2,13 +2,14 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use serde_json::Value;
 
 use super::failed;
 use crate::failure::Failure;
 use crate::output::{complain, note};
+use crate::program;
 
 /// Holds the process id of the experiment.
 const PARENT: &str = "_ASAP_PARENT";
@@ -51,7 +52,6 @@ fn quoted(word: &str) -> String {
 
 pub(super) struct Parts {
     folder: PathBuf,
-    program: PathBuf,
     /// The commands so far, for the file of commands.
     commands: String,
 }
@@ -61,7 +61,7 @@ impl Parts {
         let done = folder.join(DONE);
         std::fs::create_dir_all(&done).map_err(|error| failed(&done, &error))?;
         let commands = "# The parts of this experiment, in order. Run them in this folder.\n".to_string();
-        Ok(Self { folder: folder.to_path_buf(), program: std::env::current_exe()?, commands })
+        Ok(Self { folder: folder.to_path_buf(), commands })
     }
 
     /// Where the output of a part is, from the folder of the experiment.
@@ -99,7 +99,7 @@ impl Parts {
 
     /// Passes the child's messages on, except its error, which becomes the error of the experiment.
     fn start(&self, part: &Part, stdout: std::fs::File) -> Result<(), Failure> {
-        let mut command = Command::new(&self.program);
+        let mut command = program::process()?;
         command.args(&part.arguments).current_dir(&self.folder).env(PARENT, std::process::id().to_string());
         command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped());
         let mut child = command.spawn()?;

@@ -15,7 +15,7 @@ use asap_pipelines::run::{
     MaxRejects, Observer, OnChange, OnSchemaChange, Originals, Part, Request, Summary, estimate, run as run_pipeline,
 };
 use asap_udfs::llm::Usage;
-use clap::Args;
+use clap::{Args, FromArgMatches};
 use serde::Serialize;
 
 use crate::config::{self, SettingArgs};
@@ -162,6 +162,39 @@ impl RunArgs {
             says_finished: self.watch.is_none(),
         })
     }
+}
+
+/// The flags that concern the output on a terminal, or a process that keeps running.
+const OF_COMMAND: [&str; 7] = ["print", "from", "to", "watch", "metrics-addr", "format", "set"];
+
+/// Returns the names of the flags that [`run_quietly`] takes in addition to `--from`, `--to` and `--set`.
+pub fn flags() -> Vec<String> {
+    let command = RunArgs::augment_args(clap::Command::new("run"));
+    let flags = command.get_arguments().filter_map(clap::Arg::get_long).filter(|flag| !OF_COMMAND.contains(flag));
+    flags.map(str::to_string).collect()
+}
+
+/// Runs `asap run` with these arguments, for a caller that shows the progress itself. Returns the summary, or the
+/// estimate of a dry run, as JSON.
+///
+/// # Errors
+/// As `asap run`.
+pub async fn run_quietly(arguments: Vec<String>, bar: &Bar, stop: Stop) -> Result<String, Failure> {
+    let command = RunArgs::augment_args(clap::Command::new("run"));
+    let matches = command.try_get_matches_from(["run".to_string()].into_iter().chain(arguments));
+    let args = matches.and_then(|matches| RunArgs::from_arg_matches(&matches)).map_err(|error| {
+        let message = error.to_string();
+        let message = message.split("\n\nUsage:").next().unwrap_or_default();
+        Failure::Usage(message.trim_start_matches("error: ").trim_end().to_string())
+    })?;
+    let dry_run = args.dry_run;
+    let request = args.request()?;
+    if dry_run {
+        return Ok(serde_json::to_string(&estimate(request, bar, stop.asked()).await?)?);
+    }
+    let summary = run_pipeline(request.clone(), bar, stop.asked()).await?;
+    verdict(&summary, request.retry_rejects.is_some())?;
+    Ok(serde_json::to_string(&summary)?)
 }
 
 pub async fn run(args: RunArgs) -> Result<(), Failure> {

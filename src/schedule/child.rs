@@ -1,7 +1,6 @@
 //! One run of a job in its own process. Its stderr is passed on and its summary is kept.
 
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 
 use nix::sys::signal::{Signal, kill};
@@ -13,15 +12,12 @@ use tokio::sync::watch;
 
 use super::jobs::Job;
 use crate::output::complain;
+use crate::program;
 
-/// Runs `program run` with a job's arguments to its end. Returns the exit code, or 128 plus the signal that ended it,
+/// Runs `asap run` with a job's arguments to its end. Returns the exit code, or 128 plus the signal that ended it,
 /// and the summary, if any. The child gets each of the signals.
-pub(super) async fn run(
-    program: &Path,
-    job: &Job,
-    signals: watch::Receiver<Option<Signal>>,
-) -> std::io::Result<(i32, Option<Value>)> {
-    let mut command = Command::new(program);
+pub(super) async fn run(job: &Job, signals: watch::Receiver<Option<Signal>>) -> std::io::Result<(i32, Option<Value>)> {
+    let mut command = Command::from(program::process()?);
     command.arg("run").args(&job.arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // Ctrl-C on a terminal goes only to the scheduler, which passes it on once.

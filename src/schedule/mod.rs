@@ -67,5 +67,5 @@ pub async fn run(args: ScheduleArgs) -> Result<(), Failure> {
         return Ok(print_as(args.format, &outlook, || check::table(&outlook))?);
     }
     let state = ScheduleState::open(&state::folder()?, &args.jobs)?;
-    Service::new(std::env::current_exe()?, jobs, state)?.run().await
+    Service::new(jobs, state)?.run().await
 }

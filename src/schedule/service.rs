@@ -1,6 +1,5 @@
 //! The scheduler: starts due jobs, reports how they ended, and ends on a signal.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +22,6 @@ use crate::signals::Signals;
 const LOOK: Duration = Duration::from_secs(30);
 
 pub(crate) struct Service {
-    program: PathBuf,
     jobs: Vec<(Arc<Job>, Progress)>,
     state: ScheduleState,
     runs: JoinSet<Ended>,
@@ -47,14 +45,14 @@ struct Report<'a> {
 }
 
 impl Service {
-    /// A scheduler that starts `program run` for each job. A job without state begins with its next time.
-    pub(crate) fn new(program: PathBuf, jobs: Vec<Job>, mut state: ScheduleState) -> Result<Self, Failure> {
+    /// A scheduler that starts `asap run` for each job. A job without state begins with its next time.
+    pub(crate) fn new(jobs: Vec<Job>, mut state: ScheduleState) -> Result<Self, Failure> {
         let now = Utc::now();
         let last = |job: &Job| state.of(&job.name).unwrap_or(now);
         let known: Vec<_> = jobs.into_iter().map(|job| (last(&job), job)).collect();
         state.keep(known.iter().map(|(last, job)| (job.name.clone(), *last)).collect())?;
         let jobs = known.into_iter().map(|(last, job)| (Arc::new(job), Progress::new(last))).collect();
-        Ok(Self { program, jobs, state, runs: JoinSet::new(), signal: watch::Sender::new(None) })
+        Ok(Self { jobs, state, runs: JoinSet::new(), signal: watch::Sender::new(None) })
     }
 
     /// Runs jobs until SIGTERM or SIGINT. Running jobs then get SIGTERM; a second signal kills them.
@@ -99,9 +97,9 @@ impl Service {
                     progress.start(cause, now);
                     self.state.remember(&job.name, progress.remembered())?;
                     complain(&format!("{}: {}", job.name, reason(job, cause)));
-                    let (program, job, signals) = (self.program.clone(), Arc::clone(job), self.signal.subscribe());
+                    let (job, signals) = (Arc::clone(job), self.signal.subscribe());
                     self.runs.spawn(async move {
-                        let result = child::run(&program, &job, signals).await;
+                        let result = child::run(&job, signals).await;
                         Ended { index, started: now, result }
                     });
                 }
@@ -117,7 +115,7 @@ impl Service {
         let ended = Utc::now();
         let (job, progress) = &mut self.jobs[run.index];
         let (code, summary) = run.result.unwrap_or_else(|error| {
-            complain(&format!("{}: cannot run {}: {error}", job.name, self.program.display()));
+            complain(&format!("{}: cannot run asap: {error}", job.name));
             (1, None)
         });
         progress.end(code, ended);

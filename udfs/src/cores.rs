@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use asap_lm::ops::spawn_on_cores;
 use tokio::sync::oneshot;
 
 use crate::flights::Interrupted;
@@ -10,7 +11,7 @@ use crate::flights::Interrupted;
 /// start.
 pub(crate) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Interrupted> {
     let (answer, answered) = oneshot::channel();
-    rayon::spawn(move || {
+    spawn_on_cores(move || {
         if !answer.is_closed() {
             // A caller that stopped waiting needs no answer.
             drop(answer.send(catch_unwind(AssertUnwindSafe(work))));

@@ -17,8 +17,9 @@ pub(crate) struct Declaration {
     pub example: &'static str,
 }
 
+/// An argument of a function, with its documentation.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Argument {
+pub struct Argument {
     name: &'static str,
     kind: Arg,
     about: &'static str,
@@ -50,8 +51,19 @@ impl Argument {
         Self { name, kind, about, is_optional: true }
     }
 
-    pub(crate) fn name(&self) -> &'static str {
+    /// Returns its name.
+    pub fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Returns what it is for.
+    pub fn about(&self) -> &'static str {
+        self.about
+    }
+
+    /// Returns whether a call may leave it out.
+    pub fn is_optional(&self) -> bool {
+        self.is_optional
     }
 }
 

@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
 
 use crate::call_metrics::CallMetrics;
 use crate::columns::Columns;
-use crate::declaration::Declaration;
+use crate::declaration::{Argument, Declaration};
 use crate::functions::needs::SessionModels;
 
 /// A function that computes each row in place.
@@ -124,6 +124,11 @@ impl Function {
 
     pub fn of(function: &ScalarUDF) -> Option<&Self> {
         function.inner().downcast_ref::<Self>()
+    }
+
+    /// Returns its arguments, in order.
+    pub fn arguments(&self) -> &'static [Argument] {
+        self.declaration.arguments
     }
 
     pub fn takes(&self, argument: &str) -> bool {

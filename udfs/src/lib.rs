@@ -42,7 +42,7 @@ mod cache_reservation;
 pub mod call_metrics;
 pub mod columns;
 mod cores;
-pub(crate) mod declaration;
+pub mod declaration;
 pub(crate) mod flights;
 pub mod function;
 pub mod functions;

@@ -10,7 +10,7 @@ use super::loaded::LoadedModel;
 use super::prompt::named_token;
 use super::row::{Over, QuestionAndSteps, Row, Scores, Wanted};
 use super::thread::{Request, RowKey};
-use super::{LmError, PromptTemplate, Result, Tokenizer};
+use super::{LmError, PromptTemplate, Result, Tokenizer, ops};
 use crate::memo::{Memo, Memory, share};
 use asap_kernels::steps::join;
 
@@ -106,7 +106,8 @@ impl Scorer {
     /// # Errors
     /// If the tokenizer or the prompt fails, or a single step is to be read but no token begins a text.
     pub fn prepare(&self, readings: &[Reading], wanted: Wanted) -> Result<Prepared> {
-        let rows = readings.par_iter().map(|reading| self.prepare_row(reading, wanted)).collect::<Result<_>>()?;
+        let row = |reading| self.prepare_row(reading, wanted);
+        let rows = ops::on_cores(|| readings.par_iter().map(row).collect::<Result<_>>())?;
         Ok(Prepared { rows })
     }
 

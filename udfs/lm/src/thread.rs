@@ -18,7 +18,7 @@ use super::layer::IsWanted;
 use super::output::{Target, TokenScore};
 use super::pass::{Packed, TOKENS_PER_PASS, together};
 use super::row::{Fork, Row, Scores, Wanted};
-use super::{LmError, Result};
+use super::{LmError, Result, ops};
 use crate::memo::{Memo, Memory, share};
 
 /// Calls that may queue for the model; further callers wait to enter the queue.
@@ -160,7 +160,7 @@ fn serve(mut model: impl Model, mut calls: mpsc::Receiver<Call>, known: &Known) 
             taken.push(next);
         }
         taken.retain(|call| !call.answer.is_closed());
-        let answers = compute(&mut model, &taken, known);
+        let answers = ops::on_cores(|| compute(&mut model, &taken, known));
         for call in taken {
             // Rows are missing only for callers that have stopped waiting.
             let of_rows = call.requests.iter().filter_map(|row| answers.get(&row.key).cloned());

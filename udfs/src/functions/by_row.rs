@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use asap_lm::ops::on_cores;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
@@ -42,7 +43,8 @@ impl<F: RowFunction> Rows for ByRow<F> {
         let rows = match F::Needs::ON_ALL_CORES {
             true => {
                 let rows = (0..columns.rows()).into_par_iter();
-                rows.map_with(needs, |needs, row| nullable(F::row(needs, columns.row(row)))).collect::<Result<_>>()
+                let row = |needs: &mut F::Needs, row| nullable(F::row(needs, columns.row(row)));
+                on_cores(|| rows.map_with(needs, row).collect::<Result<_>>())
             }
             false => columns.read(|row| F::row(&mut needs, row)),
         };

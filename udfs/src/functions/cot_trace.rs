@@ -28,7 +28,7 @@ impl RowFunction for CotTrace {
             Argument::new("kept", Arg::IntList, "The places among those of the steps that stage 2 kept, from 1."),
             Argument::new("stage", Arg::Text, "The name of stage 2, such as 'surprisal' or 'random'."),
         ],
-        example: "select cot_trace(['Hm.', '2 + 2 is 4.', 'Done.'], [2, 3], [1.0, 1.0], [3.2, 1.4], [1], 'surprisal')[3];\n-- {step: 3, tokens: 3, similarity: 1.0, surprisal: 1.4, dropped: surprisal}",
+        example: "select cot_trace(['Hm.', '2 + 2 is 4.', 'Done.'], [2, 3], [1.0, 1.0], [3.25, 1.5], [1], 'surprisal')[3];\n-- {step: 3, tokens: 3, similarity: 1.0, surprisal: 1.5, dropped: surprisal}",
     };
     type Needs = Arc<Tokenizer>;
     type Output<'a> = Trace<'a>;

@@ -98,6 +98,14 @@ pub fn register_all(registry: &mut dyn FunctionRegistry, models: &Models, llm: &
     Ok(())
 }
 
+/// Returns the functions with their declarations, to read and not to call.
+///
+/// # Errors
+/// If the type of a result cannot be built.
+pub fn declared() -> Result<Vec<Function>> {
+    all(SessionModels::new(Models::default(), Anchorers::new(Llm::default())))
+}
+
 fn rows<F: RowFunction>(session: &SessionModels) -> Result<Function> {
     let body = ByRow::<F> { session: session.clone(), function: PhantomData };
     Ok(Function::new(F::DECLARATION, F::Output::data_type()?, F::Needs::VOLATILITY, Body::Rows(Arc::new(body))))

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use asap_lm::generate::{Finish, Generated, Generator, Prompt, TEXTS};
 use asap_lm::memo::Memory;
+use asap_lm::ops::on_cores;
 use asap_lm::sampling::Sampling;
 use asap_lm::{LmError, Message, fingerprint};
 use async_trait::async_trait;
@@ -121,7 +122,7 @@ fn serve(mut generator: Generator, mut waiting: mpsc::Receiver<Asking>) {
     let each = |(asking, begun): (Asking, Instant), generated: asap_lm::Result<Generated>| {
         drop(asking.answer.send(outcome(&asking.request, generated, begun.elapsed().as_secs_f64())));
     };
-    generator.serve(next, is_wanted, each);
+    on_cores(|| generator.serve(next, is_wanted, each));
 }
 
 fn prompt(generator: &Generator, request: &ChatRequest) -> asap_lm::Result<Prompt> {

@@ -75,6 +75,19 @@ impl Identity {
         Ok(Self(parts))
     }
 
+    /// A hash of what determines the result of a pipeline for a row, including the version of asap.
+    ///
+    /// # Errors
+    /// If the pipeline is no SQL, or the files of a model cannot be read.
+    pub fn fingerprint(sql: &str, columns: Option<&ColumnMapping>, settings: &Settings) -> Result<String> {
+        let identity = Self::of(sql, columns, &Originals::Needed, settings, &mut Contents::default())?;
+        let mut hash = Sha256::new_with_prefix(crate::VERSION);
+        for (name, value) in &identity.0 {
+            hash.update(format!("{name:?}{value:?}"));
+        }
+        Ok(hex(&hash.finalize()))
+    }
+
     pub(crate) fn parts(&self) -> &BTreeMap<String, String> {
         &self.0
     }

@@ -10,6 +10,7 @@
 //! | `arithmetic`, `amx`, `dots`, `lines` | instructions for bf16 products, and their memory layout |
 //! | `attention`, `attend_all`, `attend_backward` | causal attention, encoder attention, causal attention backward |
 //! | `norm`, `rotate`, `swiglu`, `gelu`, `exp`, `sums` | RMSNorm, layer norm, RoPE and activations |
+//! | `cores` | the threads of all cores, also in a forked process |
 //! | `pool` | reusable scratch memory of tasks |
 //! | [`gradients`], [`cross_entropy`], [`adamw`] | operations of training only |
 
@@ -21,6 +22,7 @@ mod attend_all;
 mod attend_backward;
 mod attention;
 mod bf16;
+mod cores;
 pub mod cross_entropy;
 #[cfg(target_arch = "x86_64")]
 mod dots;
@@ -52,6 +54,7 @@ pub use attend_all::{Scores, attend_all};
 pub use attend_backward::{BackwardScratch, Gathered, attend_backward};
 pub use attention::{Heads, Sequence, Softmax, attend};
 pub use bf16::Bf16Matrix;
+pub use cores::{on_cores, spawn_on_cores};
 pub use exp::SumOfExponentials;
 pub(crate) use exp::{exp, max};
 pub use f32_matrix::F32Matrix;

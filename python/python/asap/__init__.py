@@ -1,0 +1,25 @@
+"""Prune chain-of-thought corpora, so that reasoning models can be fine-tuned at a fraction of the cost.
+
+The functions of asap's SQL are here without their prefix: `cot_steps` is `asap.steps`. They take Arrow data, lists and
+single values:
+
+>>> import asap
+>>> asap.steps("2 + 2?\\n\\nIt is 4.")
+['2 + 2?', 'It is 4.']
+>>> asap.similarity(["2 + 2 is 4", None], "2 + 2 = 4")
+[0.8421052631578947, None]
+
+`asap.prune` prunes a dataset, a data frame or a table; `asap.run` runs a pipeline into a Delta table; `asap.sql` queries;
+`asap.Pruner` prunes batches in `Dataset.map`. Settings are keywords, with underscores instead of dots:
+`refine_max_tokens=2048` is `asap.refine.max_tokens`. `asap.settings()` lists them.
+"""
+
+from asap import _functions
+from asap._asap import Column, Error, Reader, __version__
+from asap._jobs import Pruned, Pruner, prune, run, settings, sql
+
+globals().update(_functions.FUNCTIONS)
+
+__all__ = [
+    "Column", "Error", "Pruned", "Pruner", "Reader", "prune", "run", "settings", "sql", *_functions.FUNCTIONS, "__version__",
+]

@@ -1,0 +1,3 @@
+from asap._cli import main
+
+main()

@@ -1,0 +1,15 @@
+"""The command `asap`."""
+
+import os
+import signal
+import sys
+
+from asap import _asap
+
+
+def main():
+    # The command has its own reaction to Ctrl-C.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    code = _asap.main(["asap", *sys.argv[1:]], [sys.executable, "-m", "asap"])
+    # No thread of the command outlives it.
+    os._exit(code)

@@ -1,0 +1,81 @@
+"""Datasets, data frames and tables: as files that a run reads, and from the rows of its output."""
+
+import os
+
+from asap import _asap
+from asap._functions import _is_arrow, _library
+
+_BATCH = 10_000
+
+
+def write(data, path):
+    """Write rows to a Parquet file."""
+    if _library(data) == "datasets" and hasattr(data, "with_format"):
+        import pyarrow
+
+        batches = data.with_format("arrow").iter(batch_size=_BATCH)
+        first = next(batches, None)
+        if first is None:
+            raise _asap.Error("the dataset has no rows")
+        rows = (batch for table in _chain(first, batches) for batch in table.to_batches())
+        data = pyarrow.RecordBatchReader.from_batches(first.schema, rows)
+    elif not _is_arrow(data):
+        raise _asap.Error(
+            "expected a Dataset, an IterableDataset, a data frame, an Arrow table or a location, found a "
+            f"{type(data).__name__}"
+        )
+    _asap.write_parquet(data, path)
+
+
+def _chain(first, others):
+    yield first
+    for table in others:
+        # Batches of a stream may differ in columns that are NULL.
+        yield table if table.schema.equals(first.schema) else table.cast(first.schema)
+
+
+def like(data, rows):
+    """The rows, in the library of `data`."""
+    library = _library(data)
+    if library == "polars":
+        import polars
+
+        return polars.DataFrame(rows)
+    try:
+        table = plain(rows)
+    except ImportError:
+        return rows
+    if library == "pandas":
+        return table.to_pandas()
+    if library == "datasets":
+        import datasets
+
+        found = datasets.Dataset(table)
+        return found.to_iterable_dataset() if isinstance(data, datasets.IterableDataset) else found
+    return table
+
+
+def plain(rows):
+    """A pyarrow table of types that all libraries read: texts are no views."""
+    import pyarrow
+
+    table = pyarrow.table(rows)
+    return table.cast(pyarrow.schema([field.with_type(_plain_type(field.type)) for field in table.schema]))
+
+
+def _plain_type(kind):
+    import pyarrow
+
+    if pyarrow.types.is_string_view(kind):
+        return pyarrow.string()
+    if pyarrow.types.is_binary_view(kind):
+        return pyarrow.binary()
+    if pyarrow.types.is_list(kind):
+        return pyarrow.list_(_plain_type(kind.value_type))
+    if pyarrow.types.is_struct(kind):
+        return pyarrow.struct([(field.name, _plain_type(field.type)) for field in kind])
+    return kind
+
+
+def is_location(data):
+    return isinstance(data, (str, os.PathLike))

@@ -1,0 +1,89 @@
+"""The functions, from the declarations of the SQL functions."""
+
+import sys
+
+from asap import _asap, _examples, _settings
+
+_TEMPLATE = '''
+def {name}({parameters}**settings):
+    return _call({sql!r}, [{arguments}], {required}, settings)
+'''
+
+
+def _call(name, arguments, required, settings):
+    while len(arguments) > required and arguments[-1] is None:
+        arguments.pop()
+    columns = [_readable(argument) for argument in arguments]
+    return _as_given(_asap.call(name, columns, _settings.pairs(settings)), arguments)
+
+
+def _is_arrow(data):
+    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+
+
+def _library(data):
+    return type(data).__module__.partition(".")[0]
+
+
+def _readable(argument):
+    """A list, Arrow data or a constant."""
+    if _is_arrow(argument) or isinstance(argument, (list, tuple, str, dict)):
+        return argument
+    if _library(argument) == "datasets":
+        return list(argument)
+    # Arrays of NumPy and older pandas have no Arrow form.
+    return argument.tolist() if hasattr(argument, "tolist") else argument
+
+
+def _as_given(found, arguments):
+    """A column in the library of the first argument that is one."""
+    if not isinstance(found, _asap.Column):
+        return found
+    library = next(_library(argument) for argument in arguments if _is_arrow(argument))
+    if library == "polars":
+        return sys.modules["polars"].Series(found)
+    if library == "pyarrow":
+        return sys.modules["pyarrow"].chunked_array(found)
+    if library == "pandas":
+        import pyarrow
+
+        return pyarrow.chunked_array(found).to_pandas()
+    return found
+
+
+def _documented(about, arguments, example, is_text):
+    lines = [about, ""]
+    if arguments:
+        lines.append("Args:")
+        lines += [f"    {name}: {text}" for name, text, _ in arguments]
+        lines.append("    settings: Settings by name, such as scorer_model.")
+    call = _examples.translated(example)
+    if call is None:
+        lines += ["", "In SQL:", f"    {example.replace(chr(10), chr(10) + '    ')}"]
+    elif call[1]:
+        # Python shows no None.
+        lines += ["", f">>> print({call[0]})" if call[1] == "NULL" else f">>> {call[0]}"]
+        lines.append(repr(_examples.result(call[1], is_text)))
+    else:
+        lines += ["", f">>> {call[0]}  # doctest: +SKIP"]
+    return "\n".join(lines)
+
+
+def _define():
+    declared = {sql.removeprefix("cot_"): (sql, *rest) for sql, *rest in _asap.functions()}
+    source = [_source(name, sql, arguments) for name, (sql, _, _, arguments, _) in declared.items()]
+    scope = {"_call": _call, "__name__": "asap"}
+    exec("".join(source), scope)
+    for name, (_, about, example, arguments, is_text) in declared.items():
+        scope[name].__doc__ = _documented(about, arguments, example, is_text)
+    return {name: scope[name] for name in declared}
+
+
+def _source(name, sql, arguments):
+    parameters = "".join(f"{of}=None, " if is_optional else f"{of}, " for of, _, is_optional in arguments)
+    required = sum(not is_optional for _, _, is_optional in arguments)
+    names = ", ".join(of for of, _, _ in arguments)
+    return _TEMPLATE.format(name=name, parameters=parameters, sql=sql, arguments=names, required=required)
+
+
+FUNCTIONS = _define()

@@ -1,0 +1,298 @@
+"""Whole jobs: queries, runs, and pruning in memory. What only some need is imported there, so that the import is quick."""
+
+import json
+import os
+import sys
+import time
+from typing import Any, NamedTuple
+
+from asap import _asap, _data, _settings
+
+_LINES = 30.0
+_DRAWN = 0.2
+
+
+def settings():
+    """Return the names of all settings with their descriptions, as a dict.
+
+    >>> import asap
+    >>> asap.settings()["refine_max_tokens"]
+    'The maximum number of tokens of a pruned chain (L_max of Algorithm 2).'
+    """
+    return dict(_asap.settings())
+
+
+def sql(query, corpus=None, *, columns=None, settings=None, **tables):
+    """Run a query, and return its rows as a stream of Arrow batches, for any library that reads Arrow data.
+
+    Args:
+        query: One SQL statement. It can name files, folders and Delta tables: FROM 'out/pruned'.
+        corpus: The table corpus: a location, a dataset, a data frame or an Arrow table, which is read as `asap inspect`
+            shows.
+        columns: The columns of the corpus with question, cot and answer, as a dict, if asap cannot recognize them.
+        settings: Settings by name, as a dict.
+        tables: Further tables by name: locations, data frames or Arrow tables.
+
+    >>> import asap
+    >>> asap.sql("SELECT cot_tokens('2 + 2 is 4') AS tokens").to_pylist()
+    [{'tokens': 7}]
+    """
+    import tempfile
+
+    keep = None
+    if corpus is not None and not _data.is_location(corpus):
+        # The folder is deleted with the object that stands for it.
+        keep = tempfile.TemporaryDirectory(prefix="asap-", ignore_cleanup_errors=True)
+        path = os.path.join(keep.name, "rows.parquet")
+        _data.write(corpus, path)
+        corpus = path
+    named = [(name, os.fspath(data) if _data.is_location(data) else data) for name, data in tables.items()]
+    corpus = corpus if corpus is None else os.fspath(corpus)
+    return _asap.sql(query, corpus, _settings.mapping(columns), named, _settings.pairs(settings or {}), keep)
+
+
+def run(pipeline, *, from_, to, columns=None, quiet=False, **options):
+    """Run a pipeline over a corpus, and commit the result to a Delta table, as `asap run` does.
+
+    A run that was interrupted resumes when you repeat the call.
+
+    Args:
+        pipeline: The name of a pipeline of asap, or a file with one SELECT over the table corpus.
+        from_: The location of the corpus, or a list of locations, each with a name: math=s3://lake/math.
+        to: The location of the output.
+        columns: The columns with question, cot and answer, as a dict, if asap cannot recognize them.
+        quiet: Whether to show no progress.
+        options: Settings by name, such as refine_max_tokens, and flags of `asap run`, such as limit, dry_run and part.
+
+    Returns:
+        The summary of the run, or the estimate of a dry run, as a dict.
+    """
+    _check_pipeline(pipeline)
+    known = set(_asap.flags())
+    flags = [os.fspath(pipeline), *(f"--from={os.fspath(each)}" for each in _listed(from_)), f"--to={os.fspath(to)}"]
+    given = {"columns": _settings.mapping(columns), **options}
+    for name, value in given.items():
+        if name not in known or value is None or value is False:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            flags.append(flag)
+        else:
+            flags.append(f"{flag}={','.join(map(str, value)) if isinstance(value, (list, tuple)) else value}")
+    settings = {name: value for name, value in options.items() if name not in known}
+    progress = None if quiet else _Progress()
+    try:
+        return json.loads(_asap.run(flags, _settings.pairs(settings), progress))
+    finally:
+        if progress:
+            progress.close()
+
+
+class Pruned(NamedTuple):
+    """What `prune` returns."""
+
+    rows: Any
+    """The rows of the output, in the library of the input. Trainers read prompt and completion, or messages."""
+    rejects: Any
+    """The rows that cannot be pruned, each with its status and error."""
+    summary: dict
+    """The summary of the run."""
+
+
+def prune(data, pipeline="asap", columns=None, *, to=None, **options):
+    """Prune a dataset, a data frame, an Arrow table or the files of a location.
+
+    The rows are those of `asap run`, in the order of the input. They are held in memory: for a corpus that is larger, use
+    `run`.
+
+    Args:
+        data: The corpus. asap recognizes the columns of published datasets.
+        pipeline: The name of a pipeline of asap, or a file with one SELECT over the table corpus.
+        columns: The columns with question, cot and answer, as a dict, if asap cannot recognize them.
+        to: The location that keeps the output and paid answers of a language model. By default, they are deleted.
+        options: Settings by name, such as refine_max_tokens, and flags of `asap run`, such as limit and quiet.
+
+    Returns:
+        A tuple of rows, rejects and summary. Rows and rejects are of the kind of data; a location gives Arrow tables.
+    """
+    import shutil
+    import tempfile
+
+    _check_pipeline(pipeline)
+    folder = tempfile.mkdtemp(prefix="asap-")
+    output = os.path.join(folder, "pruned") if to is None else os.fspath(to)
+    try:
+        if _data.is_location(data):
+            source = data
+        else:
+            source = os.path.join(folder, "rows.parquet")
+            _data.write(data, source)
+            options = {"on_change": "reprocess", **options}
+        summary = run(pipeline, from_=source, to=output, columns=columns, **options)
+        if options.get("dry_run"):
+            return Pruned(None, None, summary)
+        rows, rejects = _rows_of(output)
+        found = Pruned(_data.like(data, rows), _data.like(data, rejects), summary)
+    except BaseException as error:
+        if os.path.isdir(os.path.join(output, ".asap", "answers")) and to is None:
+            paid = f"the answers to sent calls are in {output}: pass to={output!r} to use them"
+            if isinstance(error, _asap.Error):
+                raise _asap.Error(f"{error}; {paid}") from error
+            print(paid, file=sys.stderr)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def _rows_of(output):
+    named = output.replace("'", "''").rstrip("/")
+    rows = sql(f"SELECT * FROM '{named}' ORDER BY source")
+    try:
+        return rows, sql(f"SELECT * FROM '{named}/.asap/rejects' ORDER BY source")
+    except _asap.Error as error:
+        if "has no rejects" not in str(error):
+            raise
+    nothing = "CAST(NULL AS VARCHAR) AS status, CAST(NULL AS VARCHAR) AS error"
+    return rows, sql(f"SELECT *, {nothing} FROM '{named}' LIMIT 0")
+
+
+class Pruner:
+    """Prunes batches: a function for `Dataset.map(pruner, batched=True)`.
+
+    It adds the columns prompt, completion, messages, status and error to a batch, and keeps its rows. The status of a
+    pruned row is ok. Rows that cannot be pruned have another status and an error, and NULL in
+    prompt, completion and messages.
+
+    Equal pruners have equal fingerprints: of the pipeline, the settings, the version of asap and the files of its
+    models. So a second `map` with an equal pruner reads the cache.
+
+    Args:
+        pipeline: The name of a pipeline of asap, or a file with one SELECT over the table corpus.
+        columns: The columns with question, cot and answer, as a dict, if asap cannot recognize them.
+        settings: Settings by name.
+    """
+
+    def __init__(self, pipeline="asap", columns=None, **settings):
+        _check_pipeline(pipeline)
+        self._set(_asap.pipeline(os.fspath(pipeline)), _settings.mapping(columns), _settings.pairs(settings))
+
+    def _set(self, pipeline, columns, settings):
+        self._pipeline, self._columns, self._settings = pipeline, columns, sorted(settings)
+        self.fingerprint = _asap.fingerprint(self._pipeline, self._columns, self._settings)
+
+    def __call__(self, batch):
+        import tempfile
+
+        import pyarrow
+
+        table = batch if _data._is_arrow(batch) else pyarrow.table(dict(batch))
+        with tempfile.TemporaryDirectory(prefix="asap-") as folder:
+            path = os.path.join(folder, "rows.parquet")
+            _data.write(table, path)
+            pruned = _data.plain(_asap.prune(self._pipeline, path, self._columns, self._settings))
+        return _with_columns(batch, _aligned(pruned, len(table)))
+
+    def __reduce__(self):
+        # The fingerprint is that of this process: it covers settings files and the files of models.
+        return _restored, (self._pipeline, self._columns, tuple(self._settings), self.fingerprint)
+
+    def __eq__(self, other):
+        return isinstance(other, Pruner) and self.fingerprint == other.fingerprint
+
+    def __hash__(self):
+        return hash(self.fingerprint)
+
+
+def _restored(pipeline, columns, settings, fingerprint):
+    pruner = Pruner.__new__(Pruner)
+    pruner._set(pipeline, columns, list(settings))
+    if pruner.fingerprint != fingerprint:
+        raise _asap.Error(
+            "this process has other settings, another version of asap or another model than the one that made the Pruner: "
+            "use the same in all"
+        )
+    return pruner
+
+
+def _aligned(pruned, rows):
+    """The columns of a Pruner, with a row for each row of the batch."""
+    import pyarrow.compute
+
+    place_of = {row: place for place, row in enumerate(pruned["source"].combine_chunks().field("row").to_pylist())}
+    places = pyarrow.array([place_of.get(row) for row in range(rows)], pyarrow.int64())
+    names = [name for name in ("prompt", "completion", "messages", "error") if name in pruned.column_names]
+    columns = {name: pruned[name].combine_chunks().take(places) for name in names}
+    statuses = [None] * pruned.num_rows
+    if "status" in pruned.column_names:
+        statuses = pruned["status"].to_pylist()
+    status = ["filtered" if row not in place_of else statuses[place_of[row]] or "ok" for row in range(rows)]
+    columns["status"] = pyarrow.array(status, pyarrow.string())
+    # A batch without an error must have the type of others.
+    if "error" in columns:
+        columns["error"] = columns["error"].fill_null("")
+    is_ok = pyarrow.array([each == "ok" for each in status])
+    for name in ("prompt", "completion", "messages"):
+        if name in columns:
+            nothing = pyarrow.scalar(None, columns[name].type)
+            columns[name] = pyarrow.compute.if_else(is_ok, columns[name], nothing)
+    return columns
+
+
+def _with_columns(batch, columns):
+    """The batch with these columns, in its library."""
+    import pyarrow
+
+    library = _data._library(batch)
+    if library == "pandas":
+        return batch.assign(**pyarrow.table(columns).to_pandas().set_index(batch.index))
+    if library == "polars":
+        import polars
+
+        return batch.with_columns(polars.from_arrow(pyarrow.table(columns)))
+    if isinstance(batch, pyarrow.Table):
+        for name, column in columns.items():
+            place = batch.schema.get_field_index(name)
+            batch = batch.append_column(name, column) if place < 0 else batch.set_column(place, name, column)
+        return batch
+    # What map takes.
+    return {name: column.to_pylist() for name, column in columns.items()}
+
+
+def _check_pipeline(pipeline):
+    if not isinstance(pipeline, (str, os.PathLike)):
+        raise _asap.Error(
+            f"expected the name of a pipeline, or a file of SQL, found a {type(pipeline).__name__}: a pipeline is one SELECT "
+            "over the table corpus"
+        )
+
+
+def _listed(locations):
+    return [locations] if isinstance(locations, (str, os.PathLike)) else list(locations)
+
+
+class _Progress:
+    """Shows a line on stderr: in place on a terminal and in a notebook, else every 30 seconds."""
+
+    def __init__(self):
+        self._is_drawn = sys.stderr.isatty() or "ipykernel" in sys.modules
+        self._pause = _DRAWN if self._is_drawn else _LINES
+        self._begun = self._last = time.monotonic()
+        self._width = 0
+
+    def __call__(self, line):
+        now = time.monotonic()
+        if now - self._last < self._pause:
+            return
+        self._last = now
+        line = f"pruning: {line}"
+        if self._is_drawn:
+            print(f"\r{line.ljust(self._width)}", end="", file=sys.stderr, flush=True)
+            self._width = len(line)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def close(self):
+        if self._width:
+            print(f"\r{' ' * self._width}\r", end="", file=sys.stderr, flush=True)

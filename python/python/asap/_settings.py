@@ -1,0 +1,25 @@
+"""Settings as keywords."""
+
+import json
+import os
+
+
+def text(value):
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return json.dumps(list(value))
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+
+
+def pairs(settings):
+    return [(name, text(value)) for name, value in settings.items()]
+
+
+def mapping(columns):
+    """The columns as the flag --columns takes them."""
+    if columns is None or isinstance(columns, str):
+        return columns
+    return ",".join(f"{role}={name}" for role, name in columns.items())

@@ -1,0 +1,230 @@
+//! Queries, runs and the `asap` command.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use asap::failure::Failure;
+use asap::progress::Bar;
+use asap::signals::Stop;
+use asap_pipelines::builtin;
+use asap_pipelines::corpus::{ColumnMapping, Corpus};
+use asap_pipelines::run::output::identity::Identity;
+use asap_pipelines::run::plan::CORPUS;
+use asap_udfs::Settings;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::TableReference;
+use datafusion::common::config::ExtensionOptions;
+use datafusion::datasource::MemTable;
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::prelude::{SessionContext, col};
+use pyo3::prelude::*;
+use pyo3_arrow::input::AnyRecordBatch;
+use tokio::sync::watch;
+
+use crate::engine::{self, Error, failed, key_of, settings_of, wait, wait_a_tick};
+use crate::reader::{Reader, Rows};
+
+/// Run the command of these arguments, and return its exit code. `program` starts asap again.
+#[pyfunction]
+pub(crate) fn main(py: Python<'_>, arguments: Vec<OsString>, program: Vec<OsString>) -> u8 {
+    asap::program::set_command(program);
+    py.detach(|| asap::cli::main_with(arguments))
+}
+
+/// Return the names and descriptions of all settings.
+#[pyfunction]
+pub(crate) fn settings() -> Vec<(String, &'static str)> {
+    let entries = Settings::default().entries();
+    let name = |key: &str| key.trim_start_matches("asap.").replace('.', "_");
+    entries.into_iter().map(|entry| (name(&entry.key), entry.description)).collect()
+}
+
+/// Return the names of the options of `asap run`.
+#[pyfunction]
+pub(crate) fn flags() -> Vec<String> {
+    asap::run::flags().into_iter().map(|flag| flag.replace('-', "_")).collect()
+}
+
+/// Return the SQL of a pipeline: a built-in one, or a file.
+#[pyfunction]
+pub(crate) fn pipeline(named: &str) -> PyResult<String> {
+    builtin::pipeline(named).map_err(Error::new_err)
+}
+
+/// Return a hash of what determines the result of a pipeline for a row.
+#[pyfunction]
+pub(crate) fn fingerprint(sql: &str, columns: Option<&str>, settings: Vec<(String, String)>) -> PyResult<String> {
+    let settings = settings_of(settings)?;
+    Identity::fingerprint(sql, mapping(columns)?.as_ref(), &settings).map_err(|error| failed(error.into()))
+}
+
+fn mapping(columns: Option<&str>) -> PyResult<Option<ColumnMapping>> {
+    columns.map(str::parse::<ColumnMapping>).transpose().map_err(|error| failed(error.into()))
+}
+
+/// Run `asap run` with these flags. `show` gets a line of progress now and then. Ctrl-C ends the run as it does on the
+/// command line: finished slices are committed, and a second one ends it immediately.
+#[pyfunction]
+pub(crate) fn run(
+    py: Python<'_>,
+    mut flags: Vec<String>,
+    settings: Vec<(String, String)>,
+    show: Option<Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    for (name, value) in settings {
+        flags.extend(["--set".to_string(), format!("{}={value}", key_of(&name)?)]);
+    }
+    let engine = engine::engine(py)?;
+    let bar = std::sync::Arc::new(Bar::new("pruning", true));
+    let (ask, asked) = watch::channel(false);
+    let own = std::sync::Arc::clone(&bar);
+    let work = async move { asap::run::run_quietly(flags, &own, Stop::by(asked)).await };
+    let mut task = engine.runtime.spawn(work);
+    let (started, read_before) = (Instant::now(), asap_lm::tokens_read());
+    let mut interrupt: Option<PyErr> = None;
+    loop {
+        if let Some(done) = wait_a_tick(py, &engine, &mut task) {
+            return interrupt.map_or(done, Err);
+        }
+        let line = bar.line(started.elapsed(), asap_lm::tokens_read().saturating_sub(read_before), 100);
+        let shown = show.as_ref().map_or(Ok(()), |show| show.call1((line,)).map(drop));
+        if let Err(signal) = py.check_signals().and(shown) {
+            if interrupt.is_some() {
+                task.abort();
+                return Err(signal);
+            }
+            ask.send_replace(true);
+            interrupt = Some(signal);
+        }
+    }
+}
+
+/// The table `corpus` of a query.
+struct From {
+    location: String,
+    columns: Option<ColumnMapping>,
+}
+
+impl From {
+    async fn register(&self, context: &SessionContext) -> Result<(), Failure> {
+        let corpus = Corpus::open(&context.state(), &self.location, self.columns.as_ref()).await?;
+        context.register_table(CORPUS, std::sync::Arc::new(corpus.view(&context.state())?))?;
+        Ok(())
+    }
+}
+
+/// A table of a query.
+enum Table {
+    At(String),
+    Held(SchemaRef, Vec<RecordBatch>),
+}
+
+impl Table {
+    fn of(data: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(location) = data.extract::<String>() {
+            return Ok(Self::At(location));
+        }
+        let reader = data.extract::<AnyRecordBatch>()?.into_reader()?;
+        let schema = reader.schema();
+        let batches = reader.collect::<Result<Vec<_>, _>>().map_err(|error| Error::new_err(error.to_string()))?;
+        Ok(Self::Held(schema, batches))
+    }
+
+    async fn register(self, name: &str, context: &SessionContext) -> Result<(), Failure> {
+        let name = TableReference::bare(name);
+        match self {
+            Self::At(location) => {
+                let table = context.table_provider(TableReference::bare(location)).await?;
+                context.register_table(name, table)?;
+            }
+            Self::Held(schema, batches) => {
+                context.register_table(name, std::sync::Arc::new(MemTable::try_new(schema, vec![batches])?))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Run a query, and return its rows. `keep` lives until they are read.
+#[pyfunction]
+#[pyo3(signature = (query, corpus, columns, tables, settings, keep))]
+pub(crate) fn sql(
+    py: Python<'_>,
+    query: String,
+    corpus: Option<String>,
+    columns: Option<&str>,
+    tables: Vec<(String, Bound<'_, PyAny>)>,
+    settings: Vec<(String, String)>,
+    keep: Option<Py<PyAny>>,
+) -> PyResult<Reader> {
+    let tables = tables.iter().map(|(name, data)| Ok((name.clone(), Table::of(data)?)));
+    let tables = tables.collect::<PyResult<Vec<_>>>()?;
+    let columns = mapping(columns)?;
+    let corpus = corpus.map(|location| From { location, columns });
+    rows(py, query, corpus, tables, settings, keep, &[])
+}
+
+/// Compute a pipeline over a corpus without an output: its status and its examples for trainers, in the order of the
+/// rows.
+#[pyfunction]
+pub(crate) fn prune(
+    py: Python<'_>,
+    sql: String,
+    corpus: String,
+    columns: Option<&str>,
+    settings: Vec<(String, String)>,
+) -> PyResult<Reader> {
+    let corpus = From { location: corpus, columns: mapping(columns)? };
+    const WANTED: &[&str] = &["source", "prompt", "completion", "messages", "status", "error"];
+    rows(py, sql, Some(corpus), vec![], settings, None, WANTED)
+}
+
+fn rows(
+    py: Python<'_>,
+    query: String,
+    corpus: Option<From>,
+    tables: Vec<(String, Table)>,
+    settings: Vec<(String, String)>,
+    keep: Option<Py<PyAny>>,
+    wanted: &'static [&'static str],
+) -> PyResult<Reader> {
+    let engine = engine::engine(py)?;
+    let settings = settings_of(settings)?;
+    let session = if wanted.is_empty() { engine.new_session(settings) } else { engine.session_of_batch(settings) };
+    let session = session.map_err(failed)?;
+    let context = session.context.clone();
+    let work = async move {
+        if let Some(corpus) = corpus {
+            corpus.register(&context).await?;
+        }
+        for (name, table) in tables {
+            table.register(&name, &context).await?;
+        }
+        let mut frame = context.sql(&query).await?;
+        if !wanted.is_empty() {
+            let held = wanted.iter().filter(|name| frame.schema().has_column_with_unqualified_name(name));
+            frame = frame.clone().select_columns(&held.copied().collect::<Vec<_>>())?;
+            frame = frame.sort(vec![col("source").sort(true, false)])?;
+        }
+        Ok::<_, Failure>(frame.execute_stream().await?)
+    };
+    let stream = wait(py, &engine, work)?;
+    let thread = std::thread::current().id();
+    Ok(Reader::new(Rows { engine, session, stream, keep, thread, is_over: false }))
+}
+
+/// Write a table to a Parquet file.
+#[pyfunction]
+pub(crate) fn write_parquet(data: AnyRecordBatch, path: PathBuf) -> PyResult<()> {
+    let reader = data.into_reader()?;
+    let failed = |error: &dyn ToString| Error::new_err(error.to_string());
+    let file = File::create(path)?;
+    let mut writer = ArrowWriter::try_new(file, reader.schema(), None).map_err(|error| failed(&error))?;
+    for batch in reader {
+        writer.write(&batch.map_err(|error| failed(&error))?).map_err(|error| failed(&error))?;
+    }
+    writer.close().map(drop).map_err(|error| failed(&error))
+}

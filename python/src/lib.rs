@@ -1,0 +1,38 @@
+//! asap for Python: the module `asap._asap`. The package `asap` next to it gives its functions their Python form.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`engine`] | the engine of a process, and how Python waits for it |
+//! | [`functions`] | the SQL functions over Arrow data and lists |
+//! | [`jobs`] | queries, runs, the `asap` command |
+//! | [`reader`] | results as Arrow streams |
+//! | [`values`] | Python values as arrays, and arrays as Python values |
+
+mod engine;
+mod functions;
+mod jobs;
+mod reader;
+mod values;
+
+/// As the program does: see its `main.rs`.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[pyo3::pymodule]
+mod _asap {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::engine::Error;
+    #[pymodule_export]
+    use crate::functions::{call, functions};
+    #[pymodule_export]
+    use crate::jobs::{fingerprint, flags, main, pipeline, prune, run, settings, sql, write_parquet};
+    #[pymodule_export]
+    use crate::reader::{Column, Reader};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", asap_pipelines::VERSION)
+    }
+}

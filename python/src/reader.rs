@@ -1,0 +1,189 @@
+//! Results: a column, and a stream of batches. Both have Arrow's PyCapsule interface.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::thread::ThreadId;
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StructArray};
+use datafusion::arrow::datatypes::{Field, FieldRef, SchemaRef};
+use datafusion::arrow::error::ArrowError;
+use datafusion::execution::SendableRecordBatchStream;
+use futures::{FutureExt, StreamExt};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyList};
+use pyo3_arrow::error::PyArrowResult;
+use pyo3_arrow::ffi::{ArrayIterator, to_schema_pycapsule, to_stream_pycapsule};
+
+use crate::engine::{Engine, Error, Session, failed};
+use crate::values;
+
+/// How long a reader computes until it looks for signals.
+const TICK: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// A column of results, for any library that reads Arrow data.
+#[pyclass(module = "asap", frozen)]
+pub(crate) struct Column {
+    pub field: FieldRef,
+    pub chunks: Vec<ArrayRef>,
+}
+
+#[pymethods]
+impl Column {
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyArrowResult<Bound<'py, PyCapsule>> {
+        let chunks = self.chunks.clone().into_iter().map(Ok);
+        to_stream_pycapsule(py, Box::new(ArrayIterator::new(chunks, Arc::clone(&self.field))), requested_schema)
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyArrowResult<Bound<'py, PyCapsule>> {
+        to_schema_pycapsule(py, self.field.as_ref())
+    }
+
+    fn __len__(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.len()).sum()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<asap.Column of {}, {} rows>", self.field.data_type(), self.__len__())
+    }
+
+    /// Return the values as Python objects.
+    fn to_pylist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut objects = Vec::new();
+        for chunk in &self.chunks {
+            objects.extend(values::objects(py, chunk)?);
+        }
+        PyList::new(py, objects)
+    }
+}
+
+/// The rows of a query, as a stream of Arrow batches. They can be read once.
+#[pyclass(module = "asap", frozen)]
+pub(crate) struct Reader {
+    schema: SchemaRef,
+    rows: Mutex<Option<Rows>>,
+}
+
+/// The batches of a query. It computes in the thread that reads it.
+pub(crate) struct Rows {
+    pub engine: Arc<Engine>,
+    pub session: Session,
+    pub stream: SendableRecordBatchStream,
+    /// What must live until the rows are read, such as a temporary folder.
+    pub keep: Option<Py<PyAny>>,
+    pub thread: ThreadId,
+    pub is_over: bool,
+}
+
+impl Reader {
+    pub(crate) fn new(rows: Rows) -> Self {
+        Self { schema: rows.stream.schema(), rows: Mutex::new(Some(rows)) }
+    }
+
+    fn take(&self) -> PyResult<Rows> {
+        let read = "the rows of this query were read before: run the query again, or keep them in a table";
+        self.rows.lock().take().ok_or_else(|| Error::new_err(read))
+    }
+}
+
+#[pymethods]
+impl Reader {
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyArrowResult<Bound<'py, PyCapsule>> {
+        let field = Field::new_struct("", self.schema.fields().clone(), false);
+        let field = Arc::new(field.with_metadata(self.schema.metadata().clone()));
+        let arrays = self.take()?.map(|batch| Ok(Arc::new(StructArray::from(batch?)) as ArrayRef));
+        to_stream_pycapsule(py, Box::new(ArrayIterator::new(arrays, field)), requested_schema)
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyArrowResult<Bound<'py, PyCapsule>> {
+        to_schema_pycapsule(py, self.schema.as_ref())
+    }
+
+    fn __repr__(&self) -> String {
+        let columns = self.schema.fields().iter().map(|field| format!("{}: {}", field.name(), field.data_type()));
+        format!("<asap.Reader of {}>", columns.collect::<Vec<_>>().join(", "))
+    }
+
+    /// Return the rows as a list of dicts.
+    fn to_pylist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut rows = self.take()?;
+        let mut objects = Vec::new();
+        while let Some(batch) = py.detach(|| rows.next()) {
+            let batch = match batch {
+                Ok(batch) => batch,
+                // The interrupt itself says more.
+                Err(error) => {
+                    return Err(py.check_signals().err().unwrap_or_else(|| Error::new_err(error.to_string())));
+                }
+            };
+            objects.extend(values::objects(py, &(Arc::new(StructArray::from(batch)) as ArrayRef))?);
+        }
+        PyList::new(py, objects)
+    }
+}
+
+impl Iterator for Rows {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        let next = self.read().transpose();
+        self.is_over = !matches!(next, Some(Ok(_)));
+        if self.is_over {
+            Python::attach(|_| drop(self.keep.take()));
+        }
+        next
+    }
+}
+
+impl Rows {
+    fn read(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
+        loop {
+            // Some damaged files make their reader panic, and no panic may cross to the caller's language.
+            let stream = &mut self.stream;
+            let next = async { tokio::time::timeout(TICK, AssertUnwindSafe(stream.next()).catch_unwind()).await };
+            match self.engine.runtime.block_on(next) {
+                Ok(Ok(Some(Ok(batch)))) => return Ok(Some(batch)),
+                Ok(Ok(Some(Err(error)))) => return Err(external(error.into())),
+                Ok(Ok(None)) => {
+                    self.engine.runtime.block_on(self.session.settle()).map_err(external)?;
+                    return Ok(None);
+                }
+                Ok(Err(_)) => {
+                    return Err(ArrowError::ComputeError("the query panicked; see the message above".to_string()));
+                }
+                Err(_) => self.look_for_signals()?,
+            }
+        }
+    }
+
+    /// A signal ends the rows, and Python raises it when the caller returns to it.
+    fn look_for_signals(&self) -> Result<(), ArrowError> {
+        if std::thread::current().id() != self.thread {
+            return Ok(());
+        }
+        Python::attach(|py| {
+            py.check_signals().map_err(|_| {
+                let again = py.import("_thread").and_then(|thread| thread.call_method0("interrupt_main"));
+                drop(again);
+                ArrowError::ComputeError("interrupted".to_string())
+            })
+        })
+    }
+}
+
+fn external(failure: asap::failure::Failure) -> ArrowError {
+    ArrowError::ExternalError(failed(failure).to_string().trim_start_matches("Error: ").into())
+}

@@ -1,0 +1,131 @@
+"""Jobs give what the commands give."""
+
+import pickle
+import subprocess
+import sys
+
+import asap
+import datasets
+import pandas
+import polars
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+PIPELINES = ["asap", "without_anchor", "without_surprisal", "random", "truncate", "block", "prefix", "suffix", "examples"]
+
+
+def by_command(traces, pipeline):
+    pyarrow.parquet.write_table(traces, "rows.parquet")
+    command = [sys.executable, "-m", "asap", "run", pipeline, "--from", "rows.parquet", "--to", "out", "--quiet"]
+    subprocess.run([*command, "--set", "asap.refine.max_tokens=160"], check=True)
+    rows = asap.sql("SELECT * FROM 'out' ORDER BY source").to_pylist()
+    return rows, asap.sql("SELECT * FROM 'out/.asap/rejects' ORDER BY source").to_pylist()
+
+
+def comparable(rows):
+    """Rows without what names their run."""
+    return [{name: value for name, value in row.items() if not name.startswith("_")} for row in rows]
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_prune_gives_what_a_run_gives(traces, pipeline):
+    rows, rejects = by_command(traces, pipeline)
+    pruned = asap.prune(traces, pipeline, refine_max_tokens=160, quiet=True)
+    assert comparable(pruned.rows.to_pylist()) == comparable(rows)
+    assert [row["source"] for row in pruned.rejects.to_pylist()] == [row["source"] for row in rejects]
+    assert (len(rows), len(rejects)) == (pruned.summary["rows_out"], pruned.summary["rows_rejected"])
+    if pipeline == "examples":
+        return
+    added = asap.Pruner(pipeline, refine_max_tokens=160)(traces)
+    is_ok = [status == "ok" for status in added["status"].to_pylist()]
+    assert sum(is_ok) == len(rows) and len(is_ok) == len(traces)
+    for name in ("prompt", "completion", "messages"):
+        ok = [value for value, is_ok in zip(added[name].to_pylist(), is_ok) if is_ok]
+        assert ok == [row[name] for row in rows], name
+
+
+def test_rows_are_of_the_kind_of_the_data(traces):
+    pyarrow.parquet.write_table(traces, "rows.parquet")
+    expected = asap.prune("rows.parquet", "truncate", quiet=True)
+    assert isinstance(expected.rows, pyarrow.Table) and expected.rejects["status"].to_pylist() != []
+    prompts = expected.rows["prompt"].to_pylist()
+    dataset = datasets.Dataset(traces)
+    frames = [dataset, dataset.select(range(len(traces))), traces.to_pandas(), polars.DataFrame(traces)]
+    for data in frames:
+        pruned = asap.prune(data, "truncate", quiet=True)
+        assert type(pruned.rows) is type(pruned.rejects) is type(data)
+        found = pruned.rows["prompt"]
+        found = found.to_list() if isinstance(found, (pandas.Series, polars.Series)) else list(found)
+        assert [[dict(turn) for turn in prompt] for prompt in found] == prompts
+    stream = asap.prune(dataset.to_iterable_dataset(), "truncate", quiet=True).rows
+    assert isinstance(stream, datasets.IterableDataset)
+    assert [row["prompt"] for row in stream] == prompts
+
+
+def test_a_run_resumes_and_reports(traces):
+    pyarrow.parquet.write_table(traces, "rows.parquet")
+    first = asap.run("truncate", from_="rows.parquet", to="out", limit=5, quiet=True)
+    assert (first["rows_in"], first["rows_beyond_limit"]) == (5, len(traces) - 5)
+    asap.run("truncate", from_="rows.parquet", to="out", quiet=True)
+    assert asap.run("truncate", from_="rows.parquet", to="out", quiet=True)["nothing_to_do"]
+    assert asap.run("asap", from_="rows.parquet", to="other", dry_run=True, quiet=True)["rows"] == len(traces)
+
+
+def test_sql_reads_tables_and_a_corpus(traces):
+    query = "SELECT id, cot_tokens(cot) AS tokens FROM corpus WHERE status IS NULL ORDER BY id"
+    pyarrow.parquet.write_table(traces, "rows.parquet")
+    rows = asap.sql(query, corpus="rows.parquet").to_pylist()
+    assert len(rows) > 5 and rows == asap.sql(query, corpus=polars.DataFrame(traces)).to_pylist()
+    stream = pyarrow.RecordBatchReader.from_stream(asap.sql("SELECT * FROM a JOIN b USING (x)", a=pyarrow.table({"x": [1, 2]}), b=pandas.DataFrame({"x": [2]})))
+    assert stream.read_all().to_pylist() == [{"x": 2}]
+    assert asap.sql("SELECT count(*) AS n FROM t", t="rows.parquet").to_pylist() == [{"n": len(traces)}]
+    read = asap.sql("SELECT 1")
+    read.to_pylist()
+    with pytest.raises(asap.Error, match="read before"):
+        pyarrow.table(read)
+
+
+def test_a_second_map_reads_the_cache(traces, workplace, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(workplace / "cache"))
+    pyarrow.parquet.write_table(traces, "rows.parquet")
+    dataset = datasets.load_dataset("parquet", data_files="rows.parquet", split="train")
+    first = dataset.map(asap.Pruner("truncate", refine_max_tokens=160), batched=True, batch_size=8, num_proc=2)
+    assert {"prompt", "completion", "messages", "error", "status"} <= set(first.column_names)
+    monkeypatch.setattr(asap.Pruner, "__call__", None)
+    again = dataset.map(asap.Pruner("truncate", refine_max_tokens=160), batched=True, batch_size=8, num_proc=2)
+    assert again._fingerprint == first._fingerprint and again["status"][:] == first["status"][:]
+
+
+def test_a_pruner_is_equal_to_its_copy():
+    pruner = asap.Pruner(refine_max_tokens=160, match_threshold=0.5)
+    other = asap.Pruner(match_threshold=0.5, refine_max_tokens=160)
+    assert pickle.loads(pickle.dumps(pruner)) == pruner == other and hash(pruner) == hash(other)
+    assert pickle.dumps(pruner) == pickle.dumps(other)
+    assert pruner != asap.Pruner(refine_max_tokens=161, match_threshold=0.5)
+    data = pickle.dumps(pruner)
+    with open("asap.toml", "w") as file:
+        file.write('[scorer]\nprompt = "{question}"\n')
+    with pytest.raises(asap.Error, match="other settings"):
+        pickle.loads(data)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: asap.prune(pyarrow.table({"a": ["x"], "b": ["y"]}), quiet=True), "a (text), b (text)"),
+        (lambda: asap.prune([1, 2]), "expected a Dataset, an IterableDataset"),
+        (lambda: asap.prune("nowhere", quiet=True), "nowhere"),
+        (lambda: asap.prune("x", lambda row: row), "found a function"),
+        (lambda: asap.prune("x", "asp"), "did you mean asap?"),
+        (lambda: asap.Pruner(refine_max_tokn=3), "did you mean refine_max_tokens?"),
+        (lambda: asap.run("asap", from_="a", to="b", limt=3), "did you mean limit?"),
+        (lambda: asap.run("asap", from_="a", to="b", limit=0), "--limit"),
+        (lambda: asap.sql("SELECT * FROM corpus"), "there is no table corpus"),
+        (lambda: asap.sql("SELECT cot_step('a')"), "Did you mean 'cot_steps'"),
+    ],
+)
+def test_an_error_is_clear(call, message):
+    with pytest.raises(asap.Error) as error:
+        call()
+    assert message in str(error.value)
