@@ -29,7 +29,7 @@ impl Preset {
     pub(super) fn sizes(self) -> Sizes {
         match self {
             Self::Smoke => Sizes { concise: 20, mixed: 20, pruned: 8, held_out: 6, arm_epochs: 1 },
-            Self::Mini => Sizes { concise: 12_000, mixed: 6_000, pruned: 1_200, held_out: 400, arm_epochs: 2 },
+            Self::Mini => Sizes { concise: 12_000, mixed: 12_000, pruned: 1_200, held_out: 400, arm_epochs: 2 },
         }
     }
 
