@@ -56,7 +56,7 @@ fn a_killed_experiment_ends_with_the_same_table() {
 /// With the smoke experiment's base model, which learned nothing, the preset mini ends before any arm.
 fn a_base_model_that_solves_too_little_is_refused(workplace: &Workplace) {
     let identity = std::fs::read_to_string(workplace.path("whole/experiment.json")).unwrap();
-    workplace.write("whole/experiment.json", &identity.replace("smoke", "mini"));
+    workplace.write("whole/experiment.json", identity.replace("smoke", "mini"));
     let refused = workplace.run(["experiment", "--preset", "mini", "--seeds", "1", "--arms", "core", "--to", "whole"]);
     refused.ends(1, &["the base model of seed 1 solves 0.0 % of the held-out problems", "expected at least 60 %"]);
 }
