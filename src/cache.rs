@@ -34,7 +34,7 @@ enum CacheCommand {
     Gc {
         #[command(flatten)]
         place: PlaceArgs,
-        /// Remove answers older than this many days. If requested again, they are paid again
+        /// Remove answers older than this many days. If one is requested again, you pay for it again
         #[arg(long, value_name = "DAYS")]
         older_than: Option<u32>,
     },

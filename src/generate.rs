@@ -65,7 +65,7 @@ pub struct GenerateArgs {
     /// Divide logits by this before a token is sampled. At 0 the likeliest token is taken
     #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = not_below_zero)]
     temperature: f64,
-    /// Sample only from the fewest likeliest tokens with at least this total probability
+    /// Sample only from the smallest set of likeliest tokens whose total probability is at least this
     #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = share)]
     top_p: f64,
     /// End an answer before this text. Can be given several times

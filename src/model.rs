@@ -226,7 +226,7 @@ fn table(found: &Described) -> String {
         format!("vocabulary  {vocabulary} tokens"),
         format!("speed       {speed} tokens/s, {computed_as}, chains of {chain} tokens"),
         format!("corpus      {tokens} tokens take {}", rough(found.corpus_seconds.ceil() as u64)),
-        format!("prompt      the text before the chain that answers '{QUESTION}':"),
+        format!("prompt      what the model reads before the chain, for the question '{QUESTION}':"),
     ];
     lines.extend(found.prompt.lines().map(|line| format!("  | {line}")));
     lines.join("\n")

@@ -155,7 +155,7 @@ fn is_taken_over(plan: &LogicalPlan, name: &str) -> bool {
             }
             &projection.input
         }
-        // A corpus is a view, so its plan replaces its name.
+        // A corpus is a view: the plan holds its query under this alias, and no scan of a table of that name.
         LogicalPlan::SubqueryAlias(alias) if [CORPUS, CorpusFunction::SCAN].contains(&alias.alias.table()) => {
             return true;
         }

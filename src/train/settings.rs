@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::TrainArgs;
 
-/// The file that identifies the training of a folder. It is written first.
+/// The file in an output folder that says which training it holds. It is written before any other file.
 pub(crate) const FILE: &str = "settings.json";
 
 /// The only setting that may differ when a training resumes.
@@ -34,10 +34,10 @@ pub(super) struct Settings {
     /// The final rate, as a fraction of the highest.
     pub min_rate: f64,
     pub clip: f64,
-    /// A fraction of the learning rate, of matrices only.
+    /// Each step multiplies matrices by 1 − learning rate × this. Other weights do not decay.
     pub weight_decay: f64,
     pub step_examples: usize,
-    /// Changes only the last bits of the weights, so another value does not make another training.
+    /// Changes only the last bits of the weights, so a training may resume with another value.
     pub pass_tokens: usize,
     pub seed: u64,
     pub held_out: f64,

@@ -248,7 +248,7 @@ fn what_was_missed_while_no_scheduler_ran_is_made_up_once() {
     idle();
 
     std::fs::write(&state, "yesterday").unwrap();
-    workplace.shell("XDG_STATE_HOME=$PWD/state asap schedule jobs.toml").ends(1, &["when each job last started"]);
+    workplace.shell("XDG_STATE_HOME=$PWD/state asap schedule jobs.toml").ends(1, &["each job last started"]);
 }
 
 #[test]
