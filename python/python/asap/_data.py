@@ -19,6 +19,9 @@ def write(data, path):
             raise _asap.Error("the dataset has no rows")
         rows = (batch for table in _chain(first, batches) for batch in table.to_batches())
         data = pyarrow.RecordBatchReader.from_batches(first.schema, rows)
+    elif _library(data) == "pandas":
+        # The index would become a column.
+        data = data.reset_index(drop=True)
     elif not _is_arrow(data):
         raise _asap.Error(
             "expected a Dataset, an IterableDataset, a data frame, an Arrow table or a location, found a "
@@ -51,8 +54,16 @@ def like(data, rows):
         import datasets
 
         found = datasets.Dataset(table)
-        return found.to_iterable_dataset() if isinstance(data, datasets.IterableDataset) else found
+        if not isinstance(data, datasets.IterableDataset):
+            return found
+        if not len(found):
+            return datasets.IterableDataset.from_generator(_nothing, features=found.features)
+        return found.to_iterable_dataset()
     return table
+
+
+def _nothing():
+    yield from ()
 
 
 def plain(rows):
@@ -79,3 +90,8 @@ def _plain_type(kind):
 
 def is_location(data):
     return isinstance(data, (str, os.PathLike))
+
+
+def location(data):
+    """The text of a location. Without a shell, no one else replaces the user's folder."""
+    return os.path.expanduser(os.fspath(data))

@@ -39,7 +39,8 @@ def _as_given(found, arguments):
     """A column in the library of the first argument that is one."""
     if not isinstance(found, _asap.Column):
         return found
-    library = next(_library(argument) for argument in arguments if _is_arrow(argument))
+    column = next(argument for argument in arguments if _is_arrow(argument))
+    library = _library(column)
     if library == "polars":
         return sys.modules["polars"].Series(found)
     if library == "pyarrow":
@@ -47,7 +48,7 @@ def _as_given(found, arguments):
     if library == "pandas":
         import pyarrow
 
-        return pyarrow.chunked_array(found).to_pandas()
+        return pyarrow.chunked_array(found).to_pandas().set_axis(column.index)
     return found
 
 

@@ -46,8 +46,8 @@ def sql(query, corpus=None, *, columns=None, settings=None, **tables):
         path = os.path.join(keep.name, "rows.parquet")
         _data.write(corpus, path)
         corpus = path
-    named = [(name, os.fspath(data) if _data.is_location(data) else data) for name, data in tables.items()]
-    corpus = corpus if corpus is None else os.fspath(corpus)
+    named = [(name, _data.location(data) if _data.is_location(data) else data) for name, data in tables.items()]
+    corpus = corpus if corpus is None else _data.location(corpus)
     return _asap.sql(query, corpus, _settings.mapping(columns), named, _settings.pairs(settings or {}), keep)
 
 
@@ -69,7 +69,8 @@ def run(pipeline, *, from_, to, columns=None, quiet=False, **options):
     """
     _check_pipeline(pipeline)
     known = set(_asap.flags())
-    flags = [os.fspath(pipeline), *(f"--from={os.fspath(each)}" for each in _listed(from_)), f"--to={os.fspath(to)}"]
+    sources = [f"--from={_data.location(each)}" for each in _listed(from_)]
+    flags = [_data.location(pipeline), *sources, f"--to={_data.location(to)}"]
     given = {"columns": _settings.mapping(columns), **options}
     for name, value in given.items():
         if name not in known or value is None or value is False:
@@ -82,10 +83,13 @@ def run(pipeline, *, from_, to, columns=None, quiet=False, **options):
     settings = {name: value for name, value in options.items() if name not in known}
     progress = None if quiet else _Progress()
     try:
-        return json.loads(_asap.run(flags, _settings.pairs(settings), progress))
+        summary = json.loads(_asap.run(flags, _settings.pairs(settings), progress))
     finally:
         if progress:
             progress.close()
+    for note in [] if quiet else summary.get("notes", []):
+        print(f"note: {note}", file=sys.stderr)
+    return summary
 
 
 class Pruned(NamedTuple):
@@ -120,7 +124,7 @@ def prune(data, pipeline="asap", columns=None, *, to=None, **options):
 
     _check_pipeline(pipeline)
     folder = tempfile.mkdtemp(prefix="asap-")
-    output = os.path.join(folder, "pruned") if to is None else os.fspath(to)
+    output = os.path.join(folder, "pruned") if to is None else _data.location(to)
     try:
         if _data.is_location(data):
             source = data
@@ -129,10 +133,10 @@ def prune(data, pipeline="asap", columns=None, *, to=None, **options):
             _data.write(data, source)
             options = {"on_change": "reprocess", **options}
         summary = run(pipeline, from_=source, to=output, columns=columns, **options)
-        if options.get("dry_run"):
-            return Pruned(None, None, summary)
-        rows, rejects = _rows_of(output)
-        found = Pruned(_data.like(data, rows), _data.like(data, rejects), summary)
+        found = Pruned(None, None, summary)
+        if not options.get("dry_run"):
+            rows, rejects = _rows_of(output)
+            found = Pruned(_data.like(data, rows), _data.like(data, rejects), summary)
     except BaseException as error:
         if os.path.isdir(os.path.join(output, ".asap", "answers")) and to is None:
             paid = f"the answers to sent calls are in {output}: pass to={output!r} to use them"

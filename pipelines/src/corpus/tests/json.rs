@@ -112,7 +112,7 @@ async fn a_line_that_is_no_object_is_a_reject_and_is_reported() {
     let none = |row| format!("{row} | NULL | no_question");
     assert_eq!(found, [read(0), none(1), read(2), read(3), none(4), read(5)]);
     assert!(
-        corpus.notes[0].contains("line 2 and one other of") && corpus.notes[0].contains("so they are rejects"),
+        corpus.notes[0].contains("line 2 and one other of") && corpus.notes[0].contains("so they become rejects"),
         "{:?}",
         corpus.notes
     );

@@ -219,7 +219,10 @@ async fn several_texts_with_think_tags_are_named() {
     assert!(error.contains("--columns 'question=prompt,cot=?'"), "{error}");
     assert_eq!(recognised(&rows, Some("question=prompt,cot=chosen")).await, [READ]);
     let error = refused(&format!("SELECT 'two?' AS \"Aufgabe\", {TAGGED} AS text_of_model"), None).await;
-    assert!(error.contains("text_of_model has think tags, but no other column has the name of a question"), "{error}");
+    assert!(
+        error.contains("text_of_model has think tags, but no other column has a name that asap knows for questions"),
+        "{error}"
+    );
     assert!(error.contains("--columns 'question=?,cot=text_of_model'"), "{error}");
 }
 
