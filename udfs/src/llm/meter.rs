@@ -284,7 +284,7 @@ mod tests {
         drop(second);
         let error = third.await.unwrap_err();
         assert_eq!(error.kind, FailureKind::Budget);
-        assert!(error.message.starts_with("90.000000 is spent, this call could cost 60.000000"), "{error}");
+        assert!(error.message.starts_with("90.000000 is spent, and this call could cost 60.000000"), "{error}");
         meter.reserve(hundred, 10.0, false).await.unwrap().settle(0, 0, PRICES);
         assert_eq!((meter.usage().calls, meter.usage().cost), (3, 30.0));
     }
