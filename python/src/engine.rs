@@ -25,6 +25,9 @@ pyo3::create_exception!(
 /// How often Python looks for signals while it waits.
 const TICK: Duration = Duration::from_millis(50);
 
+/// How long a fork waits for work that was abandoned.
+const LAST: Duration = Duration::from_secs(10);
+
 pub(crate) struct Engine {
     pub runtime: Runtime,
     pub models: Models,
@@ -59,6 +62,19 @@ pub(crate) fn engine(_: Python<'_>) -> PyResult<Arc<Engine>> {
     // The threads of the parent process do not exist here, so its engine would wait for them forever.
     std::mem::forget(opened.replace((process, Arc::clone(&engine))));
     Ok(engine)
+}
+
+/// Close the engine before this process forks. Threads that wait for a lock would stay in tables of the forked process,
+/// where they do not exist.
+#[pyfunction]
+pub(crate) fn before_fork(py: Python<'_>) {
+    let opened = ENGINE.lock().take().filter(|(of, _)| *of == std::process::id());
+    if let Some(Engine { runtime, models, session }) = opened.and_then(|(_, engine)| Arc::into_inner(engine)) {
+        py.detach(|| {
+            drop((session, models));
+            runtime.shutdown_timeout(LAST);
+        });
+    }
 }
 
 impl Engine {

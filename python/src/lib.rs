@@ -23,7 +23,7 @@ mod _asap {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::engine::Error;
+    use crate::engine::{Error, before_fork};
     #[pymodule_export]
     use crate::functions::{call, functions};
     #[pymodule_export]

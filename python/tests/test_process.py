@@ -48,7 +48,8 @@ def test_an_interrupt_ends_a_query(read):
     process.stdout.readline()
     time.sleep(1)
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) != 0 and "KeyboardInterrupt" in process.stderr.read()
+    # pyarrow raises an error of its own if the signal arrives while it reads the stream.
+    assert process.wait(20) != 0 and "interrupt" in process.stderr.read().lower()
 
 
 def test_an_interrupt_ends_a_function():
@@ -75,16 +76,18 @@ def test_a_forked_process_has_an_engine_of_its_own():
     # Models and their threads are open when the process forks.
     question, steps = ["2 + 2?"] * 50, [["Hm.", "2 + 2 is 4."]] * 50
     expected = asap.surprisal(question, steps), asap.steps("a\n\nb"), asap.tokens(["a b c"] * 9000)
-    child = os.fork()
-    if child == 0:
-        found = None
-        try:
-            signal.alarm(60)
-            found = asap.surprisal(question, steps), asap.steps("a\n\nb"), asap.tokens(["a b c"] * 9000)
-        finally:
-            os._exit(0 if found == expected else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    assert asap.surprisal(question, steps) == expected[0]
+    for _ in range(20):
+        child = os.fork()
+        if child == 0:
+            found = None
+            try:
+                signal.alarm(60)
+                found = asap.surprisal(question, steps), asap.steps("a\n\nb"), asap.tokens(["a b c"] * 9000)
+            finally:
+                os._exit(0 if found == expected else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        # The parent opens its engine again.
+        assert asap.surprisal(question, steps) == expected[0]
 
 
 def test_the_import_opens_no_engine_and_is_quick():

@@ -14,11 +14,16 @@ single values:
 `refine_max_tokens=2048` is `asap.refine.max_tokens`. `asap.settings()` lists them.
 """
 
-from asap import _functions
+import os as _os
+
+from asap import _asap, _functions
 from asap._asap import Column, Error, Reader, __version__
 from asap._jobs import Pruned, Pruner, prune, run, settings, sql
 
 globals().update(_functions.FUNCTIONS)
+# Windows does not fork.
+if hasattr(_os, "register_at_fork"):
+    _os.register_at_fork(before=_asap.before_fork)
 
 __all__ = [
     "Column", "Error", "Pruned", "Pruner", "Reader", "prune", "run", "settings", "sql", *_functions.FUNCTIONS, "__version__",
