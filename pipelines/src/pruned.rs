@@ -353,7 +353,9 @@ impl Method {
 fn check_compressed(schema: &DFSchema) -> Result<()> {
     let found = schema.field_with_unqualified_name("compressed")?.data_type();
     if !found.is_string() {
-        return plan_err!("the query of pruned computes compressed, which must be the chain as a text, found {found}");
+        return plan_err!(
+            "the query of 'pruned' must return the column 'compressed' as a string that holds the chain, but its type is {found}"
+        );
     }
     Ok(())
 }

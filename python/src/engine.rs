@@ -140,8 +140,11 @@ pub(crate) fn key_of(name: &str) -> PyResult<String> {
     if let Some((_, key)) = keys().find(|(known, _)| known == name) {
         return Ok(format!("asap.{key}"));
     }
-    let known: Vec<String> = keys().map(|(known, _)| known).chain(asap::run::flags()).collect();
-    let known: Vec<String> = known.into_iter().map(|name| name.replace('-', "_")).collect();
+    let flags: Vec<String> = asap::run::flags().into_iter().map(|name| name.replace('-', "_")).collect();
+    if flags.iter().any(|flag| flag == name) {
+        return Err(Error::new_err(format!("{name} is a flag of asap run, not a setting: pass it to asap.run or asap.prune")));
+    }
+    let known: Vec<String> = keys().map(|(known, _)| known).chain(flags).collect();
     let hint = typo::hint(name, known.iter().map(String::as_str));
     let hint = if hint.is_empty() { "; asap.settings() lists all".to_string() } else { hint };
     Err(Error::new_err(format!("there is no setting {name}{hint}")))

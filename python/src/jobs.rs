@@ -66,13 +66,15 @@ fn mapping(columns: Option<&str>) -> PyResult<Option<ColumnMapping>> {
 }
 
 /// Run `asap run` with these flags. `show` gets a line of progress now and then. Ctrl-C ends the run as it does on the
-/// command line: finished slices are committed, and a second one ends it immediately.
+/// command line: finished slices are committed, and a second one ends it immediately. If `returns_rejects`, an output
+/// without rows is no failure.
 #[pyfunction]
 pub(crate) fn run(
     py: Python<'_>,
     mut flags: Vec<String>,
     settings: Vec<(String, String)>,
     show: Option<Bound<'_, PyAny>>,
+    returns_rejects: bool,
 ) -> PyResult<String> {
     for (name, value) in settings {
         flags.extend(["--set".to_string(), format!("{}={value}", key_of(&name)?)]);
@@ -81,7 +83,7 @@ pub(crate) fn run(
     let bar = std::sync::Arc::new(Bar::new("pruning", true));
     let (ask, asked) = watch::channel(false);
     let own = std::sync::Arc::clone(&bar);
-    let work = async move { asap::run::run_quietly(flags, &own, Stop::by(asked)).await };
+    let work = async move { asap::run::run_quietly(flags, returns_rejects, &own, Stop::by(asked)).await };
     let mut task = engine.runtime.spawn(work);
     let (started, read_before) = (Instant::now(), asap_lm::tokens_read());
     let mut interrupt: Option<PyErr> = None;

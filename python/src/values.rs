@@ -8,7 +8,7 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Field, Fields, Float64Type, Int64Type};
+use datafusion::arrow::datatypes::{DataType, Field, Fields, Float64Type, Int64Type, UInt64Type};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -18,18 +18,26 @@ use crate::engine::Error;
 
 type Object<'py> = Bound<'py, PyAny>;
 
+/// How deep lists and dicts may be nested. A list that holds itself has no end.
+const DEPTH: usize = 64;
+
 /// Copies values into an array of the narrowest type for all of them.
 pub(crate) fn array(values: &[Object<'_>]) -> PyResult<ArrayRef> {
     let values: Vec<Option<Object<'_>>> =
         values.iter().map(|value| (!value.is_none()).then(|| value.clone())).collect();
-    build(&values, &kind_of(values.iter().flatten())?)
+    build(&values, &kind_of(values.iter().flatten(), 0)?)
 }
 
-fn kind_of<'a, 'py: 'a>(values: impl Iterator<Item = &'a Object<'py>>) -> PyResult<DataType> {
-    values.map(kind_of_one).try_fold(DataType::Null, |kind, next| wider(kind, next?))
+fn kind_of<'a, 'py: 'a>(values: impl Iterator<Item = &'a Object<'py>>, depth: usize) -> PyResult<DataType> {
+    values.map(|value| kind_of_one(value, depth)).try_fold(DataType::Null, |kind, next| wider(kind, next?))
 }
 
-fn kind_of_one(value: &Object<'_>) -> PyResult<DataType> {
+fn kind_of_one(value: &Object<'_>, depth: usize) -> PyResult<DataType> {
+    if depth > DEPTH {
+        return Err(Error::new_err(format!(
+            "expected lists and dicts of at most {DEPTH} levels, found more: check whether a list contains itself"
+        )));
+    }
     if value.is_none() {
         return Ok(DataType::Null);
     }
@@ -40,11 +48,11 @@ fn kind_of_one(value: &Object<'_>) -> PyResult<DataType> {
         return Ok(DataType::Boolean);
     }
     if let Some(items) = items(value) {
-        return Ok(DataType::List(Arc::new(Field::new_list_field(kind_of(items.iter())?, true))));
+        return Ok(DataType::List(Arc::new(Field::new_list_field(kind_of(items.iter(), depth + 1)?, true))));
     }
     if let Ok(dict) = value.cast::<PyDict>() {
         let field = |(name, value): (Object<'_>, Object<'_>)| {
-            Ok(Field::new(name.extract::<String>()?, kind_of_one(&value)?, true))
+            Ok(Field::new(name.extract::<String>()?, kind_of_one(&value, depth + 1)?, true))
         };
         return Ok(DataType::Struct(dict.iter().map(field).collect::<PyResult<Fields>>()?));
     }
@@ -140,6 +148,9 @@ pub(crate) fn objects<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Vec<Ob
     match array.data_type() {
         DataType::Null => Ok((0..array.len()).map(|_| py.None().into_bound(py)).collect()),
         DataType::Boolean => array.as_boolean().iter().map(|value| value.into_bound_py_any(py)).collect(),
+        DataType::UInt64 => {
+            array.as_primitive::<UInt64Type>().iter().map(|value| value.into_bound_py_any(py)).collect()
+        }
         kind if kind.is_integer() => {
             let numbers = as_type(&DataType::Int64)?;
             numbers.as_primitive::<Int64Type>().iter().map(|value| value.into_bound_py_any(py)).collect()

@@ -43,7 +43,7 @@ def stub():
     """The stub of the package: its jobs as they are written, then a line for each function."""
     text = inspect.getsource(_jobs)
     kept = {"settings", "sql", "run", "Pruned", "prune", "Pruner"}
-    lines = ["from typing import Any, NamedTuple", "", "from asap._asap import Column as Column, Error as Error, Reader as Reader", ""]
+    lines = ["from os import PathLike", "from typing import Any, NamedTuple", "", "from asap._asap import Column as Column, Error as Error, Reader as Reader", ""]
     lines += ["__version__: str", ""]
     for node in ast.parse(text).body:
         if getattr(node, "name", None) in kept:

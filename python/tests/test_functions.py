@@ -97,9 +97,20 @@ def test_settings_are_keywords():
     assert asap.refine(steps, scores, refine_max_tokens=12) == asap.refine(steps, scores, 12) == [2, 3]
 
 
+def test_large_numbers_are_kept():
+    assert asap.sql("SELECT arrow_cast('18446744073709551615', 'UInt64') AS n").to_pylist() == [{"n": 2**64 - 1}]
+
+
+def endless():
+    steps = []
+    steps.append(steps)
+    return steps
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: asap.steps(endless()), "check whether a list contains itself"),
         (lambda: asap.steps("a", refine_max_token=3), "no setting refine_max_token (did you mean refine_max_tokens?)"),
         (lambda: asap.steps("a", refine_max_tokens="few"), "asap.refine.max_tokens takes a whole number"),
         (lambda: asap.steps(3), "argument cot of cot_steps must be a string, found Int64"),

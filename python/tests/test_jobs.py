@@ -97,6 +97,43 @@ def test_a_second_map_reads_the_cache(traces, workplace, monkeypatch):
     assert again._fingerprint == first._fingerprint and again["status"][:] == first["status"][:]
 
 
+def test_a_batch_without_an_ok_row_has_the_types_of_others(traces):
+    dataset = datasets.Dataset(traces.take([len(traces) - 1, 0, 1]))
+    added = dataset.map(asap.Pruner("truncate", refine_max_tokens=160), batched=True, batch_size=1)
+    assert added["prompt"][0] is None and added["prompt"][1][0]["role"] == "user"
+    assert added["status"][:] == ["no_tags", "ok", "ok"]
+
+
+def test_a_pruner_keeps_the_library_of_a_batch(traces):
+    pruner = asap.Pruner("truncate", refine_max_tokens=160)
+    for batch in (traces, traces.combine_chunks().to_batches()[0], traces.to_pandas(), polars.DataFrame(traces)):
+        added = pruner(batch)
+        assert type(added) is type(batch) and len(added["status"]) == len(traces)
+
+
+def test_rows_that_are_all_rejected_are_returned(traces):
+    rejected = traces.slice(len(traces) - 1)
+    pruned = asap.prune(rejected, "truncate", quiet=True)
+    assert pruned.rows.num_rows == 0 and pruned.rejects["status"].to_pylist() == ["no_tags"]
+
+
+@pytest.mark.parametrize("kind", [lambda rows: rows, polars.DataFrame, datasets.Dataset])
+def test_no_rows_give_no_rows(traces, kind):
+    pruned = asap.prune(kind(traces.slice(0, 0)), "truncate", quiet=True)
+    assert len(pruned.rows) == len(pruned.rejects) == 0
+
+
+def test_categories_are_read_as_text():
+    frame = polars.DataFrame({"question": ["2 + 2?"], "cot": ["2 + 2 is 4."], "answer": ["4"]})
+    pruned = asap.prune(frame.with_columns(polars.col("question").cast(polars.Categorical)), "truncate", quiet=True)
+    assert pruned.rows["question"].to_list() == ["2 + 2?"]
+
+
+def test_a_table_of_a_query_can_be_a_dataset():
+    dataset = datasets.Dataset.from_dict({"x": [1, 2, 3]}).select([0, 2])
+    assert asap.sql("SELECT * FROM t", t=dataset).to_pylist() == [{"x": 1}, {"x": 3}]
+
+
 def test_a_pruner_is_equal_to_its_copy():
     pruner = asap.Pruner(refine_max_tokens=160, match_threshold=0.5)
     other = asap.Pruner(match_threshold=0.5, refine_max_tokens=160)
@@ -116,6 +153,9 @@ def test_a_pruner_is_equal_to_its_copy():
         (lambda: asap.prune(pyarrow.table({"a": ["x"], "b": ["y"]}), quiet=True), "a (text), b (text)"),
         (lambda: asap.prune([1, 2]), "expected a Dataset, an IterableDataset"),
         (lambda: asap.prune("nowhere", quiet=True), "nowhere"),
+        (lambda: asap.prune(datasets.DatasetDict(train=datasets.Dataset.from_dict({"a": []}))), "DatasetDict of train"),
+        (lambda: asap.prune("x", part="1/2"), "pass part to asap.run"),
+        (lambda: asap.Pruner(limit=3), "limit is a flag of asap run"),
         (lambda: asap.prune("x", lambda row: row), "found a function"),
         (lambda: asap.prune("x", "asp"), "did you mean asap?"),
         (lambda: asap.Pruner(refine_max_tokn=3), "did you mean refine_max_tokens?"),

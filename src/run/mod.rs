@@ -175,11 +175,17 @@ pub fn flags() -> Vec<String> {
 }
 
 /// Runs `asap run` with these arguments, for a caller that shows the progress itself. Returns the summary, or the
-/// estimate of a dry run, as JSON.
+/// estimate of a dry run, as JSON. If `returns_rejects`, the caller gets the rejects too, and an output without rows is no
+/// failure.
 ///
 /// # Errors
 /// As `asap run`.
-pub async fn run_quietly(arguments: Vec<String>, bar: &Bar, stop: Stop) -> Result<String, Failure> {
+pub async fn run_quietly(
+    arguments: Vec<String>,
+    returns_rejects: bool,
+    bar: &Bar,
+    stop: Stop,
+) -> Result<String, Failure> {
     let command = RunArgs::augment_args(clap::Command::new("run"));
     let matches = command.try_get_matches_from(["run".to_string()].into_iter().chain(arguments));
     let args = matches.and_then(|matches| RunArgs::from_arg_matches(&matches)).map_err(|error| {
@@ -193,7 +199,7 @@ pub async fn run_quietly(arguments: Vec<String>, bar: &Bar, stop: Stop) -> Resul
         return Ok(serde_json::to_string(&estimate(request, bar, stop.asked()).await?)?);
     }
     let summary = run_pipeline(request.clone(), bar, stop.asked()).await?;
-    verdict(&summary, request.retry_rejects.is_some())?;
+    verdict(&summary, returns_rejects || request.retry_rejects.is_some())?;
     Ok(serde_json::to_string(&summary)?)
 }
 
@@ -312,7 +318,7 @@ async fn run_once(request: &Request, talk: Talk, metrics: &Metrics, stop: &Stop)
 /// A run that adds to an output fails if it has at least this many rows and all of them are rejects.
 const MANY_REJECTS: u64 = 20;
 
-fn verdict(summary: &Summary, retries: bool) -> Result<(), Failure> {
+fn verdict(summary: &Summary, may_be_empty: bool) -> Result<(), Failure> {
     let counts = &summary.counts;
     if summary.interrupted && summary.slices_left > 0 {
         let done = format!("{} slices were committed, {} remain", summary.slices, summary.slices_left);
@@ -343,7 +349,7 @@ fn verdict(summary: &Summary, retries: bool) -> Result<(), Failure> {
     }
     // Retried rows that fail again are no worse than before, and a few new rows may all be rejects.
     let says_something = summary.began_empty || counts.rows_rejected >= MANY_REJECTS;
-    match counts.rows_out == 0 && counts.rows_rejected > 0 && says_something && !retries {
+    match counts.rows_out == 0 && counts.rows_rejected > 0 && says_something && !may_be_empty {
         false => Ok(()),
         true => Err(Failure::TooManyRejects(format!(
             "none of {} rows reached the output; asap inspect {}/.asap/rejects shows why, row by row",

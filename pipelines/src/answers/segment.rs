@@ -132,7 +132,8 @@ pub async fn entries(
     Ok((metadata, entries))
 }
 
-/// The answers in `rows` of a segment; `None` for an answer that differs from what was stored.
+/// Reads the answers in `rows` of a segment. An answer is `None` if its fields do not match its `sha256`, or if its status
+/// is unknown.
 pub async fn records(
     reader: impl AsyncFileReader + Unpin + 'static,
     metadata: ArrowReaderMetadata,

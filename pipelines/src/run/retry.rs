@@ -52,7 +52,8 @@ pub async fn find(output: &Output, statuses: &[String]) -> Result<Vec<RetriedSli
     Ok(again.collect())
 }
 
-/// The rejects of a slice that were not retried, as shards of the attempt that retried the others.
+/// Copies the rejects of `slice` whose rows are not in `tried` from the attempt `before` into new shards. The new shards
+/// belong to the attempt that retries the rows in `tried`.
 pub async fn carry(output: &Output, slice: &SliceName, before: Attempt, tried: &[u64]) -> Result<Vec<Add>> {
     let Some(rejects) = output.rejects() else { return Ok(vec![]) };
     let tried: HashSet<u64> = tried.iter().copied().collect();

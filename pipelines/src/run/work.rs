@@ -171,8 +171,8 @@ impl<'a> Work<'a> {
     }
 
     /// Whether another slice may start. Local work takes one slice more than there are cores, so that the last rows of
-    /// one do not leave a core idle. With an endpoint, running slices have twice as many rows as in-flight requests are
-    /// allowed.
+    /// one do not leave a core idle. With an endpoint, another slice may also start while the running slices have fewer
+    /// rows than twice the maximum number of in-flight requests.
     fn has_room(&self) -> bool {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let settings = &self.request.settings;

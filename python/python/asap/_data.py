@@ -10,24 +10,44 @@ _BATCH = 10_000
 
 def write(data, path):
     """Write rows to a Parquet file."""
-    if _library(data) == "datasets" and hasattr(data, "with_format"):
-        import pyarrow
+    _asap.write_parquet(arrow(data), path)
 
-        batches = data.with_format("arrow").iter(batch_size=_BATCH)
-        first = next(batches, None)
-        if first is None:
-            raise _asap.Error("the dataset has no rows")
-        rows = (batch for table in _chain(first, batches) for batch in table.to_batches())
-        data = pyarrow.RecordBatchReader.from_batches(first.schema, rows)
-    elif _library(data) == "pandas":
+
+def arrow(data):
+    """Rows with Arrow's PyCapsule interface, for the engine."""
+    library = _library(data)
+    if library == "datasets" and isinstance(data, dict):
+        raise _asap.Error(f"expected a Dataset, found a {type(data).__name__} of {', '.join(data)}: pass one of them")
+    if library == "datasets":
+        return _batches(data)
+    if library == "pandas":
         # The index would become a column.
-        data = data.reset_index(drop=True)
-    elif not _is_arrow(data):
+        return data.reset_index(drop=True)
+    if library == "polars":
+        import polars
+
+        # The engine reads no dictionaries of its string views.
+        return data.lazy().with_columns(polars.selectors.by_dtype(polars.Categorical, polars.Enum).cast(str)).collect()
+    if not _is_arrow(data):
         raise _asap.Error(
             "expected a Dataset, an IterableDataset, a data frame, an Arrow table or a location, found a "
             f"{type(data).__name__}"
         )
-    _asap.write_parquet(data, path)
+    return data
+
+
+def _batches(dataset):
+    """The rows of a dataset, as a stream."""
+    import pyarrow
+
+    tables = dataset.with_format("arrow").iter(batch_size=_BATCH)
+    first = next(tables, None)
+    if first is None:
+        if dataset.features is None:
+            raise _asap.Error("the dataset has no rows and no features")
+        return dataset.features.arrow_schema.empty_table()
+    batches = (batch for table in _chain(first, tables) for batch in table.to_batches())
+    return pyarrow.RecordBatchReader.from_batches(first.schema, batches)
 
 
 def _chain(first, others):

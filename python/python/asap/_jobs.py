@@ -4,15 +4,17 @@ import json
 import os
 import sys
 import time
+from os import PathLike
 from typing import Any, NamedTuple
 
 from asap import _asap, _data, _settings
+from asap._asap import Reader
 
 _LINES = 30.0
 _DRAWN = 0.2
 
 
-def settings():
+def settings() -> dict[str, str]:
     """Return the names of all settings with their descriptions, as a dict.
 
     >>> import asap
@@ -22,7 +24,14 @@ def settings():
     return dict(_asap.settings())
 
 
-def sql(query, corpus=None, *, columns=None, settings=None, **tables):
+def sql(
+    query: str,
+    corpus: Any = None,
+    *,
+    columns: dict[str, str] | None = None,
+    settings: dict[str, Any] | None = None,
+    **tables: Any,
+) -> Reader:
     """Run a query, and return its rows as a stream of Arrow batches, for any library that reads Arrow data.
 
     Args:
@@ -31,7 +40,7 @@ def sql(query, corpus=None, *, columns=None, settings=None, **tables):
             shows.
         columns: The columns of the corpus with question, cot and answer, as a dict, if asap cannot recognize them.
         settings: Settings by name, as a dict.
-        tables: Further tables by name: locations, data frames or Arrow tables.
+        tables: Further tables by name: locations, datasets, data frames or Arrow tables.
 
     >>> import asap
     >>> asap.sql("SELECT cot_tokens('2 + 2 is 4') AS tokens").to_pylist()
@@ -46,12 +55,22 @@ def sql(query, corpus=None, *, columns=None, settings=None, **tables):
         path = os.path.join(keep.name, "rows.parquet")
         _data.write(corpus, path)
         corpus = path
-    named = [(name, _data.location(data) if _data.is_location(data) else data) for name, data in tables.items()]
+    named = [
+        (name, _data.location(data) if _data.is_location(data) else _data.arrow(data)) for name, data in tables.items()
+    ]
     corpus = corpus if corpus is None else _data.location(corpus)
     return _asap.sql(query, corpus, _settings.mapping(columns), named, _settings.pairs(settings or {}), keep)
 
 
-def run(pipeline, *, from_, to, columns=None, quiet=False, **options):
+def run(
+    pipeline: str | PathLike,
+    *,
+    from_: str | PathLike | list,
+    to: str | PathLike,
+    columns: dict[str, str] | None = None,
+    quiet: bool = False,
+    **options: Any,
+) -> dict[str, Any]:
     """Run a pipeline over a corpus, and commit the result to a Delta table, as `asap run` does.
 
     A run that was interrupted resumes when you repeat the call.
@@ -68,6 +87,10 @@ def run(pipeline, *, from_, to, columns=None, quiet=False, **options):
         The summary of the run, or the estimate of a dry run, as a dict.
     """
     _check_pipeline(pipeline)
+    return _run(pipeline, from_, to, columns, quiet, options)
+
+
+def _run(pipeline, from_, to, columns, quiet, options, *, returns_rejects=False):
     known = set(_asap.flags())
     sources = [f"--from={_data.location(each)}" for each in _listed(from_)]
     flags = [_data.location(pipeline), *sources, f"--to={_data.location(to)}"]
@@ -83,7 +106,7 @@ def run(pipeline, *, from_, to, columns=None, quiet=False, **options):
     settings = {name: value for name, value in options.items() if name not in known}
     progress = None if quiet else _Progress()
     try:
-        summary = json.loads(_asap.run(flags, _settings.pairs(settings), progress))
+        summary = json.loads(_asap.run(flags, _settings.pairs(settings), progress, returns_rejects))
     finally:
         if progress:
             progress.close()
@@ -99,11 +122,18 @@ class Pruned(NamedTuple):
     """The rows of the output, in the library of the input. Trainers read prompt and completion, or messages."""
     rejects: Any
     """The rows that cannot be pruned, each with its status and error."""
-    summary: dict
+    summary: dict[str, Any]
     """The summary of the run."""
 
 
-def prune(data, pipeline="asap", columns=None, *, to=None, **options):
+def prune(
+    data: Any,
+    pipeline: str | PathLike = "asap",
+    columns: dict[str, str] | None = None,
+    *,
+    to: str | PathLike | None = None,
+    **options: Any,
+) -> Pruned:
     """Prune a dataset, a data frame, an Arrow table or the files of a location.
 
     The rows are those of `asap run`, in the order of the input. They are held in memory: for a corpus that is larger, use
@@ -126,13 +156,16 @@ def prune(data, pipeline="asap", columns=None, *, to=None, **options):
     folder = tempfile.mkdtemp(prefix="asap-")
     output = os.path.join(folder, "pruned") if to is None else _data.location(to)
     try:
+        if "part" in options:
+            raise _asap.Error("prune returns all rows: pass part to asap.run, which writes them to a table")
         if _data.is_location(data):
             source = data
         else:
             source = os.path.join(folder, "rows.parquet")
             _data.write(data, source)
             options = {"on_change": "reprocess", **options}
-        summary = run(pipeline, from_=source, to=output, columns=columns, **options)
+        quiet = options.pop("quiet", False)
+        summary = _run(pipeline, source, output, columns, quiet, options, returns_rejects=True)
         found = Pruned(None, None, summary)
         if not options.get("dry_run"):
             rows, rejects = _rows_of(output)
@@ -165,9 +198,9 @@ def _rows_of(output):
 class Pruner:
     """Prunes batches: a function for `Dataset.map(pruner, batched=True)`.
 
-    It adds the columns prompt, completion, messages, status and error to a batch, and keeps its rows. The status of a
-    pruned row is ok. Rows that cannot be pruned have another status and an error, and NULL in
-    prompt, completion and messages.
+    It adds the columns prompt, completion, messages, status and error to a batch, and keeps its rows. Columns of the batch
+    with these names are replaced. The status of a pruned row is ok. Rows that cannot be pruned have another status and an
+    error, and NULL in prompt, completion and messages.
 
     Equal pruners have equal fingerprints: of the pipeline, the settings, the version of asap and the files of its
     models. So a second `map` with an equal pruner reads the cache.
@@ -178,7 +211,9 @@ class Pruner:
         settings: Settings by name.
     """
 
-    def __init__(self, pipeline="asap", columns=None, **settings):
+    def __init__(
+        self, pipeline: str | PathLike = "asap", columns: dict[str, str] | None = None, **settings: Any
+    ) -> None:
         _check_pipeline(pipeline)
         self._set(_asap.pipeline(os.fspath(pipeline)), _settings.mapping(columns), _settings.pairs(settings))
 
@@ -186,7 +221,7 @@ class Pruner:
         self._pipeline, self._columns, self._settings = pipeline, columns, sorted(settings)
         self.fingerprint = _asap.fingerprint(self._pipeline, self._columns, self._settings)
 
-    def __call__(self, batch):
+    def __call__(self, batch: Any) -> Any:
         import tempfile
 
         import pyarrow
@@ -255,13 +290,24 @@ def _with_columns(batch, columns):
         import polars
 
         return batch.with_columns(polars.from_arrow(pyarrow.table(columns)))
-    if isinstance(batch, pyarrow.Table):
+    if isinstance(batch, (pyarrow.RecordBatch, pyarrow.Table)):
         for name, column in columns.items():
             place = batch.schema.get_field_index(name)
             batch = batch.append_column(name, column) if place < 0 else batch.set_column(place, name, column)
         return batch
     # What map takes.
-    return {name: column.to_pylist() for name, column in columns.items()}
+    return {name: _Typed(column) for name, column in columns.items()}
+
+
+class _Typed(list):
+    """Values with their Arrow type, which the values of one batch may not show: all of them may be NULL."""
+
+    def __init__(self, column):
+        super().__init__(column.to_pylist())
+        self._column = column
+
+    def __arrow_array__(self, type=None):
+        return self._column if type is None else self._column.cast(type)
 
 
 def _check_pipeline(pipeline):

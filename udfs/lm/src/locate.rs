@@ -48,7 +48,8 @@ fn folder(named: &str, hub: impl FnOnce() -> Option<PathBuf>, others: &str) -> R
 }
 
 fn user_folders() -> Result<Xdg> {
-    Xdg::new().map_err(|_| LmError::NoModel("found no cache folder: set XDG_CACHE_HOME and HOME".to_string()))
+    Xdg::new()
+        .map_err(|_| LmError::NoModel("found no home folder, which is needed to find the cache: set HOME".to_string()))
 }
 
 /// Returns the folder of the small model, and writes it if it is missing or incomplete. Several processes may write it

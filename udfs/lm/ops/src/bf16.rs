@@ -72,7 +72,11 @@ impl Bf16Matrix {
 
     pub(super) fn multiply_by(&self, arithmetic: Arithmetic, x: &[f32], to: &mut [f32], write: Update) {
         let rows = x.len() / self.inputs;
-        assert_eq!((x.len(), to.len()), (rows * self.inputs, rows * self.outputs), "x and to differ in rows");
+        assert_eq!(
+            (x.len(), to.len()),
+            (rows * self.inputs, rows * self.outputs),
+            "`x` and `to` must have the same number of rows"
+        );
         match arithmetic {
             Arithmetic::Widened => self.multiply_widened(x, to, write),
             #[cfg(target_arch = "x86_64")]

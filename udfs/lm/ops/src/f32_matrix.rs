@@ -9,7 +9,8 @@ use super::projection::{Projection, Weight};
 use super::tiles::Right;
 use super::{Result, read};
 
-/// An f32 weight, [outputs, inputs], packed once: packing for each product costs a share of its time.
+/// An f32 weight of shape [outputs, inputs]. It is packed once, because packing it for each product would take a
+/// noticeable part of the product's time.
 #[derive(Debug, Clone)]
 pub struct F32Matrix {
     outputs: usize,
@@ -39,7 +40,11 @@ impl Weight for F32Matrix {
 impl Projection for F32Matrix {
     fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()> {
         let rows = x.len() / self.inputs;
-        assert_eq!((x.len(), to.len()), (rows * self.inputs, rows * self.outputs), "x and to differ in rows");
+        assert_eq!(
+            (x.len(), to.len()),
+            (rows * self.inputs, rows * self.outputs),
+            "`x` and `to` must have the same number of rows"
+        );
         let width = panel_width();
         let panels = Panels::new(&self.values[self.first..], (self.inputs, self.outputs), width, self.inputs * width);
         let x = Matrix::dense(x, rows, self.inputs);

@@ -61,7 +61,7 @@ impl Projection for StoredMatrix {
 pub fn multiply_stored(weight: &Tensor, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()> {
     let (outputs, inputs) = weight.dims2()?;
     let rows = x.len() / inputs;
-    assert_eq!((x.len(), to.len()), (rows * inputs, rows * outputs), "x and to differ in rows");
+    assert_eq!((x.len(), to.len()), (rows * inputs, rows * outputs), "`x` and `to` must have the same number of rows");
     let parts = x.chunks(CACHED_ROWS * inputs).zip(to.chunks_mut(CACHED_ROWS * outputs));
     match weight.dtype() {
         #[cfg(target_arch = "x86_64")]
