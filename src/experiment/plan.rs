@@ -182,9 +182,11 @@ impl Seed {
         let how = ["--temperature", &temperature, "--max-tokens", &budget, "--seed", &seed];
         let answers = self.part("generations.json", &[&generate[..], &how].concat());
         parts.run(&answers)?;
+        // Without flags, asap would not know which generations are correct, and reject the rows.
         let copy = format!(
             "COPY (SELECT question.id, question.question AS problem, cot_answer(question.answer) AS answer, \
-             array_agg(generation.text ORDER BY generation.sample) AS generations FROM '{original}' question \
+             array_agg(generation.text ORDER BY generation.sample) AS generations, \
+             array_agg(true) AS correctness_math_verify FROM '{original}' question \
              JOIN '{}' generation ON generation.question = question.question \
              WHERE generation.finish = 'stop' AND cot_verify(cot_answer(question.answer), generation.text) \
              GROUP BY question.id, question.question, question.answer ORDER BY question.id) TO '{to}'",
