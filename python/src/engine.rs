@@ -142,7 +142,9 @@ pub(crate) fn key_of(name: &str) -> PyResult<String> {
     }
     let flags: Vec<String> = asap::run::flags().into_iter().map(|name| name.replace('-', "_")).collect();
     if flags.iter().any(|flag| flag == name) {
-        return Err(Error::new_err(format!("{name} is a flag of asap run, not a setting: pass it to asap.run or asap.prune")));
+        return Err(Error::new_err(format!(
+            "{name} is a flag of asap run, not a setting: pass it to asap.run or asap.prune"
+        )));
     }
     let known: Vec<String> = keys().map(|(known, _)| known).chain(flags).collect();
     let hint = typo::hint(name, known.iter().map(String::as_str));

@@ -101,7 +101,7 @@ def test_a_batch_without_an_ok_row_has_the_types_of_others(traces):
     dataset = datasets.Dataset(traces.take([len(traces) - 1, 0, 1]))
     added = dataset.map(asap.Pruner("truncate", refine_max_tokens=160), batched=True, batch_size=1)
     assert added["prompt"][0] is None and added["prompt"][1][0]["role"] == "user"
-    assert added["status"][:] == ["no_tags", "ok", "ok"]
+    assert added["status"][:] == ["unverified", "ok", "ok"]
 
 
 def test_a_pruner_keeps_the_library_of_a_batch(traces):
@@ -114,13 +114,13 @@ def test_a_pruner_keeps_the_library_of_a_batch(traces):
 def test_rows_that_are_all_rejected_are_returned(traces):
     rejected = traces.slice(len(traces) - 1)
     pruned = asap.prune(rejected, "truncate", quiet=True)
-    assert pruned.rows.num_rows == 0 and pruned.rejects["status"].to_pylist() == ["no_tags"]
+    assert pruned.rows.num_rows == 0 and pruned.rejects["status"].to_pylist() == ["unverified"]
 
 
 @pytest.mark.parametrize("kind", [lambda rows: rows, polars.DataFrame, datasets.Dataset])
-def test_no_rows_give_no_rows(traces, kind):
-    pruned = asap.prune(kind(traces.slice(0, 0)), "truncate", quiet=True)
-    assert len(pruned.rows) == len(pruned.rejects) == 0
+def test_data_without_rows_is_an_error(traces, kind):
+    with pytest.raises(asap.Error, match="found no row in the data"):
+        asap.prune(kind(traces.slice(0, 0)), "truncate", quiet=True)
 
 
 def test_categories_are_read_as_text():

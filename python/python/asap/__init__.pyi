@@ -1,33 +1,34 @@
+from os import PathLike
 from typing import Any, NamedTuple
 
 from asap._asap import Column as Column, Error as Error, Reader as Reader
 
 __version__: str
 
-def settings():
+def settings() -> dict[str, str]:
     ...
 
-def sql(query, corpus=None, *, columns=None, settings=None, **tables):
+def sql(query: str, corpus: Any=None, *, columns: dict[str, str] | None=None, settings: dict[str, Any] | None=None, **tables: Any) -> Reader:
     ...
 
-def run(pipeline, *, from_, to, columns=None, quiet=False, **options):
+def run(pipeline: str | PathLike, *, from_: str | PathLike | list, to: str | PathLike, columns: dict[str, str] | None=None, quiet: bool=False, **options: Any) -> dict[str, Any]:
     ...
 
 class Pruned(NamedTuple):
     rows: Any
     rejects: Any
-    summary: dict
+    summary: dict[str, Any]
 
-def prune(data, pipeline='asap', columns=None, *, to=None, **options):
+def prune(data: Any, pipeline: str | PathLike='asap', columns: dict[str, str] | None=None, *, to: str | PathLike | None=None, **options: Any) -> Pruned:
     ...
 
 class Pruner:
     fingerprint: str
 
-    def __init__(self, pipeline='asap', columns=None, **settings):
+    def __init__(self, pipeline: str | PathLike='asap', columns: dict[str, str] | None=None, **settings: Any) -> None:
         ...
 
-    def __call__(self, batch):
+    def __call__(self, batch: Any) -> Any:
         ...
 
 def ai_complete(prompt: Any, **settings: Any) -> Any: ...

@@ -168,7 +168,7 @@ def prune(
         summary = _run(pipeline, source, output, columns, quiet, options, returns_rejects=True)
         found = Pruned(None, None, summary)
         if not options.get("dry_run"):
-            rows, rejects = _rows_of(output)
+            rows, rejects = _rows_of(output, summary)
             found = Pruned(_data.like(data, rows), _data.like(data, rejects), summary)
     except BaseException as error:
         if os.path.isdir(os.path.join(output, ".asap", "answers")) and to is None:
@@ -183,9 +183,14 @@ def prune(
     return found
 
 
-def _rows_of(output):
+def _rows_of(output, summary):
     named = output.replace("'", "''").rstrip("/")
-    rows = sql(f"SELECT * FROM '{named}' ORDER BY source")
+    try:
+        rows = sql(f"SELECT * FROM '{named}' ORDER BY source")
+    except _asap.Error as error:
+        if summary["rows_in"]:
+            raise
+        raise _asap.Error("expected rows, found no row in the data") from error
     try:
         return rows, sql(f"SELECT * FROM '{named}/.asap/rejects' ORDER BY source")
     except _asap.Error as error:
