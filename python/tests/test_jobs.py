@@ -11,14 +11,33 @@ import polars
 import pyarrow
 import pyarrow.parquet
 import pytest
+from conftest import ROOT
 
-PIPELINES = ["asap", "without_anchor", "without_surprisal", "random", "truncate", "block", "prefix", "suffix", "examples"]
+PIPELINES = sorted(path.stem for path in (ROOT / "pipelines/sql").glob("*.sql"))
+ENCODER = str(ROOT / "tests/goldens/llmlingua2/xlm-roberta-large-tiny")
+
+
+def short_traces():
+    """Rows with short chains, in the columns of OpenR1, which all pipelines read."""
+    chains = [
+        "The sum of 2 and 2 is asked.\n\nHmm 🧮.\n\nSo 2 + 2 is 4.\n\nWait, is it?\n\nYes, it is 4.",
+        "Three boxes of 5.\r\n\r\nThat is 3 · 5 = 15.\r\n\r\nI check: 5 + 5 + 5 = 15.",
+        "",
+    ]
+    generations = [[f"<think>\n{chain}\n</think>\n\nIt is \\boxed{{{gold}}}."] for chain, gold in zip(chains, (4, 15, 1))]
+    return pyarrow.table({
+        "problem": ["2 + 2?", "How many are in 3 boxes of 5?", "1?", "A question without generations?"],
+        "answer": ["4", "15", "1", None],
+        "generations": pyarrow.array([*generations, None], pyarrow.list_(pyarrow.string())),
+        "correctness_math_verify": [[True], [True], [True], None],
+    })
 
 
 def by_command(traces, pipeline):
     pyarrow.parquet.write_table(traces, "rows.parquet")
     command = [sys.executable, "-m", "asap", "run", pipeline, "--from", "rows.parquet", "--to", "out", "--quiet"]
-    subprocess.run([*command, "--set", "asap.refine.max_tokens=160"], check=True)
+    settings = ["--set", "asap.refine.max_tokens=40", "--set", f"asap.compressor.model={ENCODER}"]
+    subprocess.run([*command, *settings], check=True)
     rows = asap.sql("SELECT * FROM 'out' ORDER BY source").to_pylist()
     return rows, asap.sql("SELECT * FROM 'out/.asap/rejects' ORDER BY source").to_pylist()
 
@@ -29,15 +48,16 @@ def comparable(rows):
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
-def test_prune_gives_what_a_run_gives(traces, pipeline):
+def test_prune_gives_what_a_run_gives(pipeline):
+    traces, settings = short_traces(), {"refine_max_tokens": 40, "compressor_model": ENCODER}
     rows, rejects = by_command(traces, pipeline)
-    pruned = asap.prune(traces, pipeline, refine_max_tokens=160, quiet=True)
+    pruned = asap.prune(traces, pipeline, **settings, quiet=True)
     assert comparable(pruned.rows.to_pylist()) == comparable(rows)
     assert [row["source"] for row in pruned.rejects.to_pylist()] == [row["source"] for row in rejects]
-    assert (len(rows), len(rejects)) == (pruned.summary["rows_out"], pruned.summary["rows_rejected"])
+    assert (len(rows), len(rejects)) == (pruned.summary["rows_out"], pruned.summary["rows_rejected"]) == (2, 2)
     if pipeline == "examples":
         return
-    added = asap.Pruner(pipeline, refine_max_tokens=160)(traces)
+    added = asap.Pruner(pipeline, **settings)(traces)
     is_ok = [status == "ok" for status in added["status"].to_pylist()]
     assert sum(is_ok) == len(rows) and len(is_ok) == len(traces)
     for name in ("prompt", "completion", "messages"):
