@@ -136,11 +136,11 @@ def prune(
 ) -> Pruned:
     """Prune a dataset, a data frame, an Arrow table or the files of a location.
 
-    The rows are those of `asap run`, in the order of the input. They are held in memory: for a corpus that is larger, use
-    `run`.
+    The rows are those of `asap run`, in the order of the input. Rows and rejects are held in memory. If they do not fit,
+    use `run`.
 
     Args:
-        data: The corpus. asap recognizes the columns of published datasets.
+        data: The corpus, in one of the layouts that SELECT * FROM corpus_shapes() lists. For others, name the columns.
         pipeline: The name of a pipeline of asap, or a file with one SELECT over the table corpus.
         columns: The columns with question, cot and answer, as a dict, if asap cannot recognize them.
         to: The location that keeps the output and paid answers of a language model. By default, they are deleted.
@@ -171,7 +171,7 @@ def prune(
             rows, rejects = _rows_of(output, summary)
             found = Pruned(_data.like(data, rows), _data.like(data, rejects), summary)
     except BaseException as error:
-        if os.path.isdir(os.path.join(output, ".asap", "answers")) and to is None:
+        if os.path.isdir(os.path.join(output, ".asap", "cache")) and to is None:
             paid = f"the answers to sent calls are in {output}: pass to={output!r} to use them"
             if isinstance(error, _asap.Error):
                 raise _asap.Error(f"{error}; {paid}") from error
