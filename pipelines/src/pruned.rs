@@ -132,8 +132,8 @@ fn plan(query: LogicalPlan, stage: Option<String>, context: &mut dyn RelationPla
     if !twice.is_empty() {
         let names = twice.join(", ");
         return plan_err!(
-            "pruned adds {names}, but its query returns them too, computed or through a join, a union or DISTINCT: rename \
-             computed ones with AS, and drop the others with SELECT * EXCEPT ({names})"
+            "'pruned' adds the columns {names}, but its query returns columns with these names: rename those that it \
+             computes (AS), and leave out those of a join, a union or DISTINCT (SELECT * EXCEPT ({names}))"
         );
     }
     for name in own {

@@ -130,7 +130,7 @@ impl Tokenizer {
             return self.encode(&[prompt, text].concat(), special);
         };
         let mut encoded = self.encode(&[prompt, &text[..cut]].concat(), special)?;
-        // Tokens after a text stay at the end; they cover no bytes.
+        // Special tokens that the tokenizer appends, such as an EOS, stay last. Their byte ranges are empty.
         let end = encoded.offsets.iter().rposition(|(from, to)| from < to).map_or(0, |last| last + 1);
         let rest = chain.tokens_before(cut);
         let in_row = |(from, to): &(u32, u32)| (from + prompt.len() as u32, to + prompt.len() as u32);

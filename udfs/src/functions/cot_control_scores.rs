@@ -14,7 +14,7 @@ pub(crate) struct CotControlScores;
 impl RowFunction for CotControlScores {
     const DECLARATION: Declaration = Declaration {
         name: "cot_control_scores",
-        about: "A score for each step by an order that looks at no content: a control that a score must beat. The step with the lowest score is removed first. `prefix` keeps the beginning: it removes the last step first. `suffix` keeps the end: it removes the first step first. `middle` removes the step nearest the middle of the chain first, `longest` the step with the most tokens, and `random` a random step, as `cot_random` does. `block` keeps a random contiguous block. `random` depends on `seed` and the steps, and `block` also on their lengths in tokens; the other controls do not read `seed`. An unknown control fails the query.",
+        about: "A score for each step by its place, its length or chance: a baseline that other scores must beat. The step with the lowest score is removed first. `prefix` keeps the beginning: it removes the last step first. `suffix` keeps the end: it removes the first step first. `middle` removes the step nearest the middle of the chain first, `longest` the step with the most tokens, and `random` a random step, as `cot_random` does. `block` keeps a random contiguous block. `random` depends on `seed` and the steps, and `block` also on their lengths in tokens; the other controls do not read `seed`. An unknown control fails the query.",
         arguments: &[
             Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
             Argument::new("control", Arg::Text, "`block`, `longest`, `middle`, `prefix`, `random` or `suffix`."),

@@ -89,7 +89,8 @@ impl Settled {
     pub(crate) fn standing(&self, shard: &LiveFile) -> Standing {
         let Some(path) = ShardPath::parse(&shard.path) else { return Standing::Stale };
         if path.generation != self.generation {
-            // Another run started a newer generation after the log was read.
+            // The table's log was read before another run started a newer generation. Shards of older generations never
+            // become valid.
             return if path.generation > self.generation { Standing::Open } else { Standing::Stale };
         }
         let is_undone = self.undone.contains(&((path.file.clone(), path.content.clone(), path.start), path.attempt));
