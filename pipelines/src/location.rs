@@ -175,8 +175,8 @@ pub fn local_path(url: &Url) -> Option<PathBuf> {
     (url.scheme() == "file").then(|| url.to_file_path().ok()).flatten()
 }
 
-/// Formats a location for users: a path relative to the working directory if it is below it, else a path, else the URL
-/// without secrets.
+/// Formats a location for users: the path of a local location, relative to the working directory if it lies below that;
+/// else the URL without secrets.
 pub fn display(url: &Url) -> String {
     let Some(path) = local_path(url) else { return redact(url.as_str()) };
     let shown = std::env::current_dir().ok().and_then(|here| path.strip_prefix(here).map(Path::to_path_buf).ok());
