@@ -10,13 +10,13 @@ single values:
 [0.8421052631578947, None]
 
 `asap.prune` prunes a dataset, a data frame or a table; `asap.run` runs a pipeline into a Delta table; `asap.sql` queries;
-`asap.Pruner` prunes batches in `Dataset.map`. Settings are keywords, with underscores instead of dots:
-`refine_max_tokens=2048` is `asap.refine.max_tokens`. `asap.settings()` lists them.
+`asap.Pruner` prunes batches in `Dataset.map`; `asap.ray.run` runs a pipeline on a Ray cluster. Settings are keywords, with
+underscores instead of dots: `refine_max_tokens=2048` is `asap.refine.max_tokens`. `asap.settings()` lists them.
 """
 
 import os as _os
 
-from asap import _asap, _functions
+from asap import _asap, _functions, ray
 from asap._asap import Column, Error, Reader, __version__
 from asap._jobs import Pruned, Pruner, prune, run, settings, sql
 
@@ -26,5 +26,6 @@ if hasattr(_os, "register_at_fork"):
     _os.register_at_fork(before=_asap.before_fork)
 
 __all__ = [
-    "Column", "Error", "Pruned", "Pruner", "Reader", "prune", "run", "settings", "sql", *_functions.FUNCTIONS, "__version__",
+    "Column", "Error", "Pruned", "Pruner", "Reader", "prune", "ray", "run", "settings", "sql", *_functions.FUNCTIONS,
+    "__version__",
 ]

@@ -1,6 +1,7 @@
 from os import PathLike
 from typing import Any, NamedTuple
 
+from asap import ray as ray
 from asap._asap import Column as Column, Error as Error, Reader as Reader
 
 __version__: str

@@ -91,9 +91,23 @@ def run(
 
 
 def _run(pipeline, from_, to, columns, quiet, options, *, returns_rejects=False):
+    flags, settings = _arguments(from_, to, columns, options)
+    flags = [_data.location(pipeline), *flags]
+    progress = None if quiet else _Progress()
+    try:
+        summary = json.loads(_asap.run(flags, settings, progress, returns_rejects))
+    finally:
+        if progress:
+            progress.close()
+    for note in [] if quiet else summary.get("notes", []):
+        print(f"note: {note}", file=sys.stderr)
+    return summary
+
+
+def _arguments(from_, to, columns, options):
+    """The flags of `asap run` after its pipeline, and the settings."""
     known = set(_asap.flags())
-    sources = [f"--from={_data.location(each)}" for each in _listed(from_)]
-    flags = [_data.location(pipeline), *sources, f"--to={_data.location(to)}"]
+    flags = [*(f"--from={_data.location(each)}" for each in _listed(from_)), f"--to={_data.location(to)}"]
     given = {"columns": _settings.mapping(columns), **options}
     for name, value in given.items():
         if name not in known or value is None or value is False:
@@ -103,16 +117,7 @@ def _run(pipeline, from_, to, columns, quiet, options, *, returns_rejects=False)
             flags.append(flag)
         else:
             flags.append(f"{flag}={','.join(map(str, value)) if isinstance(value, (list, tuple)) else value}")
-    settings = {name: value for name, value in options.items() if name not in known}
-    progress = None if quiet else _Progress()
-    try:
-        summary = json.loads(_asap.run(flags, _settings.pairs(settings), progress, returns_rejects))
-    finally:
-        if progress:
-            progress.close()
-    for note in [] if quiet else summary.get("notes", []):
-        print(f"note: {note}", file=sys.stderr)
-    return summary
+    return flags, _settings.pairs({name: value for name, value in options.items() if name not in known})
 
 
 class Pruned(NamedTuple):
@@ -201,7 +206,7 @@ def _rows_of(output, summary):
 
 
 class Pruner:
-    """Prunes batches: a function for `Dataset.map(pruner, batched=True)`.
+    """Prunes batches: a function for `Dataset.map(pruner, batched=True)`, and for `map_batches` of ray.data.
 
     It adds the columns prompt, completion, messages, status and error to a batch, and keeps its rows. Columns of the batch
     with these names are replaced. The status of a pruned row is ok. Rows that cannot be pruned have another status and an
@@ -231,6 +236,9 @@ class Pruner:
 
         import pyarrow
 
+        if type(batch) is dict and all(_data._library(column) == "numpy" for column in batch.values()):
+            # A batch of ray.data, which takes a table too.
+            batch = pyarrow.table({name: column if column.ndim == 1 else list(column) for name, column in batch.items()})
         table = batch if _data._is_arrow(batch) else pyarrow.table(dict(batch))
         with tempfile.TemporaryDirectory(prefix="asap-") as folder:
             path = os.path.join(folder, "rows.parquet")
