@@ -1,6 +1,9 @@
 """Jobs give what the commands give."""
 
+import os
 import pickle
+import re
+import shutil
 import subprocess
 import sys
 
@@ -12,6 +15,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from conftest import ROOT
+from endpoint import Endpoint
 
 PIPELINES = sorted(path.stem for path in (ROOT / "pipelines/sql").glob("*.sql"))
 ENCODER = str(ROOT / "tests/goldens/llmlingua2/xlm-roberta-large-tiny")
@@ -135,6 +139,18 @@ def test_rows_that_are_all_rejected_are_returned(traces):
     rejected = traces.slice(len(traces) - 1)
     pruned = asap.prune(rejected, "truncate", quiet=True)
     assert pruned.rows.num_rows == 0 and pruned.rejects["status"].to_pylist() == ["unverified"]
+
+
+def test_a_failed_prune_keeps_its_paid_answers(traces):
+    endpoint = Endpoint(faults=0)
+    settings = {**endpoint.settings(), "anchor_max_calls": 3, "refine_max_tokens": 160, "quiet": True}
+    with pytest.raises(asap.Error, match="the answers to sent calls are in") as error:
+        asap.prune(traces, **settings)
+    kept = re.search(r"pass to='(.*)' to use them", str(error.value))[1]
+    del settings["anchor_max_calls"]
+    asap.prune(traces, to=kept, **settings)
+    assert len(endpoint.answers) >= 3 and endpoint.repeated() == []
+    shutil.rmtree(os.path.dirname(kept))
 
 
 @pytest.mark.parametrize("kind", [lambda rows: rows, polars.DataFrame, datasets.Dataset])
