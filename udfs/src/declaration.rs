@@ -30,9 +30,10 @@ pub struct Argument {
 pub(crate) enum Arg {
     Text,
     Int,
-    /// A number of any type, read as Float64; NULL unless it is from 0 to 1.
+    /// A number of any type, read as Float64. Outside 0 to 1, a literal fails the query, and a row of a column gives NULL.
     Ratio,
-    /// A number of any type, read as Float64; NULL unless it is above 0 and at most 1.
+    /// A number of any type, read as Float64. Unless it is above 0 and at most 1, a literal fails the query, and a row of a
+    /// column gives NULL.
     Share,
     TextList,
     IntList,

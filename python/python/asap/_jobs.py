@@ -209,11 +209,12 @@ class Pruner:
     """Prunes batches: a function for `Dataset.map(pruner, batched=True)`, and for `map_batches` of ray.data.
 
     It adds the columns prompt, completion, messages, status and error to a batch, and keeps its rows. Columns of the batch
-    with these names are replaced. The status of a pruned row is ok. Rows that cannot be pruned have another status and an
-    error, and NULL in prompt, completion and messages.
+    with these names are replaced. The status of a pruned row is ok. A row that the pipeline leaves out has the status
+    filtered. Other rows cannot be pruned: their status says why, and error has the details. Rows that are not ok have NULL in
+    prompt, completion and messages.
 
-    Equal pruners have equal fingerprints: of the pipeline, the settings, the version of asap and the files of its
-    models. So a second `map` with an equal pruner reads the cache.
+    Two pruners are equal if their fingerprints are. A fingerprint covers the pipeline, the columns, the settings that change
+    results, the version of asap and the files of its models. So a second `map` with an equal pruner reads the cache.
 
     Args:
         pipeline: The name of a pipeline of asap, or a file with one SELECT over the table corpus.

@@ -210,8 +210,8 @@ impl Calls<'_> {
     }
 }
 
-/// Puts a fence over `input`. A filter that refers to the outer query of a subquery stays above the fence: the engine
-/// turns such a filter into a join, and finds it only there.
+/// Puts a fence over `input`. A correlated filter stays above the fence: to decorrelate a subquery, DataFusion pulls such
+/// filters up into a join, but not through an extension node.
 fn place(input: LogicalPlan, calls: Vec<FencedCall>) -> Result<LogicalPlan> {
     match input {
         LogicalPlan::Filter(filter) if filter.predicate.contains_outer() => {

@@ -161,8 +161,9 @@ fn pairwise<T>(gold: &[T], answer: &[T], mut are_equal: impl FnMut(&T, &T) -> bo
     gold.len() == answer.len() && gold.iter().zip(answer).all(|(gold, answer)| are_equal(gold, answer))
 }
 
-/// Compares lists in any order. Parts with different names or units match by these; a list without them must have the
-/// same order.
+/// Compares lists in any order. If the labels of `gold` (names or units) differ from each other, a part matches only a part
+/// with the same label. If the two lists do not have the same labels, and one of them has different labels, the order
+/// counts: `x = 1, y = 2` equals `1, 2` and not `2, 1`.
 fn lists(gold: &[Shape], answer: &[Shape], work: &mut Work) -> bool {
     let labels = |of: &[Shape]| {
         let mut labels: Vec<Option<String>> = of.iter().map(|shape| shape.label().map(str::to_string)).collect();
