@@ -57,7 +57,7 @@ class Calls(http.server.BaseHTTPRequestHandler):
         key = hashlib.sha256(body).hexdigest()
         with server.lock:
             server.calls += 1
-            fault = server.random.choice(["limited", "fails", "breaks", "garbage"]) if server.random.random() < server.faults else None
+            fault = server.random.random() < server.faults and server.random.choice(["limited", "fails", "breaks", "garbage"])
         time.sleep(server.pause * (1 + int(key[:2], 16) % 3))
         if fault == "limited":
             return self.reply(429, {"error": {"message": "slow down"}}, {"Retry-After": "0"})

@@ -2,7 +2,7 @@
 
     python python/tests/ray_kills.py --workers 20 --drivers 5
 
-Each run asks a misbehaving endpoint, within limits on calls and cost. It prints a line for each kill. It ends with exit code 1
+Each run asks a misbehaving endpoint, within limits on calls and cost. It prints a line for each run. It ends with exit code 1
 if a row is missing, doubled or different, if a stored answer was paid again, or if a limit was exceeded.
 """
 
@@ -27,7 +27,11 @@ from endpoint import Endpoint
 SAMPLE = Path(__file__).parents[2] / "data/sample/openr1-math.parquet"
 JOB = {"from_": str(SAMPLE), "slice_rows": 3, "commit_every": "1s", "quiet": True, "refine_max_tokens": 300}
 ON_RAY = {"parts": 5, "max_retries": 5}
-DRIVER = "import json, sys, asap, ray; ray.init(sys.argv[1], logging_level='error', log_to_driver=False); asap.ray.run('asap', **json.loads(sys.argv[2]))"
+DRIVER = """
+import json, sys, asap, ray
+ray.init(sys.argv[1], logging_level="error", log_to_driver=False)
+asap.ray.run("asap", **json.loads(sys.argv[2]))
+"""
 
 
 def contents(output):
@@ -230,10 +234,10 @@ def main():
         # Settings of the folder of the caller do not matter.
         Path(folder, "asap.toml").touch()
         os.chdir(folder)
-        address = ray.init("local", num_cpus=2, logging_level="error", log_to_driver=False, include_dashboard=False).address_info["gcs_address"]
+        own = ray.init("local", num_cpus=2, logging_level="error", log_to_driver=False, include_dashboard=False)
         expected = reference(folder, given.rows)
         trials = [trial for seed in seeds[0] for trial in tried(folder, expected, seed, Trial.with_lost_worker)]
-        lose = functools.partial(Trial.with_lost_driver, address=address)
+        lose = functools.partial(Trial.with_lost_driver, address=own.address_info["gcs_address"])
         trials += [trial for seed in seeds[1] for trial in tried(folder, expected, seed, lose)]
         ray.shutdown()
     kills, violations = sum(bool(trial.killed) for trial in trials), sum(bool(trial.wrong) for trial in trials)

@@ -162,7 +162,8 @@ class Parts:
     def _cancel(self, is_interrupt):
         """Ends the running tasks, which commit their finished rows. A second Ctrl-C ends them immediately."""
         if is_interrupt:
-            print("\ninterrupted: committing the finished rows; a second Ctrl-C ends the tasks immediately", file=sys.stderr)
+            doing = "committing the finished rows; a second Ctrl-C ends the tasks immediately"
+            print(f"\ninterrupted: {doing}", file=sys.stderr)
         tasks = list(self.running)
         try:
             for task in tasks:
@@ -205,7 +206,8 @@ def summed(summaries, notes):
     # At its start, each part counts the open slices of the others as left, and the same rows as beyond the limit.
     found["slices_left"] = 0
     found["rows_beyond_limit"] = max(summary["rows_beyond_limit"] for summary in summaries)
-    found["table_version"] = max((summary["table_version"] for summary in summaries if summary["table_version"]), default=None)
+    versions = [summary["table_version"] for summary in summaries if summary["table_version"] is not None]
+    found["table_version"] = max(versions, default=None)
     found["nothing_to_do"] = all(summary["nothing_to_do"] for summary in summaries)
     found["notes"] = [*notes, *found["notes"]]
     return found

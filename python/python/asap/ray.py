@@ -64,16 +64,8 @@ def run(
     pipeline, to = _data.location(pipeline), _data.location(to)
     flags, settings = _jobs._arguments(from_, to, columns, options)
     given = settings if options.get("config") is None else [*settings, ("config", os.fspath(options["config"]))]
-    job = {
-        "pipeline": pipeline,
-        "sql": _asap.pipeline(pipeline),
-        "columns": _settings.mapping(columns),
-        "flags": flags,
-        "settings": settings,
-        "given": given,
-        "folder": os.getcwd(),
-        "threads": max(1, int(num_cpus)),
-    }
+    job = {"pipeline": pipeline, "sql": _asap.pipeline(pipeline), "columns": _settings.mapping(columns), "flags": flags}
+    job |= {"settings": settings, "given": given, "folder": os.getcwd(), "threads": max(1, int(num_cpus))}
     job["expected"] = _state(job)
     ray = _connected(quiet)
     slots = functools.partial(_slots, ray, {"CPU": num_cpus, "GPU": num_gpus})
@@ -81,16 +73,9 @@ def run(
         raise _asap.Error(f"no machine of the Ray cluster has num_cpus={num_cpus} and num_gpus={num_gpus} for a task")
     # asap itself starts a lost part again: Ray would do so with the same share of the limits.
     task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=0)(_part)
-    work = _parts.Parts(
-        ray,
-        functools.partial(task.remote, job),
-        slots,
-        parts,
-        settings=job["expected"]["settings"],
-        refusal=functools.partial(_refusal, job),
-        max_retries=max_retries,
-        quiet=quiet,
-    )
+    start, refusal = functools.partial(task.remote, job), functools.partial(_refusal, job)
+    limited = {"settings": job["expected"]["settings"], "max_retries": max_retries}
+    work = _parts.Parts(ray, start, slots, parts, refusal=refusal, quiet=quiet, **limited)
     summary = {**work.run(), "pipeline": pipeline, "seconds": time.monotonic() - started}
     if options.get("retry_rejects") is None:
         _check_rows(summary, to)
@@ -201,8 +186,9 @@ def _fingerprint(sql, columns, settings):
 def _files(job):
     """A hash of the files of each model, with those of the prompts. None if there are none."""
     absent = {"scorer_model": _NOWHERE, "compressor_model": _NOWHERE, "anchor_provider": "extractive"}
+    models = {"scorer_model": "scorer_model", "compressor_model": "compressor_model", "anchor_model": "anchor_provider"}
     found = {}
-    for name, setting in {"scorer_model": "scorer_model", "compressor_model": "compressor_model", "anchor_model": "anchor_provider"}.items():
+    for name, setting in models.items():
         others = [pair for pair in absent.items() if pair[0] != setting]
         with_it = _fingerprint(job["sql"], None, (*job["given"], *others))
         without = _fingerprint(job["sql"], None, (*job["given"], *absent.items()))
