@@ -7,6 +7,7 @@ import socket
 import sys
 import tempfile
 import time
+import uuid
 from os import PathLike
 from typing import Any
 
@@ -66,6 +67,7 @@ def run(
     given = settings if options.get("config") is None else [*settings, ("config", os.fspath(options["config"]))]
     job = {"pipeline": pipeline, "sql": _asap.pipeline(pipeline), "columns": _settings.mapping(columns), "flags": flags}
     job |= {"settings": settings, "given": given, "folder": os.getcwd(), "threads": max(1, int(num_cpus))}
+    job["id"] = uuid.uuid4().hex
     job["expected"] = _state(job)
     ray = _connected(quiet)
     slots = functools.partial(_slots, ray, {"CPU": num_cpus, "GPU": num_gpus})
@@ -112,7 +114,7 @@ def _slots(ray, needs):
 
 
 def _part(job, part, shares, board):
-    """Does a part, in a worker. Returns the summary, or why there is none: Ray would wrap an error."""
+    """Does a part, in a worker. Returns the summary or the error: Ray would wrap an error that is raised."""
     os.environ.setdefault("RAYON_NUM_THREADS", str(job["threads"]))
     folder = os.getcwd()
     try:
@@ -131,8 +133,10 @@ def _part(job, part, shares, board):
 def _refused(job):
     """Why this worker must not do a part, if it must not."""
     try:
-        is_equal = _state(job) == job["expected"]
-        return None if is_equal else {"refused": {**_state(job), "files": _files(job), "host": socket.gethostname()}}
+        found = _state(job)
+        if found == job["expected"]:
+            return None
+        return {"refused": {**found, "files": _files(job), "host": socket.gethostname()}}
     except _asap.Error as error:
         return {"refused": {"error": str(error), "host": socket.gethostname()}}
 
@@ -173,25 +177,30 @@ def _state(job):
     return {
         "version": _asap.__version__,
         "settings": {row["name"]: row["value"] for row in rows},
-        "fingerprint": _fingerprint(job["sql"], job["columns"], tuple(job["given"])),
+        "fingerprint": _fingerprint(job, job["columns"], job["given"]),
     }
 
 
+def _fingerprint(job, columns, settings):
+    """A hash of the files of models and prompts, and of what else determines the rows."""
+    return _hashed(job["id"], job["sql"], columns, tuple(settings))
+
+
 @functools.lru_cache
-def _fingerprint(sql, columns, settings):
-    """Hashes the files of models and prompts, once in a process."""
+def _hashed(_, sql, columns, settings):
+    """Hashes files once in a process and run. Until the next run, they and asap.toml may change."""
     return _asap.fingerprint(sql, columns, list(settings))
 
 
 def _files(job):
-    """A hash of the files of each model, with those of the prompts. None if there are none."""
+    """A hash of the files of each model, with those of the prompts. None for a model without files."""
     absent = {"scorer_model": _NOWHERE, "compressor_model": _NOWHERE, "anchor_provider": "extractive"}
     models = {"scorer_model": "scorer_model", "compressor_model": "compressor_model", "anchor_model": "anchor_provider"}
     found = {}
     for name, setting in models.items():
         others = [pair for pair in absent.items() if pair[0] != setting]
-        with_it = _fingerprint(job["sql"], None, (*job["given"], *others))
-        without = _fingerprint(job["sql"], None, (*job["given"], *absent.items()))
+        with_it = _fingerprint(job, None, [*job["given"], *others])
+        without = _fingerprint(job, None, [*job["given"], *absent.items()])
         found[name] = None if with_it == without else with_it
     return found
 

@@ -85,11 +85,16 @@ impl Output {
     /// If something other than a table of asap is there, or a table whose requirements a run cannot meet.
     pub async fn open(url: Url) -> Result<Self> {
         let asap_folder = asap_folder(&url)?;
-        let table = Log::open(&url).await?;
+        let mut table = Log::open(&url).await?;
+        if table.is_none()
+            && let Err(error) = check_empty(&url, store_of(&url)?.as_ref()).await
+        {
+            // Another run may have created the table since.
+            table = Some(Log::open(&url).await?.ok_or(error)?);
+        }
         let rejects = Log::open(&join(&asap_folder, "rejects/")?).await?;
-        match &table {
-            None => check_empty(&url, store_of(&url)?.as_ref()).await?,
-            Some(log) => log.state.check_writable(&url)?,
+        if let Some(log) = &table {
+            log.state.check_writable(&url)?;
         }
         if table.as_ref().is_some_and(|log| !log.state.metadata.configuration.contains_key(PIPELINE)) {
             return exec_err!(
