@@ -1,6 +1,6 @@
 """Measures the CPU time of a run on Ray, and of the same run in parts by hand. Prints a table in Markdown.
 
-    python python/tests/ray_overhead.py --repeats 3
+    python benches/peers/ray_overhead.py --repeats 3
 
 The CPU time of Ray's own processes is separate: they run whether asap does or not.
 """
