@@ -40,8 +40,8 @@ Paths are relative to the folder in which you start the scheduler. A job never r
 makes up for all times that passed while the job ran, or while no scheduler ran. A new job starts at its next time.
 
 A run that ends with code 75 is retried after 1, 2, 4 and finally every 30 minutes, until the job's next time. After any
-other code the job waits for its next time. When clocks change, a job with named hours runs once for each hour, and an
-hourly job follows elapsed time.
+other code the job waits for its next time. When clocks change, a job whose hour field is * keeps its
+interval. Any other job runs once at a time that occurs twice. A time that is skipped runs at the end of the gap.
 
 Each finished run prints a line of JSON: job, started, ended, code, summary. After SIGTERM or SIGINT, running jobs end
 gracefully; a second signal kills them.")]

@@ -1,4 +1,4 @@
-//! The query that compares pipelines on labelled chains.
+//! The recipe that compares pipelines on labelled chains.
 
 use crate::common::{Workplace, json_lines, root};
 use serde_json::Value;
@@ -21,14 +21,13 @@ fn points(text: &str) -> (f64, f64, bool) {
     (number(points), number(half.trim_end_matches(" *")), half.ends_with('*'))
 }
 
-/// Runs a query of `pipelines/evidence` over these chains. Returns a row per method and length.
-fn compared(workplace: &Workplace, methods: &str) -> Vec<Value> {
-    let folder = root().join("pipelines/evidence");
-    let files = ["scores.sql", methods, "table.sql"].map(|file| folder.join(file).display().to_string());
-    let files = files.iter().flat_map(|file| ["-f", file]);
-    let run: Vec<&str> =
-        ["sql", "-q", "--from", "labelled.parquet", "--format", "nd-json"].into_iter().chain(files).collect();
-    let printed = workplace.run(&run);
+/// Runs the recipe over these chains. Returns a row per method and share.
+fn compared() -> Vec<Value> {
+    let workplace = Workplace::new();
+    workplace.run(["sample", "--rows", "80", "--seed", "9", "--to", "traces"]).ok();
+    workplace.run(["sql", "-q", "--from", "traces", "-c", LABELLED]).ok();
+    let recipe = root().join("docs/recipes/labels.sql").display().to_string();
+    let printed = workplace.run(["sql", "-q", "--from", "labelled.parquet", "--format", "nd-json", "-f", &recipe]);
     let rows = json_lines(printed.ok());
     for row in &rows {
         let share = row["tokens kept, %"].as_f64().unwrap();
@@ -46,19 +45,11 @@ fn compared(workplace: &Workplace, methods: &str) -> Vec<Value> {
     rows
 }
 
-fn labelled() -> Workplace {
-    let workplace = Workplace::new();
-    workplace.run(["sample", "--rows", "80", "--seed", "9", "--to", "traces"]).ok();
-    workplace.run(["sql", "-q", "--from", "traces", "-c", LABELLED]).ok();
-    workplace
-}
-
 #[test]
 fn pipelines_are_compared_with_chance_on_labelled_chains() {
-    let rows = compared(&labelled(), "pipelines.sql");
+    let rows = compared();
     assert_eq!(rows.len(), 34);
-    let all = (&"both".into(), &10.into(), &10.into());
-    assert!(rows.iter().all(|row| (&row["half"], &row["questions"], &row["chains"]) == all), "{rows:?}");
+    assert!(rows.iter().all(|row| (&row["questions"], &row["chains"]) == (&10.into(), &10.into())), "{rows:?}");
     let of = |pipeline: &str| {
         points(rows.iter().find(|row| row["pipeline"] == pipeline).unwrap()["steps"].as_str().unwrap())
     };
@@ -67,17 +58,4 @@ fn pipelines_are_compared_with_chance_on_labelled_chains() {
     assert!(random.filter_map(Value::as_str).all(|text| !text.ends_with('*')), "a random order is marked as different");
     // The rules find the core of the sample; truncation does not.
     assert!(of("asap").2 && of("asap").0 > of("truncate").0 + 10.0, "{rows:?}");
-}
-
-#[test]
-fn candidates_are_compared_on_the_questions_to_choose_on_and_on_the_others() {
-    let rows = compared(&labelled(), "candidates.sql");
-    for half in ["chosen on", "held out"] {
-        let rows: Vec<&Value> = rows.iter().filter(|row| row["half"] == half).collect();
-        assert_eq!(rows.len(), 62);
-        assert!(rows.iter().all(|row| (&row["questions"], &row["chains"]) == (&5.into(), &5.into())), "{rows:?}");
-        let means: Vec<f64> = rows.iter().map(|row| points(row["mean"].as_str().unwrap()).0).collect();
-        assert!(means.is_sorted_by(|a, b| a >= b), "{means:?}");
-    }
-    assert_eq!(rows.len(), 124);
 }

@@ -165,7 +165,8 @@ settings! {
     /// A run keeps its answers next to its output instead.
     cache_dir: Option<String> = None, "cache.dir", Calls;
     /// The memory for a session's caches of tokens, scores, answers and prompts that a local language model has read,
-    /// such as `768M` or `2G`. They take at most a quarter of `datafusion.runtime.memory_limit`.
+    /// such as `768M` or `2G`. This limit holds once for the language model and once
+    /// for the scoring model. The caches of each take at most a quarter of `datafusion.runtime.memory_limit`.
     cache_memory: Bytes = Bytes(768 << 20), "cache.memory", Calls;
     /// The time in seconds to retry a request to a store that is unavailable. After that the command ends with exit
     /// code 75.

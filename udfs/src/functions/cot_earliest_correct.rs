@@ -8,7 +8,7 @@ pub(crate) struct CotEarliestCorrect;
 impl RowFunction for CotEarliestCorrect {
     const DECLARATION: Declaration = Declaration {
         name: "cot_earliest_correct",
-        about: "The numbers (from 1) of the steps up to the first one that states the answer; all steps if none does. These are the first-correct solutions of Chen et al. (2024). A step states the answer if one of these parts equals it by the rules of `cot_verify`: what the step boxes, what it calls its answer, what it writes as a formula, or the text after the last `=` or `is` of a sentence.",
+        about: "The numbers (from 1) of the steps up to the first one that states the answer; all steps if none does. These are the first-correct solutions of Chen et al. (2024). A step states the answer if one of these parts equals it by the rules of `cot_verify`: the content of a `\\boxed`, the text after \"answer is\" or \"answer:\", a formula, or the text after the last `=` or `is` of a sentence.",
         arguments: &[
             Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
             Argument::new("answer", Arg::Text, "The answer, or a response that states it as `cot_answer` finds it."),

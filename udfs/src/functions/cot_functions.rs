@@ -9,7 +9,7 @@ pub(crate) struct CotFunctions;
 impl RowFunction for CotFunctions {
     const DECLARATION: Declaration = Declaration {
         name: "cot_functions",
-        about: "What each step does, in the classes of PIR: `progress`, or one of the functional steps `verification`, `other_method` and `error_correction`. PIR is by Xiao et al. (2025). Rules look for English phrases in the first 100 characters of a step: another method (\"Alternatively\"), else a check (\"Let me verify\"), else a correction (\"Wait\", \"a mistake\"), else progress. The paper also asks a language model.",
+        about: "What each step does, in the classes of PIR: `progress`, or one of the functional steps `verification`, `other_method` and `error_correction`. PIR is by Xiao et al. (2025). Rules look for English phrases in the first 100 characters of a step, in this order: another method (\"Alternatively\"), a check (\"Let me verify\"), a correction (\"Wait\", \"a mistake\"). A step without such a phrase is progress. The paper also asks a language model; this function does not.",
         arguments: &[Argument::new(
             "steps",
             Arg::TextList,

@@ -16,7 +16,7 @@ pub(crate) struct CotMatch;
 impl RowFunction for CotMatch {
     const DECLARATION: Declaration = Declaration {
         name: "cot_match",
-        about: "For each step of a coarse chain, in order, the number (from 1) of the original step that it matches and their Gestalt similarity, by Algorithm 1. The search for each step starts after the previous match, and takes the first original step whose similarity is at least `tau`. White space around steps is ignored. The whole result is NULL if any step matches nothing, or if the coarse chain has no step.",
+        about: "For each step of a coarse chain, in order, the number (from 1) of the original step that it matches and their Gestalt similarity, by Algorithm 1 of the ASAP paper. The search for each step starts after the previous match, and takes the first original step whose similarity is at least `tau`. White space around steps is ignored. The whole result is NULL if any step matches nothing, or if the coarse chain has no step.",
         arguments: &[
             Argument::new("cot", Arg::Text, "The original chain of thought."),
             Argument::new("coarse", Arg::Text, "The coarse chain, which should consist of steps of the original."),

@@ -21,7 +21,7 @@ pub(crate) struct CotRandom;
 impl RowFunction for CotRandom {
     const DECLARATION: Declaration = Declaration {
         name: "cot_random",
-        about: "The numbers (from 1, ascending) of a random subset of steps with at most `ratio` of the tokens. It is a baseline that a score must beat. Steps are removed in a random order until the rest, joined by a blank line, has at most `ratio` of the tokens of all steps joined, rounded down. The result depends only on `seed` and the steps. A smaller ratio gives a subset of the result of a larger one. `budget / tokens` as a ratio is never rounded below `budget`.",
+        about: "The numbers (from 1, ascending) of a random subset of steps with at most `ratio` of the tokens. It is a baseline that a score must beat. Steps are removed in a random order until the rest, joined by a blank line, has at most `ratio` of the tokens of all steps joined, rounded down. The result depends only on `seed` and the steps. A smaller ratio gives a subset of the result of a larger one. For a budget in tokens, pass `CAST(budget AS DOUBLE) / tokens`; rounding never takes it below `budget`.",
         arguments: &[
             STEPS,
             RATIO,

@@ -41,7 +41,7 @@ pub(crate) struct CotRefine;
 impl RowFunction for CotRefine {
     const DECLARATION: Declaration = Declaration {
         name: "cot_refine",
-        about: "The numbers (from 1, ascending) of the steps that remain after Algorithm 2. It removes one step at a time, the one with the lowest score, until the rest, joined by a blank line, has at most `max_tokens` tokens of the scoring model. If scores are equal, it removes the earlier step first. A NULL or NaN score counts as 0. A chain that fits keeps all steps; the result may be empty. Lists of different lengths give NULL.",
+        about: "The numbers (from 1, ascending) of the steps that remain after Algorithm 2 of the ASAP paper. It removes one step at a time, the one with the lowest score, until the rest, joined by a blank line, has at most `max_tokens` tokens of the scoring model. If scores are equal, it removes the earlier step first. A NULL or NaN score counts as 0. A chain that fits keeps all steps; the result may be empty. Lists of different lengths give NULL.",
         arguments: STEPS_SCORES_AND_BUDGET,
         example: "select cot_refine(['Hm.', '2 + 2 is 4.', 'Done.'], [0.1, 3.2, 1.4], 12);\n-- [2, 3]",
     };

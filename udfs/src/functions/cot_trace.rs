@@ -15,7 +15,7 @@ pub(crate) struct CotTrace;
 impl RowFunction for CotTrace {
     const DECLARATION: Declaration = Declaration {
         name: "cot_trace",
-        about: "The fate of each step of a chain, in order, in a list of structs of step, tokens, similarity, surprisal and dropped. step is the step's number (from 1) and tokens its own length in tokens of the scoring model. similarity is its similarity to the coarse step that it matched, and surprisal its score. dropped is the stage that dropped it: `'anchor'` for stage 1, `stage` for stage 2, NULL if it was kept. Lists that do not fit each other give NULL.",
+        about: "What happened to each step of a chain, in order, in a list of structs of step, tokens, similarity, surprisal and dropped. step is the step's number (from 1) and tokens its own length in tokens of the scoring model. similarity is its similarity to the coarse step that it matched, and surprisal its score. dropped is the stage that dropped it: `'anchor'` for stage 1, `stage` for stage 2, NULL if it was kept. Lists whose lengths do not match give NULL.",
         arguments: &[
             Argument::new("steps", Arg::TextList, "The steps of the original chain; a NULL step is an empty one."),
             Argument::new(

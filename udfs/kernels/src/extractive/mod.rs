@@ -7,8 +7,9 @@
 //!
 //! Results on 24 labelled chains of six MATH questions (R1-Distill 14B and 8B, of the Thought Anchors data), in
 //! percentage points above the mean of 30 random orders that keep the same number of tokens of each chain, with the
-//! half-width of a 95 % Student's t interval over questions (`pipelines/evidence`: `without_surprisal` and `middle first`). A needed step
-//! is an ancestor of the answer in the labelled graph. Importance is the change from resampling without a step.
+//! half-width of a 95 % Student's t interval over questions (`docs/recipes/labels.sql`: `without_surprisal` and
+//! `middle first`). A needed step is an ancestor of the answer in the labelled graph. Importance is the change from
+//! resampling without a step.
 //!
 //! | kept | tokens | recall of needed steps | precision | importance |
 //! |---|---|---|---|---|
