@@ -17,7 +17,7 @@ pub(crate) struct CotExample;
 impl RowFunction for CotExample {
     const DECLARATION: Declaration = Declaration {
         name: "cot_example",
-        about: "The tokens to train on, for the tokenizer and chat template of asap.scorer.model, in a struct of input_ids, attention_mask and labels. The question is the user's turn, after its system prompt if it has one. The labels are -100 on the prompt. They then cover the chain in think tags, the text that the template writes after these (a blank line if it defines none), the answer, and the token that ends the turn. An opening think tag that the template writes belongs to the prompt. Prompt and response are tokenized separately, as in generation. A NULL answer is left out. A NULL chain or an example of more than max_length tokens gives NULL.",
+        about: "The tokens to train on, for the tokenizer and chat template of asap.scorer.model, in a struct of input_ids, attention_mask and labels. The question is the user's turn, after its system prompt if it has one. The labels are -100 on the prompt. After the prompt, they cover the chain in think tags, the text that the template writes after these (a blank line if it defines none), the answer, and the token that ends the turn. An opening think tag that the template writes belongs to the prompt. Prompt and response are tokenized separately, as in generation. A NULL answer is left out. A NULL chain or an example of more than max_length tokens gives NULL.",
         arguments: &[
             Argument::new(
                 "question",
