@@ -65,7 +65,7 @@ def check_memory(args, processes, total):
 
     device, world = processes.device, processes.num_processes
     parameters, trained, config = counted(args)
-    longest = total["longest"] or args.max_length
+    longest = total["longest"] or min(args.max_length, getattr(config, "max_position_embeddings", args.max_length))
     tokens = max(longest, min(args.pass_tokens, total["tokens"] or args.pass_tokens))
     width = 2 if args.precision == "bf16" else 4
     frozen = width if args.lora and not args.fsdp else 4
