@@ -5,7 +5,7 @@ use std::sync::Arc;
 use asap_lm::example::Long;
 use asap_lm::locate;
 use asap_pipelines::corpus::ColumnMapping;
-use asap_pipelines::feed::{Counts, Deciding, Encoder, Fed, Feed, FeedConfig, Mark, Rows};
+use asap_pipelines::feed::{Counts, Deciding, Encoder, Fed, Feed, FeedConfig, Mark, Position, Rows, StepSize};
 use asap_pipelines::session::session;
 use asap_udfs::Settings;
 use asap_udfs::llm::Llm;
@@ -13,22 +13,27 @@ use clap::Args;
 use datafusion::arrow::array::{ArrayRef, Int32Builder, ListBuilder, RecordBatch, StringArray};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::writer::StreamWriter;
+use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::output::{at_least_one, count, note, parsed};
+use crate::output::{at_least_one, count, note, parsed, print};
 use crate::progress::while_opening;
 
 /// Write rows as training tokens to stdout in Arrow's stream format, one batch per step
 ///
-/// A batch holds input_ids, labels (-100 on the prompt) and position, the place after each row. Pass a position to
-/// --resume to get the same rows after it, even if your reader had read ahead.
+/// A batch holds input_ids, labels (-100 on the prompt) and position, the place after each row. Pass the last position of
+/// a batch to --resume to get the same rows after it, even if your reader had read ahead.
+///
+/// With --world, each step is shared among the trainers, and its last position is the same for all. All trainers get
+/// equally many batches: if an epoch's last step has too few rows, some get a copy of one with all labels -100.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   asap feed --data out/pruned --model Qwen/Qwen2.5-0.5B --epochs 3 > steps.arrow
   asap feed --data out/pruned --model Qwen/Qwen2.5-0.5B --rank 1 --world 4 --resume \"$POSITION\"
+  asap feed --data out/pruned --model Qwen/Qwen2.5-0.5B --step-tokens 16384 --world 4 --count
 
-pipelines/python/asap_feed.py wraps the stream in a PyTorch IterableDataset.")]
+In Python, asap.torch.FeedDataset wraps the stream in a PyTorch IterableDataset.")]
 pub struct FeedArgs {
     /// Read rows from a Delta table, or a folder or file of Parquet or JSON lines
     #[arg(long, value_name = "LOC")]
@@ -48,24 +53,45 @@ pub struct FeedArgs {
     /// Drop longer examples, or cut them (a cut chain teaches a model not to end)
     #[arg(long, value_name = "drop|cut", default_value = "drop")]
     long: Long,
-    /// Set the number of examples per step
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
-    step: u32,
+    /// Set the number of examples per step, for each trainer
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = at_least_one)]
+    step: usize,
+    /// Fill each step with examples of at most this many tokens, for each trainer. A longer example gets its own step
+    #[arg(long, value_name = "TOKENS", value_parser = at_least_one, conflicts_with = "step")]
+    step_tokens: Option<usize>,
     /// Seed the row order: the same seed gives the same steps
     #[arg(long, value_name = "S", default_value_t = 42)]
     seed: u64,
-    /// Set the index of this trainer among --world trainers, from 0. Each trainer gets its own part of the rows
+    /// Set the index of this trainer among --world trainers, from 0. Each trainer gets its own part of each step
     #[arg(long, value_name = "R", default_value_t = 0)]
     rank: u64,
     /// Share the rows among W trainers
-    #[arg(long, value_name = "W", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "W", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     world: u64,
     /// Read rows as a run commits them. The first epoch ends when the run is finished
     #[arg(long)]
     follow: bool,
-    /// Resume after a position that asap feed wrote for the same data and options (--epochs and --step may differ)
+    /// Resume after a position that asap feed wrote for the same data and options. --epochs, the size of a step, --rank
+    /// and --world may differ
     #[arg(long, value_name = "POSITION", value_parser = parsed::<Mark>)]
     resume: Option<Mark>,
+    /// Write no tokens, but a JSON object: the examples, tokens and longest example of an epoch, the rows left out, the
+    /// steps of all epochs, and the position before the first row. With --resume, count the version of the data that
+    /// the position belongs to. With --follow, count the rows committed so far
+    #[arg(long)]
+    count: bool,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Total {
+    examples: u64,
+    tokens: u64,
+    longest: u64,
+    cut: u64,
+    too_long: u64,
+    rejected: u64,
+    steps: u64,
+    position: String,
 }
 
 pub async fn run(args: FeedArgs) -> Result<(), Failure> {
@@ -78,20 +104,27 @@ pub async fn run(args: FeedArgs) -> Result<(), Failure> {
         epochs: args.epochs,
         seed: args.seed,
         follow: args.follow,
-        resume: args.resume.as_ref().map(|mark| mark.position),
+        resume: args.resume.as_ref().map(|mark| match args.count {
+            true => Position { epoch: 0, window: 0, row: 0, ..mark.position },
+            false => mark.position,
+        }),
         part: (args.rank, args.world),
     };
+    let size = args.step_tokens.map_or(StepSize::Examples(args.step), StepSize::Tokens);
     let rows = while_opening(std::slice::from_ref(&args.data), false, Rows::open(&context, &config)).await?;
     let deciding = Deciding::of(&rows, &config, &encoder);
     if let Some(mark) = &args.resume {
         mark.check(&deciding)?;
+    }
+    if args.count {
+        return print_total(rows, config, encoder, size, &deciding).await;
     }
     let (mut feed, schema) = (Feed::begin(rows, config, encoder)?, batch(&[], "")?.schema());
     feed.notes.iter().for_each(note);
     let stream = || StreamWriter::try_new_buffered(std::io::stdout(), &schema).map_err(failed);
     // The stream begins with the first step, so that an earlier error leaves no output.
     let mut begun = None;
-    while let Some(step) = feed.next_examples(args.step as usize).await? {
+    while let Some(step) = feed.next_share(size).await? {
         let writer = match &mut begun {
             Some(writer) => writer,
             None => begun.insert(stream()?),
@@ -114,6 +147,36 @@ pub async fn run(args: FeedArgs) -> Result<(), Failure> {
     }
     let mut writer = begun.map_or_else(stream, Ok)?;
     writer.finish().and_then(|()| writer.flush()).map_err(failed)
+}
+
+async fn print_total(
+    mut rows: Rows,
+    mut config: FeedConfig,
+    encoder: Arc<Encoder>,
+    size: StepSize,
+    deciding: &Deciding,
+) -> Result<(), Failure> {
+    rows.stop_following();
+    // An epoch has as many steps as any other, unless the order of its rows decides how they fill the steps.
+    let repeats = match size {
+        StepSize::Examples(_) => std::mem::replace(&mut config.epochs, 1),
+        StepSize::Tokens(_) => 1,
+    };
+    let mut feed = Feed::begin(rows, config, encoder)?;
+    let mut total = Total { position: format!("{}:{deciding}", feed.start), ..Total::default() };
+    while let Some(step) = feed.next_step(size).await? {
+        total.steps += repeats;
+        let first_epoch = step.iter().flatten().filter(|fed| fed.position.epoch == 0);
+        for example in first_epoch.map(|fed| &fed.example).filter(|example| !example.response().is_empty()) {
+            let tokens = example.ids.len() as u64;
+            total.examples += 1;
+            total.tokens += tokens;
+            total.longest = total.longest.max(tokens);
+        }
+    }
+    feed.notes.iter().for_each(note);
+    let Counts { cut, too_long, rejected, .. } = feed.counts;
+    Ok(print(&serde_json::to_string(&Total { cut, too_long, rejected, ..total })?)?)
 }
 
 fn failed(error: ArrowError) -> Failure {

@@ -23,15 +23,15 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 # LLaMA-Factory requires older libraries than TRL. Only its option parser is used.
 os.environ["DISABLE_VERSION_CHECK"] = "1"
 PROJECT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(PROJECT / "pipelines/python"))
 
+import asap as wheel
 import datasets
 import pyarrow.parquet
 import torch
 import transformers
 import trl
 import yaml
-from asap_feed import AsapFeed
+from asap.torch import FeedDataset
 from axolotl.utils.schemas.config import AxolotlInputConfig
 from llamafactory.hparams.data_args import DataArguments
 
@@ -194,7 +194,7 @@ class Training:
     """transformers' model and torch's AdamW on the stream."""
 
     def __init__(self, folder, **options):
-        self.feed = AsapFeed(folder / "pruned", folder / "model", step=STEP, epochs=2, asap=ASAP, **options)
+        self.feed = FeedDataset(folder / "pruned", folder / "model", step=STEP, epochs=2, **options)
         self.model = transformers.AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32).train()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
 
@@ -213,7 +213,7 @@ class Training:
 
 
 def stream(folder):
-    """`asap_feed.py`: a training that is stopped and resumed gives the same weights. Ranks share the rows."""
+    """`asap.torch`: a training that is stopped and resumed gives the same weights. Ranks share the rows."""
     straight = Training(folder)
     assert straight.run() == 2 * STEPS
     stopped = Training(folder)
@@ -231,16 +231,16 @@ def stream(folder):
     assert all(torch.equal(theirs[name], ours[name]) for name in theirs), "the weights differ"
     assert not any(torch.equal(theirs[name], before[name]) for name in theirs), "some weights were not trained"
 
-    part = lambda rank, world: AsapFeed(folder / "pruned", folder / "model", step=STEP, asap=ASAP, rank=rank, world=world)
+    part = lambda rank, world: FeedDataset(folder / "pruned", folder / "model", step=STEP, rank=rank, world=world)
     whole, *ranks = [examples(part(rank, world)) for rank, world in [(0, 1), (0, 2), (1, 2)]]
     assert sum(whole.values()) == ROWS and ranks[0] + ranks[1] == whole, "the ranks do not partition the rows"
     shares = " and ".join(str(sum(rank.values())) for rank in ranks)
-    print(f"asap_feed.py: {2 * STEPS} steps, stopped after {most}, the same weights; two ranks of {shares} rows")
+    print(f"asap.torch: {2 * STEPS} steps, stopped after {most}, the same weights; two ranks of {shares} rows")
 
 
 def passes(folder):
     """Each iteration of a feed is the next epoch, even after one was interrupted or loaded."""
-    feed = lambda epochs: AsapFeed(folder / "pruned", folder / "model", step=STEP, epochs=epochs, asap=ASAP)
+    feed = lambda epochs: FeedDataset(folder / "pruned", folder / "model", step=STEP, epochs=epochs)
     tokens = lambda steps: [step["input_ids"].tolist() for step in steps]
     straight = tokens(feed(4))
     epoch = lambda number: straight[number * STEPS:(number + 1) * STEPS]
@@ -256,12 +256,12 @@ def passes(folder):
         loaded = feed(1)
         loaded.load_state_dict(state)
         assert [tokens(loaded) for _ in range(2)] == rest, state
-    other = AsapFeed(folder / "pruned", folder / "model", step=STEP, seed=7, asap=ASAP)
+    other = FeedDataset(folder / "pruned", folder / "model", step=STEP, seed=7)
     other.load_state_dict(broken)
     try:
         tokens(other)
-    except (RuntimeError, pyarrow.ArrowInvalid):
-        print("asap_feed.py: four iterations, four epochs; a state of another seed is refused")
+    except wheel.Error:
+        print("asap.torch: four iterations, four epochs; a state of another seed is refused")
     else:
         raise AssertionError("a state of another seed was loaded")
 

@@ -46,8 +46,17 @@ pub struct FeedConfig {
     /// Whether the first epoch takes rows as a run commits them, until the run reports that it is finished.
     pub follow: bool,
     pub resume: Option<Position>,
-    /// Which part of each window's examples to feed, and the number of parts: rank and world size.
+    /// Rank and world size: which trainer the steps are for, and the number of trainers that share them.
     pub part: (u64, u64),
+}
+
+/// What a trainer gets in a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepSize {
+    /// This many examples.
+    Examples(usize),
+    /// Examples of at most this many tokens together. A longer example gets its own step.
+    Tokens(usize),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +83,7 @@ pub struct Survey {
     pub held_out: Vec<Example>,
 }
 
-/// Counts over the rows read so far of the first epoch fed, over all parts.
+/// Counts over the rows read so far of the first epoch fed, for all trainers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub examples: u64,
@@ -90,6 +99,7 @@ type Window = (Vec<Fed>, Counts);
 pub struct Feed {
     windows: mpsc::Receiver<Result<Window>>,
     ready: VecDeque<Fed>,
+    part: (u64, u64),
     pub counts: Counts,
     pub notes: Vec<String>,
     /// The position before the first example.
@@ -120,30 +130,90 @@ impl Feed {
                 drop(send.send(Err(error)).await);
             }
         });
-        Ok(Self { windows, ready: VecDeque::new(), counts: Counts::default(), notes, start, _reader: reader })
+        let (ready, counts) = (VecDeque::new(), Counts::default());
+        Ok(Self { windows, ready, part: (part, parts), counts, notes, start, _reader: reader })
     }
 
     /// Returns the next examples of one epoch: `most`, or fewer at its end. None after the last epoch.
     pub async fn next_examples(&mut self, most: usize) -> Result<Option<Vec<Fed>>> {
-        let mut step: Vec<Fed> = Vec::with_capacity(most);
+        let mut step: Vec<Fed> = Vec::new();
         while step.len() < most {
-            match self.ready.pop_front() {
-                Some(fed) if step.last().is_some_and(|last| last.position.epoch != fed.position.epoch) => {
-                    self.ready.push_front(fed);
-                    break;
-                }
-                Some(fed) => step.push(fed),
-                None => match self.windows.recv().await {
-                    Some(window) => {
-                        let (fed, counts) = window?;
-                        self.counts.add(counts);
-                        self.ready.extend(fed);
-                    }
-                    None => break,
-                },
+            let epoch = step.last().map(|fed| fed.position.epoch);
+            if self.peek(epoch).await?.is_none() {
+                break;
             }
+            step.extend(self.ready.pop_front());
         }
         Ok((!step.is_empty()).then_some(step))
+    }
+
+    /// Returns what this trainer gets of the next step.
+    pub async fn next_share(&mut self, size: StepSize) -> Result<Option<Vec<Fed>>> {
+        let rank = self.part.0 as usize;
+        Ok(self.next_step(size).await?.map(|mut shares| shares.swap_remove(rank)))
+    }
+
+    /// Returns the next step of one epoch: the examples of each trainer. None after the last epoch.
+    ///
+    /// All trainers have equally many steps: if an epoch's last step has too few examples, the others get a copy of one
+    /// without a token to learn. The last position of each trainer is that after the step, so it is the same for all.
+    pub async fn next_step(&mut self, size: StepSize) -> Result<Option<Vec<Vec<Fed>>>> {
+        let trainers = self.part.1 as usize;
+        let mut shares = vec![Vec::new(); trainers];
+        match size {
+            StepSize::Examples(each) => {
+                let step = self.next_examples(each.saturating_mul(trainers)).await?;
+                for (number, fed) in step.into_iter().flatten().enumerate() {
+                    shares[number % trainers].push(fed);
+                }
+            }
+            StepSize::Tokens(most) => {
+                let mut epoch = None;
+                for share in &mut shares {
+                    *share = self.next_tokens(most, epoch).await?;
+                    epoch = epoch.or(share.first().map(|fed| fed.position.epoch));
+                }
+            }
+        }
+        let end = shares.iter().flatten().map(|fed| fed.position).max();
+        let (Some(end), Some(first)) = (end, shares[0].first()) else { return Ok(None) };
+        let mut copy = first.clone();
+        copy.example.prompt = copy.example.ids.len();
+        for share in &mut shares {
+            if share.is_empty() {
+                share.push(copy.clone());
+            }
+            if let Some(last) = share.last_mut() {
+                last.position = end;
+            }
+        }
+        Ok(Some(shares))
+    }
+
+    /// Returns the next examples of an epoch, or of any if it is None: as many as have `most` tokens, but at least one.
+    async fn next_tokens(&mut self, most: usize, mut epoch: Option<u64>) -> Result<Vec<Fed>> {
+        let (mut share, mut left) = (Vec::new(), most);
+        while let Some(next) = self.peek(epoch).await? {
+            let (tokens, of) = (next.example.ids.len(), next.position.epoch);
+            if tokens > left && !share.is_empty() {
+                break;
+            }
+            left = left.saturating_sub(tokens);
+            epoch = Some(of);
+            share.extend(self.ready.pop_front());
+        }
+        Ok(share)
+    }
+
+    /// The next example, if it is in this epoch; with None, of any epoch.
+    async fn peek(&mut self, epoch: Option<u64>) -> Result<Option<&Fed>> {
+        while self.ready.is_empty() {
+            let Some(window) = self.windows.recv().await else { return Ok(None) };
+            let (fed, counts) = window?;
+            self.counts.add(counts);
+            self.ready.extend(fed);
+        }
+        Ok(self.ready.front().filter(|fed| epoch.is_none_or(|epoch| fed.position.epoch == epoch)))
     }
 }
 
@@ -201,7 +271,6 @@ async fn read_window(
         return config_err!("position {at} is after row {}, but its window has {rows} rows: {NOT_OURS}", at.row);
     }
     let order = order_of_rows(found.len(), config.seed, at.epoch, window);
-    let (part, parts) = config.part;
     let (mut fed, mut counts) = (Vec::new(), Counts::default());
     for (place, index) in order.into_iter().enumerate() {
         let Some(found) = found[index].take() else { continue };
@@ -209,9 +278,8 @@ async fn read_window(
         counts.too_long += u64::from(found.row == Row::TooLong);
         counts.rejected += u64::from(found.row == Row::Rejected);
         let (Row::Learned(example) | Row::Cut(example)) = found.row else { continue };
-        let is_ours = counts.examples % parts == part;
         counts.examples += 1;
-        if is_ours && place as u64 >= at.row {
+        if place as u64 >= at.row {
             let position = Position { row: place as u64 + 1, ..at };
             fed.push(Fed { example, position, source: found.source });
         }

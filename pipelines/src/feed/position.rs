@@ -52,7 +52,6 @@ pub struct Deciding(BTreeMap<String, String>);
 impl Deciding {
     pub fn of(rows: &Rows, config: &FeedConfig, encoder: &Encoder) -> Self {
         let columns = config.columns.as_ref().map_or("recognised".to_string(), |columns| hash(&format!("{columns:?}")));
-        let (rank, world) = config.part;
         let values = [
             ("columns", columns),
             ("data", rows.table.as_deref().map_or("files".to_string(), hash)),
@@ -60,9 +59,7 @@ impl Deciding {
             ("long", format!("{:?}", encoder.long).to_lowercase()),
             ("max-length", encoder.max_length.to_string()),
             ("model", hash(&encoder.fingerprint)),
-            ("rank", rank.to_string()),
             ("seed", config.seed.to_string()),
-            ("world", world.to_string()),
         ];
         Self(values.into_iter().map(|(name, value)| (name.to_string(), value)).collect())
     }

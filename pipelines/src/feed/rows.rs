@@ -86,6 +86,11 @@ impl Rows {
         Ok(rows)
     }
 
+    /// Takes no rows that a run commits from now on.
+    pub fn stop_following(&mut self) {
+        self.is_complete = true;
+    }
+
     async fn list(&self, since: Option<Since>) -> Result<Files> {
         corpus::list(&self.context.state(), std::slice::from_ref(&self.source), |_| since).await
     }

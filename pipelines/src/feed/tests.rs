@@ -1,6 +1,6 @@
 //! Feeds over files. Feeds over growing tables are tested with real runs.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use asap_lm::example::Long;
@@ -37,10 +37,14 @@ fn config(folder: &Path) -> FeedConfig {
 }
 
 async fn fed(context: &SessionContext, config: FeedConfig, encoder: &Arc<Encoder>, step: usize) -> Vec<Vec<Fed>> {
+    shares(context, config, encoder, StepSize::Examples(step)).await
+}
+
+async fn shares(context: &SessionContext, config: FeedConfig, encoder: &Arc<Encoder>, size: StepSize) -> Vec<Vec<Fed>> {
     let rows = Rows::open(context, &config).await.unwrap();
     let mut feed = Feed::begin(rows, config, Arc::clone(encoder)).unwrap();
     let mut steps = Vec::new();
-    while let Some(step) = feed.next_examples(step).await.unwrap() {
+    while let Some(step) = feed.next_share(size).await.unwrap() {
         steps.push(step);
     }
     steps
@@ -100,26 +104,60 @@ async fn after_a_position_the_same_rows_come_again() {
     assert!(refused.to_string().contains("have changed since the feed started"), "{refused}");
 }
 
+/// The examples that a feed has to learn, of each epoch.
+fn learned(steps: &[Vec<Fed>]) -> Vec<(u64, u64)> {
+    let all = steps.iter().flatten().filter(|fed| !fed.example.response().is_empty());
+    all.map(|fed| (fed.position.epoch, fed.source.1)).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn ranks_are_a_partition_of_the_examples() {
+async fn ranks_are_a_partition_of_each_step() {
     let folder = tempfile::tempdir().unwrap();
     let context = corpus(folder.path()).await;
     let encoder = encoder(64, 0.0);
-    let all = rows(&fed(&context, config(folder.path()), &encoder, 48).await);
-    let parts = [0, 1, 2].map(|rank| FeedConfig { part: (rank, 3), ..config(folder.path()) });
-    let mut found = Vec::new();
-    for part in parts {
-        let part = rows(&fed(&context, part, &encoder, 16).await);
-        assert!(part.len().abs_diff(all.len() / 3) < 8, "{}", part.len());
-        found.extend(part);
+    // An epoch of 8,901 examples ends with a step of one example for four trainers.
+    for (size, world) in [(StepSize::Examples(16), 3), (StepSize::Examples(5), 4), (StepSize::Tokens(150), 3)] {
+        let part = |rank, resume| FeedConfig { part: (rank, world), resume, ..config(folder.path()) };
+        let mut ranks = Vec::new();
+        for rank in 0..world {
+            ranks.push(shares(&context, part(rank, None), &encoder, size).await);
+        }
+        let all = rows(&fed(&context, config(folder.path()), &encoder, 48).await);
+        for step in 0..ranks[0].len() {
+            let ends: BTreeSet<Position> = ranks.iter().map(|rank| rank[step].last().unwrap().position).collect();
+            assert_eq!(ends.len(), 1, "{size:?}: all ranks have step {step}, and the same position after it");
+        }
+        assert!(ranks.iter().all(|rank| rank.len() == ranks[0].len()), "{size:?}");
+        let mut found: Vec<_> = ranks.iter().flat_map(|rank| learned(rank)).collect();
+        found.sort_unstable();
+        let mut expected = all;
+        expected.sort_unstable();
+        assert_eq!(found, expected, "{size:?}");
+        // After a step, all ranks resume after the position of one of them.
+        for step in [0, 17, ranks[0].len() - 2] {
+            let resume = Some(ranks[0][step].last().unwrap().position);
+            let rest = shares(&context, part(world - 1, resume), &encoder, size).await;
+            assert_eq!(rest, ranks[world as usize - 1][step + 1..], "{size:?}, step {step}");
+        }
     }
-    found.sort_unstable();
-    let mut expected = all;
-    expected.sort_unstable();
-    assert_eq!(found, expected);
     let found = Rows::open(&context, &config(folder.path())).await.unwrap();
     let refused = Feed::begin(found, FeedConfig { part: (2, 2), ..config(folder.path()) }, encoder).err();
     assert!(refused.unwrap().to_string().contains("counted from 0"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn steps_are_filled_to_the_maximum_of_tokens() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = corpus(folder.path()).await;
+    let encoder = encoder(4096, 0.0);
+    let steps = shares(&context, config(folder.path()), &encoder, StepSize::Tokens(100)).await;
+    let tokens = |step: &[Fed]| step.iter().map(|fed| fed.example.ids.len()).sum::<usize>();
+    assert!(steps.iter().all(|step| step.len() == 1 || tokens(step) <= 100));
+    assert!(steps.iter().any(|step| tokens(step) > 100), "a long example has its own step");
+    for pair in steps.windows(2).filter(|pair| pair[0][0].position.epoch == pair[1][0].position.epoch) {
+        assert!(tokens(&pair[0]) + pair[1][0].example.ids.len() > 100, "a step has room for the next example");
+    }
+    assert_eq!(rows(&steps), rows(&fed(&context, config(folder.path()), &encoder, 48).await));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,7 +13,7 @@ use crate::{LmError, Result, Tokenizer};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Example {
     pub ids: Vec<u32>,
-    /// Number of prompt tokens, which are not learned; at least 1 and fewer than all.
+    /// Number of prompt tokens, which are not learned; at least 1.
     pub prompt: usize,
 }
 

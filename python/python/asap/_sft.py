@@ -1,0 +1,320 @@
+"""The output folder of a training, which is that of `asap train`, and checks before one begins."""
+
+import fcntl
+import importlib.util
+import json
+import os
+import shutil
+import struct
+import sys
+import time
+import warnings
+from pathlib import Path
+
+from asap import _asap
+
+_SHOWN_SECONDS = 30.0
+_KEPT = 2
+# Settings that change no more than the last bits of the weights, or only where things are.
+_FREE = {"out", "folder", "model", "data", "checkpoint_every", "pass_tokens", "fsdp"}
+_WEIGHTS = (".safetensors", ".bin", ".pth", ".pt", ".gguf", ".onnx", ".h5", ".msgpack", ".ot")
+_OF_TRAININGS = ("README.md", "settings.json", "metrics.jsonl", "training.json")
+# Bytes of a weight with its gradient and two moments, all in f32.
+_TRAINED_BYTES = 16
+
+
+class Interrupted(Exception):
+    """The process was asked to stop, and has written a checkpoint."""
+
+
+def check_packages(names):
+    for name in ["torch", "transformers", "pyarrow", *names]:
+        if importlib.util.find_spec(name) is None:
+            raise _asap.Error(f"asap.sft needs {name}, which is not installed: run pip install {name}")
+
+
+def silence():
+    """Leaves out the bars and notes of the libraries. Errors remain."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    warnings.simplefilter("ignore", FutureWarning)
+    warnings.filterwarnings("ignore", module="torch.distributed")
+
+
+def model_folder(model):
+    """The folder of a model, or its snapshot in the Hub's cache."""
+    folder = Path(model)
+    if not folder.exists() and model.count("/") == 1 and not model.startswith((".", "/")):
+        from huggingface_hub import snapshot_download
+
+        try:
+            folder = Path(snapshot_download(model, local_files_only=True))
+        except OSError as error:
+            raise _asap.Error(f"{model} is no folder, and not in the Hub's cache: run hf download {model}") from error
+    if not (folder / "config.json").is_file():
+        raise _asap.Error(f"there is no model in {model}: expected a folder in Hugging Face's layout, with config.json")
+    return str(folder)
+
+
+def check_memory(args, processes, total):
+    """Raises an error if the model cannot fit, before its weights are read."""
+    import psutil
+    import torch
+
+    device, world = processes.device, processes.num_processes
+    parameters, trained, config = counted(args)
+    longest = total["longest"] or min(args.max_length, getattr(config, "max_position_embeddings", args.max_length))
+    tokens = max(longest, min(args.pass_tokens, total["tokens"] or args.pass_tokens))
+    width = 2 if args.precision == "bf16" else 4
+    frozen = width if args.lora and not args.fsdp else 4
+    # Autocast keeps copies of the weights for a forward pass.
+    state = trained * (_TRAINED_BYTES + (2 if width == 2 else 0)) + (parameters - trained) * frozen
+    # Checkpointed: the input of each layer, one layer's activations, and logits with their gradient in f32.
+    layer = 8 * config.hidden_size + 3 * getattr(config, "intermediate_size", 4 * config.hidden_size)
+    through = tokens * (width * (config.num_hidden_layers * config.hidden_size + 2 * layer) + 12 * config.vocab_size)
+    if args.fsdp:
+        # The embeddings and one layer are whole on each process, with their gradients.
+        whole = 2 * config.vocab_size * config.hidden_size + parameters // config.num_hidden_layers
+        state = state // world + 2 * width * whole
+    if device.type == "cuda":
+        where, free = "GPU", torch.cuda.mem_get_info(device)[0]
+    else:
+        where, free = "process", psutil.virtual_memory().available // int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    if processes.is_main_process:
+        count = f"{parameters / 1e6:.1f} million parameters"
+        print(f"memory     {_shown(state)} for {count}, about {_shown(through)} for a pass of {tokens:,} tokens", file=sys.stderr)
+    if state + through > free:
+        raise _asap.Error(
+            f"not enough memory: each {where} needs {_shown(state)} for the model and about {_shown(through)} for a pass of "
+            f"{tokens:,} tokens, but {_shown(free)} are free; use --fsdp on more GPUs, --lora 16, a lower --max-length and "
+            "--pass-tokens, or a smaller model"
+        )
+
+
+def counted(args):
+    """The numbers of weights and of trained weights, without reading them, and the config."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    try:
+        config = AutoConfig.from_pretrained(args.folder)
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config)
+    except (OSError, ValueError, KeyError) as error:
+        raise _asap.Error(f"{args.model}: transformers cannot read the model: {str(error).splitlines()[0]}") from error
+    sizes = [each.numel() for each in model.parameters()]
+    trained = sum(sizes)
+    if args.lora:
+        layers = [each for name, each in model.named_modules() if isinstance(each, torch.nn.Linear) and name != "lm_head"]
+        trained = args.lora * sum(each.in_features + each.out_features for each in layers)
+    return sum(sizes), trained, config
+
+
+def _shown(size):
+    return f"{size / 1e6:,.0f} MB" if size < 10e9 else f"{size / 1e9:,.1f} GB"
+
+
+class Folder:
+    """The output folder. Only the first process writes to it, except for the shards of checkpoints."""
+
+    def __init__(self, args, processes):
+        self.path, self.args, self.processes = Path(args.out), args, processes
+        self.is_main = processes.is_main_process
+        self.saved, self.shown, self.lock = 0, time.monotonic(), None
+        given = {name: value for name, value in vars(args).items() if name not in _FREE}
+        config = (Path(args.folder) / "config.json").read_text()
+        self.settings = {**given, "base": f"{args.model}: {json.loads(config)}", "data": os.path.realpath(args.data)}
+
+    def begin(self):
+        """Checks that the folder is new, or holds this training. Returns its position, '' for a new one, None if complete."""
+        if "://" in str(self.args.out):
+            raise _asap.Error(f"{self.args.out}: asap.sft writes to a local folder")
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.lock = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise _asap.Error(f"{self.args.out}: another training uses it; wait for it to end") from error
+        held = self._read("settings.json")
+        if held is None and any(not each.name.startswith(".asap-") for each in self.path.iterdir()):
+            raise _asap.Error(f"{self.args.out} exists; use a new folder for the model, or remove it")
+        if held is None:
+            return ""
+        for name, value in self.settings.items():
+            was = held["settings"].get(name)
+            if was != json.loads(json.dumps(value)):
+                raise _asap.Error(f"{self.args.out} holds another training ({name} was {was}, and is now {value}): use a new "
+                                  "folder, or the same settings")
+        if (self.path / "training.json").exists():
+            print(f"note: nothing to do: {self.args.out} is already trained", file=sys.stderr)
+            return None
+        return held["position"]
+
+    def start(self, position):
+        """Writes which training this is. One that is killed before its first checkpoint begins again with the same rows."""
+        if self.is_main:
+            version = int(position.split(":")[0])
+            self._write("settings.json", {"settings": self.settings, "version": version, "table": None, "position": position})
+
+    def restore(self, model, optimizer):
+        """Restores the last checkpoint, if there is one. Returns its manifest."""
+        steps = sorted(int(each.parent.name.removeprefix("step-")) for each in self.path.glob("checkpoints/step-*/manifest.json"))
+        self.saved = steps[-1] if steps else 0
+        if self.is_main:
+            lines = self._lines(self.saved)
+            (self.path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            (self.path / "runs").mkdir(exist_ok=True)
+            self._events().write_bytes(b"".join(map(event, [None, *lines])))
+        if not steps:
+            return None
+        import torch.distributed.checkpoint as checkpoint
+        from torch.distributed.checkpoint.state_dict import set_state_dict
+
+        parts, options = _parts(model, optimizer)
+        folder = self.path / f"checkpoints/step-{self.saved}"
+        checkpoint.load(parts, checkpoint_id=folder, no_dist=self.processes.num_processes == 1)
+        set_state_dict(model, optimizer, model_state_dict=parts["model"], optim_state_dict=parts["optimizer"], options=options)
+        if self.is_main:
+            print(f"note: resumes after step {self.saved} of {self.args.out}", file=sys.stderr)
+        return json.loads((folder / "manifest.json").read_text())
+
+    def save(self, state, model, optimizer):
+        """Writes a checkpoint, which gets its name once it is complete, and removes all but the last two."""
+        import torch.distributed.checkpoint as checkpoint
+
+        if state["step"] == self.saved:
+            return
+        work = self.path / ".asap-checkpoint"
+        if self.is_main:
+            shutil.rmtree(work, ignore_errors=True)
+        self.processes.wait_for_everyone()
+        checkpoint.save(_parts(model, optimizer)[0], checkpoint_id=work, no_dist=self.processes.num_processes == 1)
+        self.processes.wait_for_everyone()
+        self.saved = state["step"]
+        if self.is_main:
+            (work / "manifest.json").write_text(json.dumps(state))
+            folder = self.path / "checkpoints"
+            folder.mkdir(exist_ok=True)
+            work.rename(folder / f"step-{self.saved}")
+            for old in sorted(folder.iterdir(), key=lambda each: int(each.name.removeprefix("step-")))[:-_KEPT]:
+                shutil.rmtree(old)
+
+    def kept(self):
+        return f"the checkpoint of step {self.saved} is intact" if self.saved else "there is no checkpoint yet"
+
+    def write_line(self, line, steps):
+        """Writes the metrics of a step, and shows them every 30 seconds."""
+        if not self.is_main:
+            return
+        with open(self.path / "metrics.jsonl", "a") as file, open(self._events(), "ab") as events:
+            file.write(json.dumps(line) + "\n")
+            events.write(event(line))
+        if time.monotonic() - self.shown >= _SHOWN_SECONDS:
+            self.shown = time.monotonic()
+            of, speed = f" of {steps:,}" if steps else "", line["tokens"] / max(line["seconds"], 1e-9)
+            print(f"training: step {line['step']:,}{of}, loss {line['loss']:.3f}, rate {line['rate']:.2e}, norm "
+                  f"{line['norm']:.2f}, {speed:,.0f} tokens/s", file=sys.stderr)
+
+    def finish(self, model, summary, end):
+        """Writes the weights in the base's dtype, with the other files of the base, and then the summary."""
+        import torch
+
+        base, work = Path(self.args.folder), self.path / ".asap-model"
+        shutil.rmtree(work, ignore_errors=True)
+        config = json.loads((base / "config.json").read_text())
+        dtype = getattr(torch, config.get("dtype") or config.get("torch_dtype") or "float32")
+        model.to(dtype).save_pretrained(work)
+        for file in base.iterdir():
+            is_weight = file.name.removesuffix(".index.json").endswith(_WEIGHTS)
+            if file.is_file() and not is_weight and not file.name.startswith(".") and file.name not in _OF_TRAININGS:
+                shutil.copy(file, work / file.name)
+        generation = json.loads((base / "generation_config.json").read_text()) if (base / "generation_config.json").exists() else {}
+        held = generation.get("eos_token_id")
+        others = held if isinstance(held, list) else [held]
+        generation["eos_token_id"] = [end, *(each for each in others if each not in (None, end))]
+        (work / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
+        for file in work.iterdir():
+            file.replace(self.path / file.name)
+        work.rmdir()
+        (self.path / "README.md").write_text(self._card(summary))
+        self._write("training.json", {"out": str(self.args.out), **summary})
+        shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
+        print(f"{self.args.out}: {summary['steps']:,} steps, {summary['tokens']:,} tokens, loss {summary['loss']:.3f} nats per "
+              "token in the last epoch")
+
+    def _card(self, summary):
+        rows = "".join(f"| `{name}` | {value} |\n" for name, value in self.settings.items() if name != "base")
+        what = f"Adapters of rank {self.args.lora}" if self.args.lora else "All parameters"
+        return (
+            f"---\nbase_model: {json.dumps(self.args.model)}\n---\n\n# {self.args.model} trained on {self.args.data}\n\n"
+            f"{what} of `{self.args.model}` were trained by `asap.sft` (AdamW, cosine decay) on {summary['traces']:,} examples "
+            f"of `{self.args.data}` (version or fingerprint {summary['version']}): {summary['steps']:,} steps of "
+            f"{self.args.step} examples. The loss of the last epoch is {summary['loss']:.3f} nats per token to learn.\n\n"
+            f"| setting | |\n|---|---|\n{rows}\n`metrics.jsonl` holds every step.\n"
+        )
+
+    def _events(self):
+        return self.path / "runs/events.out.tfevents.asap"
+
+    def _lines(self, step):
+        path = self.path / "metrics.jsonl"
+        # A kill may cut the last line.
+        text = path.read_text().splitlines() if path.exists() else []
+        lines = [json.loads(line) for line in text if line.endswith("}")]
+        return [line for line in lines if line["step"] <= step]
+
+    def _read(self, name):
+        path = self.path / name
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def _write(self, name, value):
+        work = self.path / f".asap-{name}"
+        work.write_text(json.dumps(value, indent=2, default=str))
+        work.replace(self.path / name)
+
+
+def _parts(model, optimizer):
+    """The trained weights and the moments, each process with its own shards."""
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict
+
+    options = StateDictOptions(ignore_frozen_params=True, strict=False)
+    weights, moments = get_state_dict(model, optimizer, options=options)
+    return {"model": weights, "optimizer": moments}, options
+
+
+def event(line):
+    """A step as a record of TensorBoard, or the version that begins its file: a length, an event, and a checksum of each."""
+    if line is None:
+        content = _field(3, b"brain.Event:2")
+    else:
+        named = {"loss": line["loss"], "learning_rate": line["rate"], "gradient_norm": line["norm"]}
+        named["tokens_per_second"] = line["tokens"] / max(line["seconds"], 1e-9)
+        values = [_field(1, _field(1, name.encode()) + b"\x15" + struct.pack("<f", value)) for name, value in named.items()]
+        content = b"\x09" + struct.pack("<d", line["time"]) + b"\x10" + _varint(line["step"]) + _field(5, b"".join(values))
+    length = struct.pack("<Q", len(content))
+    return length + _checksum(length) + content + _checksum(content)
+
+
+def _field(number, content):
+    return bytes([number << 3 | 2]) + _varint(len(content)) + content
+
+
+def _varint(number):
+    found = b""
+    while number > 127:
+        found += bytes([number & 127 | 128])
+        number >>= 7
+    return found + bytes([number])
+
+
+def _checksum(content):
+    """The masked CRC-32C of TFRecord files."""
+    crc = 0xFFFFFFFF
+    for byte in content:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)

@@ -1,0 +1,313 @@
+"""Fine-tune a model on the rows of a table, on GPUs or CPUs, with transformers, accelerate and peft.
+
+    python -m asap.sft --model Qwen/Qwen3-0.6B --data out/pruned --out out/model
+    torchrun --nproc-per-node 8 -m asap.sft --model Qwen/Qwen3-8B --data out/pruned --out out/model --fsdp
+
+Run the same command again to resume from the last checkpoint, even after a kill.
+"""
+
+import argparse
+import contextlib
+import datetime
+import math
+import os
+import signal
+import sys
+import time
+
+from asap import _asap, _sft
+
+
+def arguments():
+    shape = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m asap.sft", description=__doc__, formatter_class=shape)
+    option = parser.add_argument
+    option("--model", metavar="DIR", required=True, help="a folder in Hugging Face's layout, or org/name in the Hub's cache")
+    option("--data", metavar="LOC", required=True, help="a Delta table, or a folder or file of Parquet or JSON lines")
+    option("--columns", metavar="question=…,cot=…,answer=…", help="name the columns if asap cannot recognize them")
+    option("--out", metavar="DIR", required=True, help="write the trained model and its checkpoints to this folder")
+    option("--epochs", type=int, default=10, help="train on each row this many times (10)")
+    option("--max-length", type=int, default=16_384, help="leave out longer examples, in tokens (16384)")
+    option("--learning-rate", type=float, default=4e-5, help="the highest learning rate (4e-5)")
+    option("--warmup", type=float, default=0.03, help="the fraction of steps used for warm-up (0.03)")
+    option("--warmup-steps", type=int, help="the warm-up length in steps (overrides --warmup)")
+    option("--min-rate", type=float, default=0.1, help="the final rate, as a fraction of the highest (0.1)")
+    option("--clip", type=float, default=0.2, help="clip the gradient norm to this value (0.2)")
+    option("--weight-decay", type=float, default=0.0, help="AdamW's weight decay, for matrices only (0)")
+    option("--step", type=int, default=16, help="examples per step, over all processes (16)")
+    option("--pass-tokens", type=int, default=4096, help="the most tokens of a forward pass; a longer example gets its own (4096)")
+    option("--seed", type=int, default=42, help="the seed of the row order (42)")
+    option("--checkpoint-every", metavar="STEPS", type=int, default=500, help="write a checkpoint after this many steps (500)")
+    option("--precision", choices=["bf16", "f32"], help="compute in bf16 (default on GPUs) or f32 (default on CPUs)")
+    option("--lora", metavar="R", type=int, help="train adapters of this rank, and merge them into the model at the end")
+    option("--fsdp", action="store_true", help="divide weights and optimizer among the processes")
+    option("--follow", action="store_true", help="read rows as a run commits them; the first epoch ends when the run is finished")
+    return parser.parse_args()
+
+
+def main():
+    args = arguments()
+    try:
+        train(args)
+    except _asap.Error as error:
+        # A folder without files is of no use.
+        with contextlib.suppress(OSError):
+            os.rmdir(args.out)
+        sys.exit(f"error: {error}")
+    except _sft.Interrupted as stopped:
+        print(f"interrupted after step {stopped}; run the same command to resume", file=sys.stderr)
+        sys.exit(75)
+
+
+def train(args):
+    _sft.check_packages(["accelerate", *(["peft"] if args.lora else [])])
+    import accelerate
+    import torch
+
+    _sft.silence()
+    # A process may wait for another one that counts rows, or for a run that is followed.
+    processes = accelerate.PartialState(cpu=not torch.cuda.is_available(), timeout=datetime.timedelta(days=7))
+    if args.step < 1 or args.step % processes.num_processes:
+        raise _asap.Error(f"--step {args.step}: expected a multiple of the number of processes, {processes.num_processes}")
+    args.precision = args.precision or ("f32" if processes.device.type == "cpu" else "bf16")
+    args.folder = _sft.model_folder(args.model)
+    out = _sft.Folder(args, processes)
+    begun_at = processes_agree(processes, out.begin)
+    if begun_at is None:
+        return
+    feed = dataset(args, processes)
+    if begun_at:
+        feed.load_state_dict({"position": begun_at, "passes": 0})
+    total = processes_agree(processes, feed.count)
+    if not total["examples"] and not args.follow:
+        raise _asap.Error(f"{args.data} has no row to train on")
+    _sft.check_memory(args, processes, total)
+    out.start(total["position"])
+    training = Training(args, processes, out, total)
+    feed.load_state_dict({"position": training.state["position"], "passes": 0})
+    training.run(feed)
+    training.finish(processes_agree(processes, feed.count) if args.follow else total)
+
+
+def dataset(args, processes):
+    from asap.torch import FeedDataset
+
+    step = args.step // processes.num_processes
+    columns = args.columns and dict(pair.partition("=")[::2] for pair in args.columns.split(","))
+    return FeedDataset(args.data, args.folder, epochs=args.epochs, step=step, max_length=args.max_length, seed=args.seed,
+                       rank=processes.process_index, world=processes.num_processes, columns=columns, follow=args.follow)
+
+
+def processes_agree(processes, function):
+    """What `function` returns in the first process."""
+    from accelerate.utils import broadcast_object_list
+
+    found = [function() if processes.is_main_process else None]
+    return broadcast_object_list(found)[0] if processes.num_processes > 1 else found[0]
+
+
+class Training:
+    """The model with its optimizer, and the steps made so far."""
+
+    def __init__(self, args, processes, out, total):
+        import torch
+
+        self.args, self.processes, self.out, self.total = args, processes, out, total
+        # Adapters begin with equal weights on all ranks.
+        torch.manual_seed(args.seed)
+        self.model = sharded(args, prepared(args, load(args, torch.float32 if args.fsdp else None), processes.device))
+        trained = [weights for weights in self.model.parameters() if weights.requires_grad]
+        decays, others = [[each for each in trained if (each.ndim > 1) == decay] for decay in (True, False)]
+        groups = [{"params": decays, "weight_decay": args.weight_decay}, {"params": others, "weight_decay": 0.0}]
+        self.optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=args.learning_rate)
+        self.state = {"step": 0, "position": total["position"], "learning": {"steps": 0, "tokens": 0, "loss": 0.0, "epoch": 0,
+                      "epoch_learned": 0}, "epoch_steps": None, "held_out": [], "end": None, "files": {}}
+        self.state = out.restore(self.model, self.optimizer) or self.state
+        self.rates = Rates(args, None if args.follow else total["steps"], self.state)
+        self.seconds, self.tokens, self.begun, self.is_asked = 0.0, 0, time.monotonic(), False
+
+    def run(self, feed):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self.stop)
+        for step in feed:
+            self.step(step, feed.state_dict()["position"])
+            is_asked = self.sum(self.is_asked).item() > 0
+            if is_asked or self.state["step"] % self.args.checkpoint_every == 0:
+                self.out.save(self.state, self.model, self.optimizer)
+            if is_asked:
+                raise _sft.Interrupted(self.state["step"])
+        self.out.save(self.state, self.model, self.optimizer)
+
+    def stop(self, *_):
+        self.is_asked = True
+
+    def step(self, packed, position):
+        begun, state, epoch = time.monotonic(), self.state, int(position.split(":")[1])
+        rate = self.rates.rate(state["step"], epoch)
+        passes = split(packed, self.args.pass_tokens)
+        is_learned = packed["labels"] != -100
+        # A copy of an example with nothing to learn, which fills up the last step of an epoch, is not counted.
+        tokens, learned = map(int, self.sum(packed["labels"].numel() * is_learned.any(), is_learned.sum()).tolist())
+        loss, norm = self.gradient(passes, learned)
+        if not math.isfinite(loss + norm):
+            raise _asap.Error(f"the loss of step {state['step'] + 1} is no longer finite: lower the learning rate (this is "
+                              f"another training and needs another --out); {self.out.kept()}")
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        state["step"] += 1
+        state["position"], state["end"] = position, int(packed["input_ids"][0, -1])
+        learning = state["learning"]
+        if epoch != learning["epoch"]:
+            learning |= {"epoch": epoch, "epoch_learned": 0, "loss": 0.0}
+        learning["steps"], learning["tokens"] = state["step"], learning["tokens"] + tokens
+        learning["epoch_learned"] += learned
+        learning["loss"] += (loss - learning["loss"]) * learned / learning["epoch_learned"]
+        seconds = time.monotonic() - begun
+        self.seconds, self.tokens = self.seconds + seconds, self.tokens + tokens
+        self.out.write_line({"step": state["step"], "epoch": epoch, "loss": loss, "rate": rate, "norm": norm, "tokens": tokens,
+                             "learned": learned, "time": time.time(), "seconds": seconds}, self.rates.planned)
+
+    def gradient(self, passes, learned):
+        """Adds up the gradient of a step over passes and processes. Returns the mean loss, and the norm before clipping."""
+        import torch
+
+        world, device = self.processes.num_processes, self.processes.device
+        # With FSDP, each pass needs all processes.
+        count = int(self.sum(len(passes), maximum=True)) if self.args.fsdp else len(passes)
+        nothing = {**passes[0], "labels": torch.full_like(passes[0]["labels"], -100)}
+        losses = torch.zeros(1, device=device, dtype=torch.float64)
+        for each in passes + [nothing] * (count - len(passes)):
+            inputs = {name: values.to(device) for name, values in each.items()}
+            with torch.autocast(device.type, torch.bfloat16) if self.args.precision == "bf16" else contextlib.nullcontext():
+                loss = self.model(**inputs, use_cache=False, num_items_in_batch=learned).loss
+            # FSDP averages over the processes.
+            (loss * world if self.args.fsdp else loss).backward()
+            losses += loss.detach().double()
+        weights = [each for each in self.model.parameters() if each.grad is not None]
+        if world > 1 and not self.args.fsdp:
+            for each in weights:
+                torch.distributed.all_reduce(each.grad)
+        norm = torch.nn.utils.clip_grad_norm_(weights, self.args.clip)
+        return self.sum(losses).item(), float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
+
+    def sum(self, *numbers, maximum=False):
+        """Sums numbers over the processes."""
+        import torch
+
+        found = torch.tensor([float(number) for number in numbers], device=self.processes.device, dtype=torch.float64)
+        if self.processes.num_processes > 1:
+            torch.distributed.all_reduce(found, torch.distributed.ReduceOp.MAX if maximum else torch.distributed.ReduceOp.SUM)
+        return found
+
+    def finish(self, total):
+        """Writes the model, and then its summary, which marks it as complete."""
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=bool(self.args.lora))
+        weights = get_model_state_dict(self.model, options=options)
+        if not self.processes.is_main_process:
+            return
+        import torch
+
+        model = load(self.args, torch.float32)
+        if self.args.lora:
+            model = adapted(self.args, model)
+        model.load_state_dict(weights, strict=False)
+        model = model.merge_and_unload() if self.args.lora else model
+        summary = {
+            "version": int(self.state["position"].split(":")[0]), "rows_rejected": total["rejected"],
+            "traces": total["examples"], "traces_cut": total["cut"], "traces_left_out": total["too_long"],
+            "parameters": sum(each.numel() for each in model.parameters()), "vocabulary": model.config.vocab_size,
+            **self.state["learning"], "held_out": None, "tokens_per_second": self.tokens / max(self.seconds, 1e-9),
+            "seconds": time.monotonic() - self.begun,
+        }
+        self.out.finish(model, summary, self.state["end"])
+
+
+class Rates:
+    """The learning rates of `asap train`: a cosine over all steps, or over all epochs but the first of a followed run."""
+
+    def __init__(self, args, planned, state):
+        warmup = math.ceil((planned or 0) * args.warmup) if args.warmup_steps is None else args.warmup_steps
+        self.args, self.planned, self.state, self.warmup = args, planned, state, warmup
+
+    def rate(self, step, epoch):
+        if self.planned is not None:
+            return self.cosine(step, self.warmup, self.planned)
+        if epoch == 0:
+            return self.args.learning_rate * min(1.0, step / self.warmup if self.warmup else 1.0)
+        first = self.state["epoch_steps"] = self.state["epoch_steps"] or step
+        return self.cosine(step - first, 0, first * (self.args.epochs - 1))
+
+    def cosine(self, step, warmup, steps):
+        peak, floor = self.args.learning_rate, self.args.min_rate
+        if step < warmup:
+            return peak * step / warmup
+        progress = min(1.0, (step - warmup) / max(1, steps - warmup))
+        return peak * (0.5 * (1.0 + math.cos(math.pi * progress)) * (1.0 - floor) + floor)
+
+
+def split(packed, most):
+    """The examples of a step as passes of at most `most` tokens. A longer example gets its own pass."""
+    begins = (packed["position_ids"][0] == 0).nonzero()[:, 0].tolist()
+    cuts = [0]
+    for begin, end in zip(begins, [*begins[1:], packed["position_ids"].shape[1]]):
+        if end - cuts[-1] > most and begin > cuts[-1]:
+            cuts.append(begin)
+    ranges = zip(cuts, [*cuts[1:], packed["position_ids"].shape[1]])
+    return [{name: values[:, begin:end] for name, values in packed.items()} for begin, end in ranges]
+
+
+def load(args, dtype=None):
+    """The base, with weights in f32: the masters of autocast. Adapters train next to a base in the dtype of the passes."""
+    import torch
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import is_flash_attn_2_available
+
+    is_fast = args.precision == "bf16" and torch.cuda.is_available() and is_flash_attn_2_available()
+    dtype = dtype or (torch.bfloat16 if args.lora and args.precision == "bf16" else torch.float32)
+    attention = "flash_attention_2" if is_fast else "sdpa"
+    try:
+        return AutoModelForCausalLM.from_pretrained(args.folder, dtype=dtype, attn_implementation=attention)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise _asap.Error(f"{args.model}: transformers cannot load the model: {str(error).splitlines()[0]}") from error
+
+
+def adapted(args, model):
+    import peft
+
+    config = peft.LoraConfig(r=args.lora, lora_alpha=2 * args.lora, target_modules="all-linear", task_type="CAUSAL_LM")
+    return peft.get_peft_model(model, config)
+
+
+def prepared(args, model, device):
+    """The model with adapters, and with activation checkpointing."""
+    if args.lora:
+        model = adapted(args, model)
+    # transformers 4 names it so, and 5 still does.
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    # FSDP moves each shard itself: the whole model may not fit on the device.
+    return (model if args.fsdp else model.to(device)).train()
+
+
+def sharded(args, model):
+    if not args.fsdp:
+        return model
+    import torch
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    if not torch.distributed.is_initialized():
+        raise _asap.Error("--fsdp divides the model among processes: start them with torchrun --nproc-per-node N -m asap.sft")
+    dtype = torch.bfloat16 if args.precision == "bf16" else None
+    policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
+    base = model.get_base_model() if args.lora else model
+    names = set(base._no_split_modules or ())
+    for module in [each for each in model.modules() if type(each).__name__ in names]:
+        fully_shard(module, mp_policy=policy)
+    return fully_shard(model, mp_policy=policy)
+
+
+if __name__ == "__main__":
+    main()

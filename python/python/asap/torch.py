@@ -1,0 +1,154 @@
+"""Steps of `asap feed` as a PyTorch dataset that resumes at an exact position.
+
+    from asap.torch import FeedDataset
+
+    feed = FeedDataset("out/pruned", "Qwen/Qwen2.5-0.5B", step=16)
+    for step in feed:
+        loss = model(**step, use_cache=False).loss
+    torch.save(feed.state_dict(), "feed.pt")
+
+A step is one row of packed examples: `input_ids`, `position_ids` and `labels`, each of shape [1, tokens]. `position_ids` start
+again at each example. transformers keeps examples apart by them with the attention "sdpa" or "flash_attention_2".
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import torch
+
+from asap import _asap, _settings
+
+
+class FeedDataset(torch.utils.data.IterableDataset):
+    """Steps of packed examples. Each iteration is the next pass over the rows, in another order.
+
+    After `load_state_dict`, the next iteration finishes the pass that was saved. If that pass was over, the next one begins.
+
+    Args:
+        data: A Delta table, or a folder or file of rows.
+        model: A folder in Hugging Face's layout, or org/name in the Hub's cache.
+        epochs: The number of epochs of a pass.
+        step: The number of examples of a step.
+        step_tokens: The most tokens of a step, instead of a number of examples. A longer example gets its own step.
+        max_length: The most tokens of an example.
+        long: Whether to drop longer examples, or cut them: drop or cut.
+        seed: The seed of the order of rows.
+        rank: The rank of this process, by default that of torch.distributed or torchrun. All ranks have equally many steps.
+        world: The number of processes that share each step.
+        columns: The columns with question, cot and answer, as a dict, if asap cannot recognize them.
+        follow: Whether the first epoch takes rows as a run commits them.
+    """
+
+    def __init__(self, data, model, *, epochs=1, step=16, step_tokens=None, max_length=16_384, long="drop", seed=42,
+                 rank=None, world=None, columns=None, follow=False):
+        options = {"data": os.fspath(data), "model": os.fspath(model), "max-length": max_length, "long": long, "seed": seed}
+        options |= {"columns": _settings.mapping(columns)}
+        options |= {"step": step} if step_tokens is None else {"step-tokens": step_tokens}
+        flags = [f"--{name}={value}" for name, value in options.items() if value is not None]
+        self._command = [sys.executable, "-m", "asap", "feed", *flags, *(["--follow"] if follow else [])]
+        self._epochs = epochs
+        self._rank, self._world = (_rank() if rank is None else (rank, world or 1))
+        self._position, self._passes, self._is_loaded = None, 0, False
+        # Other processes see this: the position that a worker reached is unknown here.
+        self._is_read_by_workers = torch.zeros(1, dtype=torch.bool).share_memory_()
+
+    def count(self):
+        """Count the examples and tokens of an epoch, its longest example and the steps of a pass. Returns a dict.
+
+        After a position, count the version of the data that it belongs to.
+        """
+        parts = [f"--world={self._parts()[1]}", f"--epochs={self._epochs}", "--count"]
+        parts += [f"--resume={self._position}"] if self._position else []
+        with tempfile.TemporaryFile() as messages:
+            done = subprocess.run(self._command + parts, stdout=subprocess.PIPE, stderr=messages)
+            _report(messages, done.returncode)
+        return json.loads(done.stdout)
+
+    def state_dict(self):
+        """The place after the last step that was taken."""
+        if self._is_read_by_workers and torch.utils.data.get_worker_info() is None:
+            raise _asap.Error("workers read the feed, so its position is not known here: pass num_workers=0 to DataLoader")
+        return {"position": self._position, "passes": self._passes}
+
+    def load_state_dict(self, state):
+        """Resume after `state` with the next iteration."""
+        self._position, self._passes, self._is_loaded = state["position"], state["passes"], True
+
+    def __iter__(self):
+        self._is_read_by_workers |= torch.utils.data.get_worker_info() is not None
+        resume, passes = self._begin()
+        rank, world = self._parts()
+        command = [*self._command, f"--rank={rank}", f"--world={world}", f"--epochs={(passes + 1) * self._epochs}", *resume]
+        for step in _steps(command):
+            packed = _pack(step)
+            self._position = step["position"][-1].as_py()
+            yield packed
+        self._passes = passes + 1
+
+    def _parts(self):
+        """Which part of each step this process reads, and the number of parts."""
+        worker = torch.utils.data.get_worker_info()
+        if worker is None:
+            return self._rank, self._world
+        return self._rank * worker.num_workers + worker.id, self._world * worker.num_workers
+
+    def _begin(self):
+        """The option that says where an iteration begins, and how many passes are over."""
+        is_loaded, self._is_loaded = self._is_loaded, False
+        if self._position is None:
+            return [], 0
+        version, epoch, _, _, deciding = self._position.split(":", 4)
+        reached = int(epoch) // self._epochs
+        if is_loaded and self._passes <= reached:
+            return [f"--resume={self._position}"], reached
+        # An iteration that was broken off is over, too.
+        self._passes = max(self._passes, reached + 1)
+        return [f"--resume={version}:{self._passes * self._epochs}:0:0:{deciding}"], self._passes
+
+
+def _rank():
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+
+
+def _steps(command):
+    """The Arrow batches that a feed writes."""
+    import pyarrow
+
+    with tempfile.TemporaryFile() as messages:
+        # Ctrl-C is for the trainer, which may take further steps until its checkpoint.
+        feed = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=messages, start_new_session=True)
+        try:
+            with feed.stdout:
+                try:
+                    with pyarrow.ipc.open_stream(feed.stdout) as steps:
+                        yield from steps
+                except (pyarrow.ArrowInvalid, OSError):
+                    # A feed that fails ends its stream too early, and says why.
+                    if feed.wait() == 0:
+                        raise
+            _report(messages, feed.wait())
+        finally:
+            feed.kill()
+            feed.wait()
+
+
+def _report(messages, code):
+    """Print the notes of the command, and raise its error."""
+    messages.seek(0)
+    text = messages.read().decode(errors="replace")
+    if code != 0:
+        raise _asap.Error(text.rpartition("error: ")[2].strip() or f"asap feed ended with code {code}")
+    sys.stderr.write(text)
+
+
+def _pack(step):
+    """The examples of a step in one row."""
+    lengths = step["input_ids"].value_lengths().to_pylist()
+    rows = {name: torch.from_numpy(step[name].flatten().to_numpy().astype("int64")) for name in ("input_ids", "labels")}
+    rows["position_ids"] = torch.cat([torch.arange(length) for length in lengths])
+    return {name: rows[name].unsqueeze(0) for name in ("input_ids", "position_ids", "labels")}

@@ -1,0 +1,261 @@
+"""Checks of `asap.sft`, the trainer in Python, against `asap train` and against itself.
+
+    python tests/readers/sft.py target/debug/asap
+
+`tests/readers/trainers` installs the wheel and the libraries, and runs this, in minutes on one core.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+
+import asap
+import torch
+import transformers
+from asap import _sft, sft
+from asap.torch import FeedDataset
+from safetensors.torch import load_file
+
+ASAP = Path(sys.argv[1]).resolve()
+# One more than a multiple of a step: with two ranks, one of them has nothing to learn in the last step of an epoch.
+ROWS = 49
+STEP = 4
+EPOCHS = 4
+STEPS = EPOCHS * 13
+CONFIG = {
+    "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "dtype": "float32", "hidden_act": "silu",
+    "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+    "tie_word_embeddings": False, "use_sliding_window": False, "vocab_size": 1024,
+}
+# Small, so that passes hold one to three examples.
+SETTINGS = ["--model", "model", "--data", "pruned", "--epochs", str(EPOCHS), "--pass-tokens", "1024"]
+
+
+def command(*arguments):
+    done = subprocess.run([ASAP, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, f"asap {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def start(out, *more, ranks=1):
+    launcher = ["torch.distributed.run", "--nproc-per-node", str(ranks), "--standalone", "-m"] if ranks > 1 else []
+    options = [] if "--model" in more else [*SETTINGS, "--step", str(STEP)]
+    return subprocess.Popen([sys.executable, "-m", *launcher, "asap.sft", *options, "--out", out, *more],
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def trained(out, *more, ranks=1):
+    """Trains, and returns the losses and the weights."""
+    process = start(out, *more, ranks=ranks)
+    text = process.communicate()[0]
+    assert process.returncode == 0, text
+    return lines(out), load_file(f"{out}/model.safetensors")
+
+
+def lines(out):
+    return [json.loads(line) for line in Path(out, "metrics.jsonl").read_text().splitlines()]
+
+
+def farthest(left, right):
+    assert left.keys() == right.keys()
+    return max((left[name] - right[name]).abs().max().item() for name in left)
+
+
+def make():
+    Path("config.json").write_text(json.dumps(CONFIG))
+    command("sample", "--rows", str(ROWS), "--seed", "3", "--to", "traces")
+    command("run", "truncate", "--from", "traces", "--to", "pruned", "--set", "asap.refine.max_tokens=160")
+    command("train", "--init", "config.json", "--data", "pruned", "--out", "model", "--epochs", "2", "--accumulate", str(STEP),
+            "--learning-rate", "1e-2", "--clip", "1")
+
+
+def packing():
+    """The loss of packed examples is that of the examples alone."""
+    model = transformers.AutoModelForCausalLM.from_pretrained("model", dtype=torch.float32).train()
+    step = next(iter(FeedDataset("pruned", "model", step=6)))
+    loss = lambda inputs: model(**inputs, use_cache=False, num_items_in_batch=1).loss.item()
+    alone, packed = sft.split(step, 1), sft.split(step, 1 << 20)
+    assert len(alone) == 6 and len(packed) == 1
+    assert all(some["input_ids"].numel() <= 1024 for some in sft.split(step, 1024)) and 1 < len(sft.split(step, 1024)) < 6
+    total, expected = loss(packed[0]), sum(map(loss, alone))
+    mixed = loss({**packed[0], "position_ids": torch.arange(packed[0]["input_ids"].numel())[None]})
+    assert abs(total - expected) < 1e-5 * expected < abs(mixed - expected), (total, expected, mixed)
+    print(f"asap.sft: 6 packed examples have the loss of 6 examples, within {abs(total - expected) / expected:.0e}")
+
+
+def equals_asap_train():
+    """One rank makes the steps of `asap train`, and writes the same files. Returns its weights."""
+    command("train", *SETTINGS, "--accumulate", str(STEP), "--out", "of-train")
+    expected, (found, weights) = lines("of-train"), trained("one")
+    assert len(expected) == len(found) == STEPS
+    for name in ("step", "epoch", "tokens", "learned"):
+        assert [line[name] for line in found] == [line[name] for line in expected], name
+    for name in ("loss", "rate", "norm"):
+        far = max(abs(ours[name] - theirs[name]) for ours, theirs in zip(found, expected))
+        assert far < 1e-4, (name, far)
+    distance = farthest(weights, load_file("of-train/model.safetensors"))
+    assert distance < 1e-5 < farthest(weights, load_file("model/model.safetensors"))
+    names = lambda folder: {str(each.relative_to(folder)) for each in Path(folder).rglob("*")}
+    assert names("one") == names("of-train"), names("one") ^ names("of-train")
+    ours, theirs = (json.loads(Path(folder, "training.json").read_text()) for folder in ("one", "of-train"))
+    assert ours.keys() == theirs.keys()
+    assert all(ours[name] == theirs[name] for name in ("version", "traces", "parameters", "steps", "tokens", "epoch_learned"))
+    records("one", STEPS)
+    records("of-train", STEPS)
+    losses = max(abs(ours["loss"] - theirs["loss"]) for ours, theirs in zip(found, expected))
+    print(f"asap.sft: {STEPS} steps as asap train, losses within {losses:.0e}, weights within {distance:.0e}")
+    return weights
+
+
+def records(out, steps):
+    """Reads a file of TensorBoard: each record has a length, an event, and a checksum of each."""
+    content, found = Path(out, "runs/events.out.tfevents.asap").read_bytes(), 0
+    while content:
+        length = int.from_bytes(content[:8], "little")
+        event, content, header = content[12:12 + length], content[16 + length:], content[:16 + length]
+        assert header[8:12] == _sft._checksum(header[:8]) and header[-4:] == _sft._checksum(event)
+        assert found == 0 or (b"loss" in event and b"gradient_norm" in event)
+        found += 1
+    assert found == steps + 1
+
+
+def equals_one_rank(expected):
+    """Two ranks end with the weights of one, divided by FSDP and not."""
+    for flags in ([], ["--fsdp"]):
+        found, weights = trained("-".join(["two", *flags]), *flags, ranks=2)
+        distance = farthest(weights, expected)
+        assert len(found) == STEPS and distance < 1e-5, distance
+        print(f"asap.sft: two ranks {' '.join(flags)} end with the weights of one, within {distance:.0e}")
+
+
+def resumes(expected):
+    """Killed twice and stopped once, a training ends with the same weights."""
+    for out, flags, ranks in [("killed", [], 1), ("killed-ranks", ["--fsdp"], 2)]:
+        straight = trained(f"{out}-straight", *flags, ranks=ranks)[1] if ranks > 1 else expected
+        kills = [(8, signal.SIGKILL), (21, signal.SIGKILL), (30, signal.SIGTERM)] if ranks == 1 else [(17, signal.SIGTERM)]
+        for step, number in kills:
+            process = start(out, *flags, "--checkpoint-every", "5", ranks=ranks)
+            while process.poll() is None and not (Path(out, "metrics.jsonl").exists() and len(lines_whole(out)) >= step):
+                time.sleep(0.01)
+            assert process.poll() is None, process.communicate()[0]
+            process.send_signal(number)
+            text = process.communicate()[0]
+            if number == signal.SIGTERM and ranks == 1:
+                assert process.returncode == 75 and "run the same command to resume" in text, text
+        found, weights = trained(out, *flags, ranks=ranks)
+        assert [line["step"] for line in found] == list(range(1, STEPS + 1))
+        assert all(torch.equal(weights[name], straight[name]) for name in straight), "the weights differ"
+        print(f"asap.sft: {len(kills)} kills, {ranks} ranks, the same weights")
+
+
+def lines_whole(out):
+    return Path(out, "metrics.jsonl").read_text().split("\n")[:-1]
+
+
+def follows():
+    """A training next to a run takes all its rows."""
+    run = ["run", "truncate", "--from", "traces", "--to", "growing", "--slice-rows", "5", "--commit-every", "100ms",
+           "--set", "asap.refine.max_tokens=160"]
+    command(*run, "--part", "1/2")
+    options = ["--model", "model", "--data", "growing", "--step", str(STEP), "--epochs", "2", "--warmup-steps", "3", "--follow"]
+    process = start("followed", *options)
+    while process.poll() is None and not Path("followed/metrics.jsonl").exists():
+        time.sleep(0.01)
+    command(*run, "--part", "2/2")
+    text = process.communicate()[0]
+    assert process.returncode == 0, text
+    summary = json.loads(Path("followed/training.json").read_text())
+    assert (summary["traces"], summary["steps"]) == (ROWS, 2 * (STEPS // EPOCHS)), summary
+    straight = json.loads(Path("one/training.json").read_text())
+    assert summary["tokens"] == straight["tokens"] * 2 // EPOCHS
+    rates = [line["rate"] for line in lines("followed")]
+    assert rates[0] == 0 and rates[3:STEPS // EPOCHS] == [4e-5] * (STEPS // EPOCHS - 3) and rates[-1] < 1e-5
+    print(f"asap.sft: {summary['steps']} steps next to a run, all {ROWS} rows")
+
+
+def adapts():
+    """Adapters are merged into a folder that asap and transformers load."""
+    found, weights = trained("adapted", "--lora", "8", "--learning-rate", "1e-2")
+    base = load_file("model/model.safetensors")
+    changed = {name for name in base if not torch.equal(base[name], weights[name])}
+    assert changed == {name for name in base if "proj.weight" in name}, changed
+    assert found[-1]["loss"] < found[0]["loss"] - 0.2, (found[0], found[-1])
+    assert command("generate", "--model", "adapted", "--prompt", "What is 2 + 2?", "--max-tokens", "8").strip()
+    model = transformers.AutoModelForCausalLM.from_pretrained("adapted", dtype=torch.float32)
+    step = next(iter(FeedDataset("pruned", "model", step=ROWS)))
+    with torch.no_grad():
+        after = model(**step, use_cache=False).loss.item()
+    assert after < found[0]["loss"] - 0.2, after
+    print(f"asap.sft: adapters of rank 8 lower the loss from {found[0]['loss']:.2f} to {after:.2f}, merged")
+
+
+def workers():
+    """Workers of a DataLoader share the rows. Only the process that reads knows the position."""
+    feed = FeedDataset("pruned", "model", step=STEP)
+    tokens = lambda steps: sum((step["labels"] != -100).sum().item() for step in steps)
+    loader = torch.utils.data.DataLoader(feed, batch_size=None, num_workers=2)
+    assert tokens(loader) == tokens(FeedDataset("pruned", "model", step=STEP))
+    try:
+        feed.state_dict()
+    except asap.Error as error:
+        assert "num_workers=0" in str(error)
+    else:
+        raise AssertionError("the position is not known")
+    packed = FeedDataset("pruned", "model", step_tokens=700, rank=0, world=3)
+    assert packed.count()["steps"] == len(list(packed))
+    print("asap.torch: two workers share the rows, and steps of 700 tokens are as many as counted")
+
+
+def refuses():
+    """Bad input, one clear error each, before training."""
+    Path("large").mkdir()
+    large = {"hidden_size": 16384, "intermediate_size": 65536, "num_hidden_layers": 80, "num_attention_heads": 64}
+    Path("large/config.json").write_text(json.dumps(CONFIG | large))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        Path("large", name).write_bytes(Path("model", name).read_bytes())
+    cases = [
+        (["--model", "nowhere", "--data", "pruned"], "there is no model in nowhere"),
+        (["--model", "model", "--data", "nowhere"], "there is no file or folder nowhere"),
+        (["--model", "model", "--data", "pruned", "--max-length", "9"], "has no row to train on"),
+        (["--model", "model", "--data", "pruned", "--fsdp"], "torchrun"),
+        (["--model", "large", "--data", "pruned"], "not enough memory"),
+    ]
+    for options, expected in cases:
+        process = start("refused", *options)
+        text = process.communicate()[0]
+        assert process.returncode == 1 and expected in text and "Traceback" not in text, text
+        assert not Path("refused").exists()
+    process = start("one", "--learning-rate", "1e-3")
+    text = process.communicate()[0]
+    assert process.returncode == 1 and "learning_rate was 4e-05, and is now 0.001" in text, text
+    assert "nothing to do" in start("one").communicate()[0]
+    print(f"asap.sft: {len(cases) + 1} wrong inputs, one error each")
+
+
+def main():
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        make()
+        packing()
+        workers()
+        weights = equals_asap_train()
+        equals_one_rank(weights)
+        resumes(weights)
+        follows()
+        adapts()
+        refuses()
+        os.chdir("/")
+
+
+if __name__ == "__main__":
+    main()
