@@ -109,8 +109,9 @@ def scores(folder):
     print(f"transformers: {steps} steps of {len(rows)} chains, surprisal and perplexity within {farthest:.1e} nats")
 
 
-def trained(folder, expression):
-    """Returns the tokens and labels that reach the model, for an expression of the docs that creates a TRL trainer."""
+def trained(folder, expression, load=None):
+    """Returns the tokens and labels that reach the model, for an expression of the docs that creates a TRL trainer. `load`
+    replaces `load_dataset`."""
     found = collections.Counter()
 
     class Trainer(trl.SFTTrainer):
@@ -126,7 +127,7 @@ def trained(folder, expression):
         trl.SFTConfig, output_dir=folder / "trl", num_train_epochs=1, per_device_train_batch_size=STEP, use_cpu=True,
         bf16=False, report_to="none", save_strategy="no", disable_tqdm=True, logging_strategy="no",
     )
-    load = functools.partial(datasets.load_dataset, cache_dir=str(folder / "cache"))
+    load = load or functools.partial(datasets.load_dataset, cache_dir=str(folder / "cache"))
     names = {"SFTTrainer": Trainer, "SFTConfig": config, "load_dataset": load, "model": str(folder / "model")}
     here = os.getcwd()
     os.chdir(folder)
@@ -167,6 +168,20 @@ def export(folder):
     assert max(len(ids) for ids, _ in found) > DEFAULT
     assert learned == sorted(row["completion"][0]["content"] + end for row in rows), "a completion was cut or changed"
     print(f"TRL: {len(rows)} rows of an export, each with its answer and {end}")
+
+
+def pruned(folder):
+    """What `asap.prune` returns in TRL, by the docs' line: the examples of an export of the same run."""
+    load = functools.partial(datasets.load_dataset, split="train", cache_dir=str(folder / "cache"))
+    options = {"scorer_model": str(folder / "model"), "refine_max_tokens": 2000, "quiet": True}
+    rows = wheel.prune(load(str(folder / "traces")), "truncate", **options).rows
+    exported = load(str(folder / "export"))
+    for name in ("prompt", "completion", "messages"):
+        assert rows.features[name] == exported.features[name], f"{name}: {rows.features[name]}, {exported.features[name]}"
+        assert sorted(map(str, rows[name])) == sorted(map(str, exported[name])), name
+    found = trained(folder, line("TRL"), load=lambda *_, **__: rows)
+    assert found == trained(folder, line("TRL").replace('"pruned"', '"export"'))
+    print(f"TRL: {found.total()} rows of asap.prune, as an export, which the lines for the other trainers read")
 
 
 def lengths():
@@ -289,6 +304,7 @@ def main():
         scores(folder)
         table(folder)
         export(folder)
+        pruned(folder)
         stream(folder)
         passes(folder)
 
