@@ -69,6 +69,8 @@ def train(args):
     processes = accelerate.PartialState(cpu=not torch.cuda.is_available(), timeout=datetime.timedelta(days=7))
     if args.step < 1 or args.step % processes.num_processes:
         raise _asap.Error(f"--step {args.step}: expected a multiple of the number of processes, {processes.num_processes}")
+    if args.fsdp and not torch.distributed.is_initialized():
+        raise _asap.Error("--fsdp divides the model among processes: start them with torchrun --nproc-per-node N -m asap.sft")
     args.precision = args.precision or ("f32" if processes.device.type == "cpu" else "bf16")
     args.folder = _sft.model_folder(args.model)
     out = _sft.Folder(args, processes)
@@ -298,8 +300,6 @@ def sharded(args, model):
     import torch
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-    if not torch.distributed.is_initialized():
-        raise _asap.Error("--fsdp divides the model among processes: start them with torchrun --nproc-per-node N -m asap.sft")
     dtype = torch.bfloat16 if args.precision == "bf16" else None
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
     base = model.get_base_model() if args.lora else model
