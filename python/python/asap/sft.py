@@ -216,6 +216,10 @@ class Training:
         model = load(self.args, torch.float32)
         if self.args.lora:
             model = adapted(self.args, model)
+        # Frozen weights are those of the model that was loaded.
+        absent = [name for name, each in model.named_parameters() if each.requires_grad and name not in weights]
+        if absent:
+            raise _asap.Error(f"the trained model lacks {len(absent)} weights, such as {absent[0]}")
         model.load_state_dict(weights, strict=False)
         model = model.merge_and_unload() if self.args.lora else model
         summary = {
