@@ -103,8 +103,9 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     if commands.is_empty() {
         commands.push(without_mark(std::io::read_to_string(std::io::stdin())?));
     }
+    // Only at the start: a line within a text may also begin with a backslash, as formulas do.
     if let Some(command) =
-        commands.iter().flat_map(|text| text.lines()).map(str::trim).find(|line| line.starts_with('\\'))
+        commands.iter().filter_map(|text| text.trim().lines().next()).find(|line| line.starts_with('\\'))
     {
         return Err(Failure::Usage(format!(
             "{command} works only at the prompt (asap sql on a terminal, without -c); in SQL, query \

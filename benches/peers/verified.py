@@ -2,10 +2,10 @@
 
     python3 benches/peers/verified.py MODEL OUTPUT …
 
-OUTPUT is a table of `asap run`, or a file with its rows. MODEL is a folder in Hugging Face's layout: the scoring model of the
-run, or another model. transformers reads the question as a user's turn of the chat template, the chain between think tags and
-the start of an answer in words that asap does not use. It states an answer for the original and for the pruned chain. A chain
-counts if the stated answer of its original is correct.
+OUTPUT is a table of `asap run`. MODEL is a folder in Hugging Face's layout: the scoring model of the run, or another
+model. transformers reads the question as a user's turn of the chat template, the chain between think tags, and the start
+of an answer in words that asap does not use. It states an answer after the original and after the pruned chain. A chain
+counts if the answer after its original is correct.
 """
 
 import json
@@ -53,8 +53,10 @@ def sql(query):
 def verified(pairs):
     """Returns whether each stated answer is the expected one, by the rules of cot_verify."""
     quote = lambda text: "'" + text.replace("'", "''") + "'"
-    values = ", ".join(f"({place}, {quote(f'The answer is ${stated}$')}, {quote(answer)})" for place, (stated, answer) in enumerate(pairs))
-    rows = sql(f"SELECT cot_verify(answer, stated) AS is_right FROM (VALUES {values}) AS t(place, stated, answer) ORDER BY place")
+    values = ", ".join(f"({place}, {quote(f'The answer is ${stated}$')}, {quote(answer)})"
+                       for place, (stated, answer) in enumerate(pairs))
+    table = f"(VALUES {values}) AS t(place, stated, answer)"
+    rows = sql(f"SELECT cot_verify(answer, stated) AS is_right FROM {table} ORDER BY place")
     return [bool(row["is_right"]) for row in rows]
 
 

@@ -169,6 +169,14 @@ fn a_byte_order_mark_is_no_part_of_a_statement() {
 }
 
 #[test]
+fn a_line_within_a_text_may_begin_with_a_backslash() {
+    let workplace = Workplace::new();
+    assert_eq!(rows(&workplace, &["-c", "SELECT length('so\n\\frac{1}{2}') AS n"]), "n\n14\n");
+    let refused = workplace.run(["sql", "-c", "\\d corpus"]);
+    assert!(refused.stderr.contains("\\d corpus works only at the prompt"), "{refused:?}");
+}
+
+#[test]
 fn help_may_come_first() {
     let workplace = Workplace::new();
     assert_eq!(workplace.run(["help", "run"]).ok(), workplace.run(["run", "--help"]).ok());
