@@ -1,5 +1,5 @@
--- A control that any score must beat: a random contiguous block of the original chain, exactly asap.refine.max_tokens
--- tokens. The step at the edge of the block is cut at a token; cut is its number.
+-- A control that any score must beat: a random contiguous block of the original chain, with exactly as many tokens as
+-- the budget allows. To reach this size, asap cuts a step at an edge of the block. The column cut has its number.
 SELECT *
 FROM pruned((
     WITH fitted AS (

@@ -48,6 +48,12 @@ pub(crate) fn flags() -> Vec<String> {
     asap::run::flags().into_iter().map(|flag| flag.replace('-', "_")).collect()
 }
 
+/// Return a line of `metrics.jsonl` as a record of TensorBoard, or for an empty line the record that begins a file.
+#[pyfunction]
+pub(crate) fn tensorboard_record(line: &str) -> PyResult<Vec<u8>> {
+    asap::train::tensorboard_record(line).map_err(|error| Error::new_err(error.to_string()))
+}
+
 /// Return the SQL of a pipeline: a built-in one, or a file.
 #[pyfunction]
 pub(crate) fn pipeline(named: &str) -> PyResult<String> {

@@ -27,7 +27,9 @@ mod _asap {
     #[pymodule_export]
     use crate::functions::{call, functions};
     #[pymodule_export]
-    use crate::jobs::{fingerprint, flags, main, pipeline, prune, run, settings, sql, write_parquet};
+    use crate::jobs::{
+        fingerprint, flags, main, pipeline, prune, run, settings, sql, tensorboard_record, write_parquet,
+    };
     #[pymodule_export]
     use crate::reader::{Column, Reader};
 

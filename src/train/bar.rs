@@ -45,7 +45,7 @@ impl Bar {
         let seconds = self.begun.elapsed().as_secs_f64().max(0.001);
         let of = self.all.map_or(String::new(), |all| format!(" of {}", count(all)));
         let (done, loss) = (count(*step), self.loss.unwrap_or_default());
-        let (speed, share) = (count((self.tokens as f64 / seconds) as u64), 100.0 * share_of_peak);
+        let (speed, share) = (count((self.tokens as f64 / seconds) as u64), 100.0 * share_of_peak.unwrap_or_default());
         let mut text = format!(
             "step {done}{of}, loss {loss:.3}, rate {rate:.2e}, norm {norm:.2}, {speed} tokens/s, {share:.0} % of peak"
         );

@@ -21,8 +21,9 @@ pub(super) struct Line {
     pub time: f64,
     pub seconds: f64,
     /// The least FLOPs of forward and backward pass, as a share of what f32 products reach on these cores in that time.
-    #[serde(default)]
-    pub share_of_peak: f64,
+    /// None for a training by other programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_of_peak: Option<f64>,
 }
 
 #[derive(Debug, Default)]
@@ -57,19 +58,16 @@ impl Metrics {
         Ok(())
     }
 
-    /// The steps as TensorBoard events: TFRecord records of a length, an event, and a checksum of each.
     fn events(&self) -> Vec<u8> {
         let begun = self.lines.first().map_or(0.0, |line| line.time);
-        let version = Event { time: Some(begun), version: Some("brain.Event:2".to_string()), ..Event::default() };
-        let masked = |bytes: &[u8]| crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
-        let mut records = Vec::new();
-        for event in std::iter::once(version).chain(self.lines.iter().map(Event::of)) {
-            let event = event.encode_to_vec();
-            let length = (event.len() as u64).to_le_bytes();
-            records.extend([&length[..], &masked(&length), &event, &masked(&event)].concat());
-        }
-        records
+        std::iter::once(Event::first(begun)).chain(self.lines.iter().map(Event::of)).flat_map(Event::record).collect()
     }
+}
+
+/// A line of `metrics.jsonl` as a record of TensorBoard. An empty line gives the record that begins a file.
+pub fn tensorboard_record(line: &str) -> serde_json::Result<Vec<u8>> {
+    let event = if line.is_empty() { Event::first(0.0) } else { Event::of(&serde_json::from_str(line)?) };
+    Ok(event.record())
 }
 
 /// TensorBoard's message of this name, with the fields that are used here; the others below likewise.
@@ -100,15 +98,28 @@ struct Value {
 }
 
 impl Event {
+    fn first(time: f64) -> Self {
+        Self { time: Some(time), version: Some("brain.Event:2".to_string()), ..Self::default() }
+    }
+
+    /// The TFRecord of the event: its length, the event, and a checksum of each.
+    fn record(self) -> Vec<u8> {
+        let masked = |bytes: &[u8]| crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
+        let event = self.encode_to_vec();
+        let length = (event.len() as u64).to_le_bytes();
+        [&length[..], &masked(&length), &event, &masked(&event)].concat()
+    }
+
     fn of(line: &Line) -> Self {
         let values = [
             ("loss", line.loss),
             ("learning_rate", line.rate),
             ("gradient_norm", line.norm),
             ("tokens_per_second", line.tokens as f64 / line.seconds.max(1e-9)),
-            ("share_of_peak", line.share_of_peak),
         ];
-        let values = values.map(|(tag, value)| Value { tag: tag.to_string(), value: Some(value as f32) });
-        Self { time: Some(line.time), step: line.step, version: None, summary: Some(Summary { values: values.into() }) }
+        let share = line.share_of_peak.map(|share| ("share_of_peak", share));
+        let value = |(tag, value): (&str, f64)| Value { tag: tag.to_string(), value: Some(value as f32) };
+        let values = values.into_iter().chain(share).map(value).collect();
+        Self { time: Some(line.time), step: line.step, version: None, summary: Some(Summary { values }) }
     }
 }

@@ -39,6 +39,8 @@ use store::Folder;
 use summary::TrainingSummary;
 use training::Training;
 
+pub use metrics::tensorboard_record;
+
 /// Fine-tune all parameters of a model on a corpus, or train a new one from a config
 ///
 /// Run the same command again to resume from the last checkpoint, even after a kill; the weights are the same. With a
@@ -147,8 +149,8 @@ fn device(text: &str) -> Result<String, String> {
     match text {
         "cpu" => Ok(text.to_string()),
         "cuda" => {
-            Err("asap train runs only on CPUs; to train on GPUs, use asap feed, which streams the same examples in \
-                       the same order (asap feed --help)"
+            Err("asap train runs only on CPUs; to train on GPUs, use python -m asap.sft, or asap feed with your own \
+                       trainer: both use the same examples in the same order (asap feed --help)"
                 .to_string())
         }
         _ => Err("expected cpu".to_string()),

@@ -204,7 +204,7 @@ impl Training {
         let seconds = begun.elapsed().as_secs_f64();
         (self.seconds, self.tokens) = (self.seconds + seconds, self.tokens + tokens);
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64());
-        let share_of_peak = flops / (seconds.max(1e-9) * self.peak_flops);
+        let share_of_peak = Some(flops / (seconds.max(1e-9) * self.peak_flops));
         let step = self.trainer.steps();
         let line = Line { step, epoch, loss, rate, norm, tokens, learned, time, seconds, share_of_peak };
         self.bar.advance(&line);

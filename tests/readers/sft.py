@@ -19,7 +19,7 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 import asap
 import torch
 import transformers
-from asap import _sft, sft
+from asap import sft
 from asap.torch import FeedDataset
 from safetensors.torch import load_file
 
@@ -115,13 +115,24 @@ def equals_asap_train():
     return weights
 
 
+def checksum(content):
+    """The masked CRC-32C of TFRecord files."""
+    crc = 0xFFFFFFFF
+    for byte in content:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return (((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
+
+
 def records(out, steps):
     """Reads a file of TensorBoard: each record has a length, an event, and a checksum of each."""
     content, found = Path(out, "runs/events.out.tfevents.asap").read_bytes(), 0
     while content:
         length = int.from_bytes(content[:8], "little")
         event, content, header = content[12:12 + length], content[16 + length:], content[:16 + length]
-        assert header[8:12] == _sft._checksum(header[:8]) and header[-4:] == _sft._checksum(event)
+        assert header[8:12] == checksum(header[:8]) and header[-4:] == checksum(event)
         assert found == 0 or (b"loss" in event and b"gradient_norm" in event)
         found += 1
     assert found == steps + 1

@@ -45,7 +45,7 @@ CONFIG = {
     "tie_word_embeddings": False, "use_sliding_window": False, "vocab_size": 1024,
 }
 ROWS = 48
-# The tokens that TRL keeps of an example by default, and the length that each line of the docs must allow.
+# The number of tokens to which TRL cuts an example by default, and the maximum length in each trainer's settings in the docs.
 DEFAULT = 1024
 LENGTH = 32768
 # Examples per step, and steps per epoch.
@@ -60,7 +60,7 @@ def asap(folder, *arguments):
 
 
 def make(folder):
-    """Returns a pruned table, a model trained on it until it is far from uniform, and the table as tokens."""
+    """Returns a pruned table, a model trained on it until its predictions are far from uniform, and the table as token IDs."""
     (folder / "config.json").write_text(json.dumps(CONFIG))
     asap(folder, "sample", "--rows", str(ROWS), "--seed", "3", "--to", "traces")
     asap(folder, "run", "truncate", "--from", "traces", "--to", "pruned", "--set", "asap.refine.max_tokens=160")

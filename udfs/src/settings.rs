@@ -96,7 +96,7 @@ settings! {
     /// replaced and `\n`, `\t` are escapes. Unset: `chat` if the model has a template, else `{question}\n<think>\n`.
     scorer_prompt: Option<String> = None, "scorer.prompt", Results;
     /// The type of the scoring model's projections on the CPU: `f32` or `bf16`. `bf16` takes half the memory, is faster
-    /// if the CPU multiplies bf16 numbers, and shifts scores by a few thousandths. Attention, norms and output are f32.
+    /// if the CPU multiplies bf16 numbers, and shifts scores by a few thousandths of a nat. Attention, norms and output are f32.
     scorer_dtype: Dtype = Dtype::F32, "scorer.dtype", Results;
     /// The device of the scoring model: `cpu`, or `cuda` for the first visible NVIDIA GPU, in f16 (needs a build with
     /// `--features cuda`).
@@ -130,14 +130,14 @@ settings! {
     anchor_price_per_million_input_tokens: Money = Money(0.0), "anchor.price_per_million_input_tokens", Calls;
     /// The price of a million answer tokens, in the same currency.
     anchor_price_per_million_output_tokens: Money = Money(0.0), "anchor.price_per_million_output_tokens", Calls;
-    /// The limit on cost, in the currency of the prices: for all runs of an output per day (UTC), in SQL per session.
-    /// Rows after it get the status `budget`. Unset: no limit.
+    /// The limit on cost, in the currency of the prices. A run counts all runs into the same output on one day (UTC), and
+    /// SQL counts one session. Once the limit is reached, the remaining rows get the status `budget`. Unset: no limit.
     anchor_max_cost: Option<Money> = None, "anchor.max_cost", Calls;
-    /// The maximum number of requests of a session, retries included. Rows after it get the status `budget`. Unset: no
-    /// limit.
+    /// The maximum number of requests in a session, including retries. Once it is reached, the remaining rows get the
+    /// status `budget`. Unset: no limit.
     anchor_max_calls: Option<i64> = None, "anchor.max_calls", Calls;
     /// The share of the endpoint's last 20 calls that may fail, from 0 to 1. If more fail, the query ends. It also ends
-    /// if none of 20 calls in a row is answered, retries included. At 1 the query never ends for this reason.
+    /// if 20 consecutive requests get no answer. Each retry counts as a request here. 1 turns off both checks.
     anchor_max_error_rate: Ratio = Ratio(0.5), "anchor.max_error_rate", Calls;
     /// The maximum number of samples of a coarse pruning until Algorithm 1 accepts one.
     anchor_max_attempts: Positive = Positive(5), "anchor.max_attempts", Results;
@@ -148,8 +148,9 @@ settings! {
     match_threshold: Ratio = Ratio(0.6), "match.threshold", Results;
     /// The maximum number of tokens of a pruned chain (L_max of Algorithm 2).
     refine_max_tokens: i64 = 4096, "refine.max_tokens", Results;
-    /// The maximum share of the original chain's tokens in a pruned chain, above 0 and at most 1. It applies where
-    /// `cot_budget` gets their number, as in every pipeline that ships with asap. `asap.refine.max_tokens` applies too.
+    /// The maximum share of the original chain's tokens in a pruned chain, above 0 and at most 1. A
+    /// pipeline applies it by passing the number of the original chain's tokens to `cot_budget`. `asap.refine.max_tokens`
+    /// applies too.
     refine_ratio: Share = Share(1.0), "refine.ratio", Results;
     /// The encoder that compresses texts (`cot_llmlingua2`): a folder in the Hugging Face layout, or `org/name` in the
     /// cache of the Hub. It must be an XLM-RoBERTa or multilingual BERT that labels tokens, such as
@@ -159,14 +160,15 @@ settings! {
     compressor_force_tokens: Texts = Texts(vec![]), "compressor.force_tokens", Results;
     /// Whether a compression keeps all digits: `true` or `false`.
     compressor_reserve_digits: bool = false, "compressor.reserve_digits", Results;
-    /// Whether a compression drops a forced text that follows the same one: `true` or `false`.
+    /// Whether a compression keeps only the first of consecutive equal texts of `asap.compressor.force_tokens`: `true` or
+    /// `false`.
     compressor_drop_consecutive: bool = false, "compressor.drop_consecutive", Results;
     /// The folder of the answer cache in SQL: a path or a URL. Unset: `asap` in `$XDG_CACHE_HOME`, else in `~/.cache`.
     /// A run keeps its answers next to its output instead.
     cache_dir: Option<String> = None, "cache.dir", Calls;
-    /// The memory for a session's caches of tokens, scores, answers and prompts that a local language model has read,
-    /// such as `768M` or `2G`. This limit holds once for the language model and once
-    /// for the scoring model. The caches of each take at most a quarter of `datafusion.runtime.memory_limit`.
+    /// The memory limit for the caches of one model in a session, such as `768M` or `2G`. The scoring model and the language
+    /// model each have their own caches of tokens, scores, answers and keys and values. The caches of each model take at
+    /// most a quarter of `datafusion.runtime.memory_limit`.
     cache_memory: Bytes = Bytes(768 << 20), "cache.memory", Calls;
     /// The time in seconds to retry a request to a store that is unavailable. After that the command ends with exit
     /// code 75.

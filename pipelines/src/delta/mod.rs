@@ -54,7 +54,7 @@ pub struct LogState {
     pub version: u64,
     pub protocol: Protocol,
     pub metadata: Metadata,
-    /// The last version of each application's transaction.
+    /// The latest transaction of each application, by the application's ID.
     pub transactions: HashMap<String, Transaction>,
     /// The transactions since the log was opened, each with its table version.
     pub recent: Vec<(u64, Transaction)>,
@@ -79,8 +79,8 @@ enum Put {
 /// A commit with an unknown outcome. The files that it names must stay.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the outcome of the commit to {table} is unknown: {cause}. Nothing was removed; run the same command again to check it \
-     and resume"
+    "the outcome of the commit to {table} is unknown: {cause}. No file was removed. Run the same command again: it \
+     checks whether the commit succeeded, and resumes"
 )]
 pub struct OutcomeUnknown {
     table: String,

@@ -100,7 +100,7 @@ impl Mark {
                     "position {position} was written with other --columns: pass the same, or start without --resume"
                 ),
                 "model" => config_err!(
-                    "position {position} was written for a --model with another tokenizer or chat template: name that one, \
+                    "position {position} was written for a --model with another tokenizer or chat template: pass that --model, \
                      or start without --resume"
                 ),
                 _ => config_err!(
@@ -125,8 +125,8 @@ impl FromStr for Mark {
     fn from_str(text: &str) -> Result<Self> {
         let wrong = || {
             config_datafusion_err!(
-                "a position is version:epoch:window:row and the options that decided its rows, such as \
-                 12:0:3:512:seed=42,…, as asap feed prints it, found '{text}'"
+                "'{text}' is not a position: pass one as asap feed prints it, version:epoch:window:row:options, such as \
+                 12:0:3:512:seed=42"
             )
         };
         let (colon, _) = text.match_indices(':').nth(3).ok_or_else(wrong)?;

@@ -5,7 +5,6 @@ import importlib.util
 import json
 import os
 import shutil
-import struct
 import sys
 import time
 import warnings
@@ -166,7 +165,7 @@ class Folder:
             lines = self._lines(self.saved)
             (self.path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
             (self.path / "runs").mkdir(exist_ok=True)
-            self._events().write_bytes(b"".join(map(event, [None, *lines])))
+            self._events().write_bytes(b"".join(map(_asap.tensorboard_record, ["", *map(json.dumps, lines)])))
         if not steps:
             return None
         import torch.distributed.checkpoint as checkpoint
@@ -209,8 +208,9 @@ class Folder:
         if not self.is_main:
             return
         with open(self.path / "metrics.jsonl", "a") as file, open(self._events(), "ab") as events:
-            file.write(json.dumps(line) + "\n")
-            events.write(event(line))
+            text = json.dumps(line)
+            file.write(text + "\n")
+            events.write(_asap.tensorboard_record(text))
         if time.monotonic() - self.shown >= _SHOWN_SECONDS:
             self.shown = time.monotonic()
             of, speed = f" of {steps:,}" if steps else "", line["tokens"] / max(line["seconds"], 1e-9)
@@ -282,39 +282,3 @@ def _parts(model, optimizer):
     options = StateDictOptions(ignore_frozen_params=True, strict=False)
     weights, moments = get_state_dict(model, optimizer, options=options)
     return {"model": weights, "optimizer": moments}, options
-
-
-def event(line):
-    """A step as a record of TensorBoard, or the version that begins its file: a length, an event, and a checksum of each."""
-    if line is None:
-        content = _field(3, b"brain.Event:2")
-    else:
-        named = {"loss": line["loss"], "learning_rate": line["rate"], "gradient_norm": line["norm"]}
-        named["tokens_per_second"] = line["tokens"] / max(line["seconds"], 1e-9)
-        values = [_field(1, _field(1, name.encode()) + b"\x15" + struct.pack("<f", value)) for name, value in named.items()]
-        content = b"\x09" + struct.pack("<d", line["time"]) + b"\x10" + _varint(line["step"]) + _field(5, b"".join(values))
-    length = struct.pack("<Q", len(content))
-    return length + _checksum(length) + content + _checksum(content)
-
-
-def _field(number, content):
-    return bytes([number << 3 | 2]) + _varint(len(content)) + content
-
-
-def _varint(number):
-    found = b""
-    while number > 127:
-        found += bytes([number & 127 | 128])
-        number >>= 7
-    return found + bytes([number])
-
-
-def _checksum(content):
-    """The masked CRC-32C of TFRecord files."""
-    crc = 0xFFFFFFFF
-    for byte in content:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    crc ^= 0xFFFFFFFF
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)

@@ -29,7 +29,7 @@ pub(crate) struct CotLlmlingua2 {
 impl CotLlmlingua2 {
     pub(crate) const DECLARATION: Declaration = Declaration {
         name: "cot_llmlingua2",
-        about: "The words of a text that the encoder `asap.compressor.model` finds most worth keeping, about `rate` of its tokens. This is LLMLingua-2 (Pan et al. 2024), and the result has the format of the Python package llmlingua: all white space, including line ends, becomes a single space. `asap.compressor.force_tokens`, `reserve_digits` and `drop_consecutive` override the encoder. The package weighs words by the tokens of GPT-3.5; this function weighs them by the tokens of `asap.scorer.model`. A rate of 1 returns the text unchanged.",
+        about: "The words of a text that the encoder `asap.compressor.model` finds most worth keeping; they have about the share `rate` of the text's tokens. This is LLMLingua-2 (Pan et al. 2024), and the result has the format of the Python package llmlingua: all white space, including line ends, becomes a single space. `asap.compressor.force_tokens`, `reserve_digits` and `drop_consecutive` override the encoder. The package weighs words by the tokens of GPT-3.5; this function weighs them by the tokens of `asap.scorer.model`. A rate of 1 returns the text unchanged.",
         arguments: &[
             Argument::new("text", Arg::Text, "The text to compress, such as a chain of thought."),
             Argument::new(
