@@ -95,17 +95,18 @@ settings! {
     /// The prompt before a chain's first step: `chat` (the model's own template), or a text in which `{question}` is
     /// replaced and `\n`, `\t` are escapes. Unset: `chat` if the model has a template, else `{question}\n<think>\n`.
     scorer_prompt: Option<String> = None, "scorer.prompt", Results;
-    /// The type of the scoring model's projections on the CPU: `f32` or `bf16`. `bf16` takes half the memory, is faster
-    /// if the CPU multiplies bf16 numbers, and shifts scores by a few thousandths of a nat. Attention, norms and output are f32.
+    /// The type of the scoring model's projections on the CPU: `f32` or `bf16`. `bf16` takes half the memory, is
+    /// faster if the CPU multiplies bf16 numbers, and shifts scores by a few thousandths of a nat. Attention, norms
+    /// and output are f32.
     scorer_dtype: Dtype = Dtype::F32, "scorer.dtype", Results;
     /// The device of the scoring model: `cpu`, or `cuda` for the first visible NVIDIA GPU, in f16 (needs a build with
     /// `--features cuda`).
     scorer_device: ScorerDevice = ScorerDevice::Cpu, "scorer.device", Results;
-    /// The provider of direct thoughts and prunings: `extractive` (rules, no language model, no network), `openai` (an
-    /// endpoint with OpenAI's chat completions API) or `local` (a model in a folder).
+    /// The provider of direct thoughts and coarse prunings: `extractive` (rules, no language model, no network),
+    /// `openai` (an endpoint with OpenAI's chat completions API) or `local` (a model in a folder).
     anchor_provider: Provider = Provider::Extractive, "anchor.provider", Results;
-    /// The address of the endpoint of `openai`, such as http://localhost:8000/v1. `/chat/completions` is appended. It
-    /// must not contain a user, password, query or fragment.
+    /// The address of the endpoint of `openai`, such as http://localhost:8000/v1. asap appends `/chat/completions`.
+    /// The address must not contain a user, password, query or fragment.
     anchor_base_url: Option<String> = None, "anchor.base_url", Calls;
     /// The language model: its name at the endpoint (`openai`) or its folder (`local`).
     anchor_model: Option<String> = None, "anchor.model", Results;
@@ -113,43 +114,45 @@ settings! {
     anchor_api_key_env: Option<String> = None, "anchor.api_key_env", Calls;
     /// The timeout of one request to the endpoint in seconds, from connecting to the last byte of the answer.
     anchor_timeout: Seconds = Seconds(600.0), "anchor.timeout", Calls;
-    /// The maximum number of tokens of an answer. An answer that is cut off there fails its row.
+    /// The maximum number of tokens of an answer. An answer that is cut off at this limit fails.
     anchor_max_tokens: Positive = Positive(8192), "anchor.max_tokens", Results;
     /// The maximum number of concurrent calls to the endpoint in the whole process.
     anchor_max_concurrent_requests: Positive = Positive(64), "anchor.max_concurrent_requests", Calls;
     /// The maximum number of requests per minute to the endpoint in the whole process, evenly spaced. Unset: no limit.
     anchor_max_requests_per_minute: Option<Positive> = None, "anchor.max_requests_per_minute", Calls;
-    /// The maximum number of tokens per minute, in and out, in the whole process. They are estimated at four bytes per
-    /// token before a call and corrected after it. Unset: no limit.
+    /// The maximum number of tokens per minute, in and out, in the whole process. Before a call, asap estimates four
+    /// bytes per token. After the call, asap corrects the estimate. Unset: no limit.
     anchor_max_tokens_per_minute: Option<Positive> = None, "anchor.max_tokens_per_minute", Calls;
     /// The maximum number of retries of a failed request, if a retry can help.
     anchor_max_retries: i64 = 6, "anchor.max_retries", Calls;
-    /// The longest pause in seconds before a retry when the endpoint asks for one (Retry-After).
+    /// The longest pause in seconds before a retry when the endpoint asks for a pause (Retry-After).
     anchor_max_retry_after: Seconds = Seconds(60.0), "anchor.max_retry_after", Calls;
     /// The price of a million prompt tokens, in any currency.
     anchor_price_per_million_input_tokens: Money = Money(0.0), "anchor.price_per_million_input_tokens", Calls;
-    /// The price of a million answer tokens, in the same currency.
+    /// The price of a million answer tokens, in the currency of the price of prompt tokens.
     anchor_price_per_million_output_tokens: Money = Money(0.0), "anchor.price_per_million_output_tokens", Calls;
-    /// The limit on cost, in the currency of the prices. A run counts all runs into the same output on one day (UTC), and
-    /// SQL counts one session. Once the limit is reached, the remaining rows get the status `budget`. Unset: no limit.
+    /// The limit on cost, in the currency of the prices. In a run, the limit applies to all runs into the same output
+    /// on one day (UTC). In SQL, the limit applies to one session. When the limit is reached, a run ends, and in SQL
+    /// the remaining rows get the status `budget`. Unset: no limit.
     anchor_max_cost: Option<Money> = None, "anchor.max_cost", Calls;
-    /// The maximum number of requests in a session, including retries. Once it is reached, the remaining rows get the
-    /// status `budget`. Unset: no limit.
+    /// The maximum number of requests in a session, including retries. When the limit is reached, a run ends, and in
+    /// SQL the remaining rows get the status `budget`. Unset: no limit.
     anchor_max_calls: Option<i64> = None, "anchor.max_calls", Calls;
-    /// The share of the endpoint's last 20 calls that may fail, from 0 to 1. If more fail, the query ends. It also ends
-    /// if 20 consecutive requests get no answer. Each retry counts as a request here. 1 turns off both checks.
+    /// The share of the endpoint's last 20 calls that may fail, from 0 to 1. If more calls fail, the query ends. The
+    /// query also ends if 20 consecutive requests get no answer. Each retry counts as a request. The value 1 turns
+    /// off both checks.
     anchor_max_error_rate: Ratio = Ratio(0.5), "anchor.max_error_rate", Calls;
-    /// The maximum number of samples of a coarse pruning until Algorithm 1 accepts one.
+    /// The maximum number of samples of a coarse pruning until Algorithm 1 accepts a sample.
     anchor_max_attempts: Positive = Positive(5), "anchor.max_attempts", Results;
-    /// A folder with anchor.md and coarse.md, which replace the prompts that ship with asap.
+    /// A folder with the files anchor.md and coarse.md. These prompts replace the prompts that ship with asap.
     anchor_prompt_dir: Option<String> = None, "anchor.prompt_dir", Files;
-    /// The minimum Gestalt similarity of a step of the coarse chain and the original step that it matches (tau of
-    /// Algorithm 1), from 0 to 1.
+    /// The minimum Gestalt similarity, from 0 to 1, at which a step of the coarse chain matches a step of the original
+    /// chain (tau of Algorithm 1).
     match_threshold: Ratio = Ratio(0.6), "match.threshold", Results;
     /// The maximum number of tokens of a pruned chain (L_max of Algorithm 2).
     refine_max_tokens: i64 = 4096, "refine.max_tokens", Results;
-    /// The maximum share of the original chain's tokens in a pruned chain, above 0 and at most 1. A
-    /// pipeline applies it by passing the number of the original chain's tokens to `cot_budget`. `asap.refine.max_tokens`
+    /// The maximum share of the original chain's tokens in a pruned chain, above 0 and at most 1. A pipeline applies
+    /// this share by passing the number of the original chain's tokens to `cot_budget`. `asap.refine.max_tokens`
     /// applies too.
     refine_ratio: Share = Share(1.0), "refine.ratio", Results;
     /// The encoder that compresses texts (`cot_llmlingua2`): a folder in the Hugging Face layout, or `org/name` in the
@@ -160,18 +163,18 @@ settings! {
     compressor_force_tokens: Texts = Texts(vec![]), "compressor.force_tokens", Results;
     /// Whether a compression keeps all digits: `true` or `false`.
     compressor_reserve_digits: bool = false, "compressor.reserve_digits", Results;
-    /// Whether a compression keeps only the first of consecutive equal texts of `asap.compressor.force_tokens`: `true` or
-    /// `false`.
+    /// Whether a compression keeps only the first of consecutive equal texts of `asap.compressor.force_tokens`: `true`
+    /// or `false`.
     compressor_drop_consecutive: bool = false, "compressor.drop_consecutive", Results;
     /// The folder of the answer cache in SQL: a path or a URL. Unset: `asap` in `$XDG_CACHE_HOME`, else in `~/.cache`.
-    /// A run keeps its answers next to its output instead.
+    /// A run does not use this folder, but stores its answers in its output.
     cache_dir: Option<String> = None, "cache.dir", Calls;
-    /// The memory limit for the caches of one model in a session, such as `768M` or `2G`. The scoring model and the language
-    /// model each have their own caches of tokens, scores, answers and keys and values. The caches of each model take at
-    /// most a quarter of `datafusion.runtime.memory_limit`.
+    /// The memory limit for the caches of one model in a session, such as `768M` or `2G`. The scoring model and the
+    /// language model have separate caches. The caches hold tokens, scores, answers, and attention keys and values. The
+    /// caches of both models together take at most a quarter of `datafusion.runtime.memory_limit`.
     cache_memory: Bytes = Bytes(768 << 20), "cache.memory", Calls;
-    /// The time in seconds to retry a request to a store that is unavailable. After that the command ends with exit
-    /// code 75.
+    /// The time in seconds for which asap retries a request to an unavailable store. After this time, the command ends
+    /// with exit code 75.
     store_retry_timeout: Seconds = Seconds(60.0), "store.retry_timeout", Calls;
     /// The effect of a failed row: `reject` (the row gets a status, the query continues) or `fail` (the query fails).
     on_error: OnError = OnError::Reject, "on_error", Calls;

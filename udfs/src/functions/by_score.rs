@@ -24,13 +24,13 @@ const ROWS_IN_FLIGHT: usize = 64;
 pub(crate) const WHAT_IS_ASKED: Argument = Argument::new(
     "question",
     Arg::Asked,
-    "The question that the chain answers: a text, or a conversation such as `cot_prompt` returns, with its system prompt. It is inserted into `asap.scorer.prompt`.",
+    "The question that the chain answers: a text, or a conversation with its system prompt, such as `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`.",
 );
 
 pub(crate) const STEPS: Argument = Argument::new(
     "steps",
     Arg::TextList,
-    "The steps of a chain of thought. The model reads them joined by a blank line, a NULL step as an empty one.",
+    "The steps of a chain of thought. The model reads the steps joined by a blank line, and a NULL step as an empty step.",
 );
 
 pub(crate) const QUESTION_AND_STEPS: &[Argument] = &[WHAT_IS_ASKED, STEPS];
@@ -38,7 +38,7 @@ pub(crate) const QUESTION_AND_STEPS: &[Argument] = &[WHAT_IS_ASKED, STEPS];
 pub(crate) const QUESTION_STEPS_AND_ANSWER: &[Argument] = &[
     WHAT_IS_ASKED,
     Argument::new("steps", Arg::TextList, "The steps of a chain of thought, joined by a blank line."),
-    Argument::new("answer", Arg::Text, "The answer, as it stands after `</think>`; an empty one gives NULL."),
+    Argument::new("answer", Arg::Text, "The answer, as it stands after `</think>`. An empty answer gives NULL."),
 ];
 
 pub(crate) fn answer_reading(row: Args, left: Left) -> Cell<Vec<Reading>> {

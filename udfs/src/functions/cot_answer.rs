@@ -9,7 +9,7 @@ pub(crate) struct CotAnswer;
 impl RowFunction for CotAnswer {
     const DECLARATION: Declaration = Declaration {
         name: "cot_answer",
-        about: "The final answer that a response states after its chain of thought. It is the content of the last `\\boxed`; neighboring boxes with \"and\", \"or\" or a comma between them form a list. Without a box, it is the text after the last \"answer is\" or \"answer:\", or else after the last `####`. NULL if the response has none of these, or if its chain is cut off (an opening tag without its closing tag). Only the last 65,536 bytes are searched.",
+        about: "The final answer that a response states after its chain of thought. The final answer is the content of the last `\\boxed`. Neighboring boxes with \"and\", \"or\" or a comma between them form a list. Without a box, the final answer is the text after the last \"answer is\" or \"answer:\", or else after the last `####`. The result is NULL if the response has none of these, or if its chain is cut off (an opening tag without its closing tag). Only the last 65,536 bytes of the response are searched.",
         arguments: &[Argument::new(
             "response",
             Arg::Text,

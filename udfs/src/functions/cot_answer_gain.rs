@@ -6,7 +6,7 @@ use crate::declaration::Declaration;
 pub(super) const COT_ANSWER_GAIN: StepScore = StepScore {
     declaration: Declaration {
         name: "cot_answer_gain",
-        about: "How much each step lowers the mean −ln P of the answer's tokens, in nats per token. The scoring model (`asap.scorer.model`) reads the question, the steps so far, `</think>` and the answer, without the step and with it. The gains of a chain add up to the gain of the whole chain. The model reads the beginning that these texts share only once, so it reads the chain once, and the answer once more for each step. An empty answer gives NULL. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "How much each step lowers the mean −ln P of the answer's tokens, in nats per token. For each step, the scoring model (`asap.scorer.model`) reads the question, the steps up to this step, `</think>` and the answer: once without the step, and once with it. The gains of all steps add up to the gain of the whole chain. The model reads the shared beginning of these texts only once. So it reads the chain once, and the answer once more for each step. An empty answer gives NULL. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: QUESTION_STEPS_AND_ANSWER,
         example: "select cot_answer_gain('2 + 2?', ['2 + 2 is 4.', 'Done.'], '4');",
     },

@@ -10,7 +10,7 @@ pub(crate) struct CotBudget;
 impl RowFunction for CotBudget {
     const DECLARATION: Declaration = Declaration {
         name: "cot_budget",
-        about: "The largest number of tokens that a pruned chain may have. It is the smaller of two numbers: the setting `asap.refine.max_tokens`, and the share `asap.refine.ratio` of `tokens`, rounded down. At a ratio of 1 (the default), or without `tokens`, it is `asap.refine.max_tokens`.",
+        about: "The largest number of tokens that a pruned chain may have. If `tokens` is given and `asap.refine.ratio` is below 1, the budget is the smaller of two numbers: `asap.refine.max_tokens`, and `tokens` times `asap.refine.ratio`, rounded down. Otherwise, the budget is `asap.refine.max_tokens`.",
         arguments: &[Argument::optional("tokens", Arg::Int, "The length of the original chain in tokens.")],
         example: "select cot_budget(cot_tokens('Hm. 2 + 2 is 4.'));\n-- 4096",
     };

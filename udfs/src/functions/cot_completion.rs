@@ -10,7 +10,7 @@ pub(crate) struct CotCompletion;
 impl RowFunction for CotCompletion {
     const DECLARATION: Declaration = Declaration {
         name: "cot_completion",
-        about: "The completion of a training example, in a list of structs with role and content. The assistant's message holds the chain between think tags and, after a blank line, the answer. A NULL answer is left out; a NULL chain gives NULL.",
+        about: "The completion of a training example, in a list of structs with role and content. The list holds one message of the assistant: the chain between think tags and, after a blank line, the answer. A NULL answer is left out. A NULL chain gives NULL.",
         arguments: &[
             Argument::new("cot", Arg::Text, "The chain of thought."),
             Argument::new("answer", Arg::Text, "The text that follows the chain."),

@@ -14,11 +14,11 @@ pub(crate) struct CotControlScores;
 impl RowFunction for CotControlScores {
     const DECLARATION: Declaration = Declaration {
         name: "cot_control_scores",
-        about: "A score for each step by its place, its length or chance: a baseline that other scores must beat. The step with the lowest score is removed first. `prefix` keeps the beginning: it removes the last step first. `suffix` keeps the end: it removes the first step first. `middle` removes the step nearest the middle of the chain first, `longest` the step with the most tokens, and `random` a random step, as `cot_random` does. `block` keeps a random contiguous block. `random` depends on `seed` and the steps, and `block` also on their lengths in tokens; the other controls do not read `seed`. An unknown control fails the query.",
+        about: "A score for each step by its place, its length or chance: a baseline that other scores must beat. The step with the lowest score is removed first. `prefix` removes the last step first, and so keeps the beginning. `suffix` removes the first step first, and so keeps the end. `middle` removes the step nearest the middle of the chain first. `longest` removes the step with the most tokens first. `random` removes a random step first, as `cot_random` does. `block` keeps a random contiguous block. The scores of `random` depend on `seed` and the steps. The scores of `block` also depend on the lengths of the steps in tokens. The other controls ignore `seed`. An unknown control fails the query.",
         arguments: &[
-            Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
+            Argument::new("steps", Arg::TextList, "The steps of a chain of thought. A NULL step is an empty step."),
             Argument::new("control", Arg::Text, "`block`, `longest`, `middle`, `prefix`, `random` or `suffix`."),
-            Argument::new("seed", Arg::Int, "A whole number; another seed gives other random scores."),
+            Argument::new("seed", Arg::Int, "A whole number. Another seed gives other random scores."),
         ],
         example: "select cot_control_scores(['Hm.', '2 + 2 is 4.', 'Done.'], 'suffix', 7);\n-- [0.0, 1.0, 2.0]",
     };

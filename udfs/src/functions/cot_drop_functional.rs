@@ -10,7 +10,7 @@ pub(crate) struct CotDropFunctional;
 impl RowFunction for CotDropFunctional {
     const DECLARATION: Declaration = Declaration {
         name: "cot_drop_functional",
-        about: "The numbers (from 1, ascending) of the steps that remain after the functional steps with the lowest scores are dropped. A functional step has any function except `progress` (see `cot_functions`). `share` of them are dropped. With the scores of `cot_attribution` and a `share` of 0.2 to 0.3, this is the rule of PIR (Xiao et al. 2025). Steps of the function `progress` always stay, so the result may exceed a budget. The number of steps to drop is rounded down. If scores are equal, the earlier step is dropped first. A NULL score counts as 0. Lists of different lengths, or an unknown function, give NULL.",
+        about: "The numbers (from 1, ascending) of the steps that remain after the functional steps with the lowest scores are dropped. A functional step has any function except `progress` (see `cot_functions`). asap drops `share` of the functional steps, rounded down. With the scores of `cot_attribution` and a `share` of 0.2 to 0.3, this is the rule of PIR (Xiao et al. 2025). Steps of the function `progress` always stay, so the result may exceed a budget. If scores are equal, asap drops the earlier step first. A NULL score counts as 0. Lists of different lengths, or an unknown function, give NULL.",
         arguments: &[
             Argument::new("functions", Arg::TextList, "The function of each step, as `cot_functions` returns it."),
             Argument::new("scores", Arg::FloatList, "A number for each step."),

@@ -8,9 +8,9 @@ pub(crate) struct CotEarliestCorrect;
 impl RowFunction for CotEarliestCorrect {
     const DECLARATION: Declaration = Declaration {
         name: "cot_earliest_correct",
-        about: "The numbers (from 1) of the steps up to the first one that states the answer; all steps if none does. These are the first-correct solutions of Chen et al. (2024). A step states the answer if one of these parts equals it by the rules of `cot_verify`: the content of a `\\boxed`, the text after \"answer is\" or \"answer:\", a formula, or the text after the last `=` or `is` of a sentence.",
+        about: "The numbers (from 1) of the steps up to the first step that states the answer, or of all steps if no step states it. These steps are the first-correct solution of Chen et al. (2024). A step states the answer if one of four parts of the step equals the answer by the rules of `cot_verify`: the content of a `\\boxed`, the text after \"answer is\" or \"answer:\", a formula, or the text after the last `=` or `is` of a sentence.",
         arguments: &[
-            Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
+            Argument::new("steps", Arg::TextList, "The steps of a chain of thought. A NULL step is an empty step."),
             Argument::new("answer", Arg::Text, "The answer, or a response that states it as `cot_answer` finds it."),
         ],
         example: "select cot_earliest_correct(['Hm.', '2 + 2 = 4.', 'Sure? Yes.'], 'It is \\boxed{4}.');\n-- [1, 2]",

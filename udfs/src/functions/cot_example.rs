@@ -17,19 +17,19 @@ pub(crate) struct CotExample;
 impl RowFunction for CotExample {
     const DECLARATION: Declaration = Declaration {
         name: "cot_example",
-        about: "The tokens to train on, for the tokenizer and chat template of asap.scorer.model, in a struct of input_ids, attention_mask and labels. The question is the user's turn, after its system prompt if it has one. The labels are -100 on the prompt. After the prompt, they cover the chain in think tags, the text that the template writes after these (a blank line if it defines none), the answer, and the token that ends the turn. An opening think tag that the template writes belongs to the prompt. Prompt and response are tokenized separately, as in generation. A NULL answer is left out. A NULL chain or an example of more than max_length tokens gives NULL.",
+        about: "The tokens to train on, for the tokenizer and chat template of asap.scorer.model, in a struct of input_ids, attention_mask and labels. The question is the user's turn, after its system prompt if it has one. The labels are -100 on the prompt, and the tokens themselves on the response. The response is the chain in think tags, the text that the template writes after the closing tag (a blank line if it defines none), the answer, and the token that ends the turn. If the template writes the opening think tag, this tag belongs to the prompt. Prompt and response are tokenized separately, as in generation. A NULL answer is left out. A NULL chain gives NULL, and so does an example of more than max_length tokens.",
         arguments: &[
             Argument::new(
                 "question",
                 Arg::Asked,
-                "The question: a text, or a conversation such as `cot_prompt` returns, with its system prompt.",
+                "The question: a text, or a conversation with its system prompt, such as `cot_prompt` returns.",
             ),
             Argument::new("cot", Arg::Text, "The chain of thought."),
             Argument::new("answer", Arg::Text, "The text that follows the chain."),
             Argument::optional(
                 "max_length",
                 Arg::Int,
-                "The maximum number of tokens of an example; no limit if it is omitted.",
+                "The maximum number of tokens of an example. Without this argument, there is no limit.",
             ),
         ],
         example: "select cot_example('2 + 2?', '2 and 2 is 4', '4')['labels'][1];\n-- -100",

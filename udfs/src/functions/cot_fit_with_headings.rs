@@ -18,7 +18,7 @@ pub(crate) struct CotFitWithHeadings;
 impl RowFunction for CotFitWithHeadings {
     const DECLARATION: Declaration = Declaration {
         name: "cot_fit_with_headings",
-        about: "The numbers (from 1, ascending) of the steps that remain as in `cot_fit`, except that a heading stays with the step after it and the last step is removed last. A heading is a step that ends in a colon (\"So:\"). A heading and the step after it are kept or removed together, by the score of the step after it. The last step is removed last because it states the result. If the last step is itself a heading, it is removed first. Lists of different lengths give NULL.",
+        about: "The numbers (from 1, ascending) of the steps that remain as in `cot_fit`, with two exceptions: a heading stays with the step after it, and the last step is removed last. A heading is a step that ends in a colon (\"So:\"). A heading and the step after it are kept or removed together, by the score of the step after it. The last step is removed last because it states the result. If the last step is itself a heading, it is removed first. Lists of different lengths give NULL.",
         arguments: STEPS_SCORES_AND_BUDGET,
         example: "select cot_fit_with_headings(['Hm:', 'Wait.', 'So 2 + 2 = 4.', 'Done.'], [3.2, 0.1, 1.4, 1.0], 16);\n-- [3, 4]",
     };

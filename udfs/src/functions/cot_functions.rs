@@ -9,11 +9,11 @@ pub(crate) struct CotFunctions;
 impl RowFunction for CotFunctions {
     const DECLARATION: Declaration = Declaration {
         name: "cot_functions",
-        about: "What each step does, in the classes of PIR: `progress`, or one of the functional steps `verification`, `other_method` and `error_correction`. PIR is by Xiao et al. (2025). Rules look for English phrases in the first 100 characters of a step, in this order: another method (\"Alternatively\"), a check (\"Let me verify\"), a correction (\"Wait\", \"a mistake\"). A step without such a phrase is progress. The paper also asks a language model; this function does not.",
+        about: "The function of each step, in the classes of PIR: `progress`, or one of the functional steps `verification`, `other_method` and `error_correction`. PIR is by Xiao et al. (2025). Rules look for English phrases in the first 100 characters of a step, in this order: another method (\"Alternatively\"), a check (\"Let me verify\"), a correction (\"Wait\", \"a mistake\"). A step without such a phrase is `progress`. The authors of PIR also ask a language model, and this function does not.",
         arguments: &[Argument::new(
             "steps",
             Arg::TextList,
-            "The steps of a chain of thought; a NULL step is an empty one.",
+            "The steps of a chain of thought. A NULL step is an empty step.",
         )],
         example: "select cot_functions(['2 + 2 is 4.', 'Let me verify: 4 - 2 is 2.', 'Wait, no.']);\n-- [progress, verification, error_correction]",
     };

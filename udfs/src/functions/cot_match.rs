@@ -16,14 +16,18 @@ pub(crate) struct CotMatch;
 impl RowFunction for CotMatch {
     const DECLARATION: Declaration = Declaration {
         name: "cot_match",
-        about: "For each step of a coarse chain, in order, the number (from 1) of the original step that it matches and their Gestalt similarity, by Algorithm 1 of the ASAP paper. The search for each step starts after the previous match, and takes the first original step whose similarity is at least `tau`. White space around steps is ignored. The whole result is NULL if any step matches nothing, or if the coarse chain has no step.",
+        about: "For each step of a coarse chain, the number (from 1) of the matching step of the original chain and the Gestalt similarity of the two steps, by Algorithm 1 of the ASAP paper. The search for each coarse step starts after the previous match, and takes the first original step whose similarity is at least `tau`. White space around steps is ignored. The whole result is NULL if any coarse step matches nothing, or if the coarse chain has no step.",
         arguments: &[
             Argument::new("cot", Arg::Text, "The original chain of thought."),
-            Argument::new("coarse", Arg::Text, "The coarse chain, which should consist of steps of the original."),
+            Argument::new(
+                "coarse",
+                Arg::Text,
+                "The coarse chain, which should consist of steps of the original chain.",
+            ),
             Argument::optional(
                 "tau",
                 Arg::Ratio,
-                "The minimum similarity of a match, from 0 to 1; a row with another value gives NULL. The default is the setting `asap.match.threshold`.",
+                "The minimum similarity of a match, from 0 to 1. Another value gives NULL. The default is the setting `asap.match.threshold`.",
             ),
         ],
         example: "select cot_match(E'Hm.\\n\\n2 + 2 is 4.\\n\\nDone.', E'2 + 2 = 4.\\n\\nDone.');\n-- [{step: 2, similarity: 0.8571428571428571}, {step: 3, similarity: 1.0}]",

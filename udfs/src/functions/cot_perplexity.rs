@@ -6,7 +6,7 @@ use crate::declaration::Declaration;
 pub(super) const COT_PERPLEXITY: StepScore = StepScore {
     declaration: Declaration {
         name: "cot_perplexity",
-        about: "The perplexity of each step by the scoring model (`asap.scorer.model`). It is exp of the mean −ln P over the step's own tokens, from its first token to the last one that begins before its end. A step is NULL if one of these tokens has no score. It needs a separate forward pass, which also gives the row's surprisal and entropy. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "The perplexity of each step by the scoring model (`asap.scorer.model`). The perplexity is exp of the mean −ln P over the step's own tokens, from the first token of the step to the last token that begins before the end of the step. A step gets NULL if one of these tokens has no score. The function needs a separate forward pass, which also gives the row's surprisal and entropy. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: QUESTION_AND_STEPS,
         example: "select cot_perplexity('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     },

@@ -8,7 +8,7 @@ pub(crate) struct CotPrompt;
 impl RowFunction for CotPrompt {
     const DECLARATION: Declaration = Declaration {
         name: "cot_prompt",
-        about: "The prompt of a training example, in a list of structs with role and content. It holds the system prompt, unless that is NULL or blank, and the question as the user's message.",
+        about: "The prompt of a training example, in a list of structs with role and content. The list holds the system prompt and then the question as the user's message. A NULL or blank system prompt is left out.",
         arguments: &[
             Argument::new("question", Arg::Text, "The question."),
             Argument::optional("system", Arg::Text, "The system prompt."),

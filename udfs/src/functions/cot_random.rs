@@ -9,11 +9,11 @@ use crate::declaration::{Arg, Argument, Declaration};
 use crate::output::Numbers;
 
 pub(super) const STEPS: Argument =
-    Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one.");
+    Argument::new("steps", Arg::TextList, "The steps of a chain of thought. A NULL step is an empty step.");
 pub(super) const RATIO: Argument = Argument::new(
     "ratio",
     Arg::Ratio,
-    "The share of the tokens that may remain, from 0 to 1; a row with another value gives NULL.",
+    "The share of the tokens that may remain, from 0 to 1. Another value gives NULL.",
 );
 
 pub(crate) struct CotRandom;
@@ -21,11 +21,11 @@ pub(crate) struct CotRandom;
 impl RowFunction for CotRandom {
     const DECLARATION: Declaration = Declaration {
         name: "cot_random",
-        about: "The numbers (from 1, ascending) of a random subset of steps with at most `ratio` of the tokens. It is a baseline that a score must beat. Steps are removed in a random order until the rest, joined by a blank line, has at most `ratio` of the tokens of all steps joined, rounded down. The result depends only on `seed` and the steps. A smaller ratio gives a subset of the result of a larger one. For a budget in tokens, pass `CAST(budget AS DOUBLE) / tokens`; rounding never takes it below `budget`.",
+        about: "The numbers (from 1, ascending) of a random subset of steps with at most `ratio` of the tokens. The subset is a baseline that a score must beat. Steps are removed in a random order until the remaining steps, joined by a blank line, have at most `ratio` of the tokens of all steps joined, rounded down. The order depends only on `seed` and the steps. A smaller ratio gives a subset of the result of a larger ratio. For a budget in tokens, pass `CAST(budget AS DOUBLE) / tokens` as the ratio. Rounding never makes this limit smaller than `budget`.",
         arguments: &[
             STEPS,
             RATIO,
-            Argument::new("seed", Arg::Int, "A whole number; another seed gives another subset."),
+            Argument::new("seed", Arg::Int, "A whole number. Another seed gives another subset."),
         ],
         example: "select cot_random(['Hm.', '2 + 2 is 4.', 'Done.'], 0.7, 7);\n-- [2]",
     };

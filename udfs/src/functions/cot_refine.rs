@@ -16,8 +16,12 @@ pub(crate) const MAX_TOKENS: Argument = Argument::optional(
 );
 
 pub(super) const STEPS_SCORES_AND_BUDGET: &[Argument] = &[
-    Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
-    Argument::new("scores", Arg::FloatList, "A number for each step; the lowest is removed first."),
+    Argument::new("steps", Arg::TextList, "The steps of a chain of thought. A NULL step is an empty step."),
+    Argument::new(
+        "scores",
+        Arg::FloatList,
+        "A number for each step. The step with the lowest number is removed first.",
+    ),
     MAX_TOKENS,
 ];
 
@@ -41,7 +45,7 @@ pub(crate) struct CotRefine;
 impl RowFunction for CotRefine {
     const DECLARATION: Declaration = Declaration {
         name: "cot_refine",
-        about: "The numbers (from 1, ascending) of the steps that remain after Algorithm 2 of the ASAP paper. It removes one step at a time, the one with the lowest score, until the rest, joined by a blank line, has at most `max_tokens` tokens of the scoring model. If scores are equal, it removes the earlier step first. A NULL or NaN score counts as 0. A chain that fits keeps all steps; the result may be empty. Lists of different lengths give NULL.",
+        about: "The numbers (from 1, ascending) of the steps that remain after Algorithm 2 of the ASAP paper. The algorithm removes the step with the lowest score, one by one, until the remaining steps, joined by a blank line, have at most `max_tokens` tokens of the scoring model. If scores are equal, the algorithm removes the earlier step first. A NULL or NaN score counts as 0. A chain that fits keeps all steps. If no step fits, the result is empty. Lists of different lengths give NULL.",
         arguments: STEPS_SCORES_AND_BUDGET,
         example: "select cot_refine(['Hm.', '2 + 2 is 4.', 'Done.'], [0.1, 3.2, 1.4], 12);\n-- [2, 3]",
     };

@@ -26,10 +26,14 @@ pub(crate) struct Refined<'a> {
 impl RowFunction for CotRefineExactly {
     const DECLARATION: Declaration = Declaration {
         name: "cot_refine_exactly",
-        about: "The steps that `cot_refine` keeps, and as many tokens of the step that it removed last as fit in `max_tokens`. Use it to compare methods at the same length: methods that keep whole steps differ in length. A struct of `steps` (all steps, the cut one shortened), `kept` (the numbers of the steps that remain, from 1, with the cut one) and `cut` (its number; NULL if no step is cut). The cut step keeps its first tokens. In two cases it keeps its last tokens: if all other remaining steps come after it, and if it is the last of several steps and no other step remains. If tokens merge across the cut, the result may have one or two tokens less than `max_tokens`. Lists of different lengths give NULL.",
+        about: "The steps that `cot_refine` keeps, plus as many tokens as fit in `max_tokens` from the step that `cot_refine` removes last. Use this function to compare methods at the same length: methods that keep whole steps differ in length. The result is a struct of `steps`, `kept` and `cut`. `steps` holds all steps, with the cut step shortened. `kept` holds the numbers (from 1) of the remaining steps, the cut step included. `cut` is the number of the cut step, or NULL if no step is cut. The cut step keeps its first tokens. In two cases, the cut step keeps its last tokens: if all other remaining steps come after it, and if it is the last of several steps and no other step remains. If tokens merge across the cut, the result may have one or two tokens less than `max_tokens`. Lists of different lengths give NULL.",
         arguments: &[
-            Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
-            Argument::new("scores", Arg::FloatList, "A number for each step; the lowest is removed first."),
+            Argument::new("steps", Arg::TextList, "The steps of a chain of thought. A NULL step is an empty step."),
+            Argument::new(
+                "scores",
+                Arg::FloatList,
+                "A number for each step. The step with the lowest number is removed first.",
+            ),
             MAX_TOKENS,
         ],
         example: "select cot_refine_exactly(['Hm.', '2 + 2 is 4.', 'Done.'], [2, 1, 0], 6)['kept'];\n-- [1, 2]",

@@ -11,7 +11,7 @@ pub(crate) struct CotResponse;
 impl RowFunction for CotResponse {
     const DECLARATION: Declaration = Declaration {
         name: "cot_response",
-        about: "The text of a generation after its chain of thought. It starts after the closing tag of the chain that `cot_think` finds, and is stripped. Tags around the whole text (`<|begin_of_solution|>`, `<Output>`, `<output>`, `<answer>` and their closing tags) are removed, and so is a final end-of-turn token, such as `<|im_end|>`. A missing closing tag gives NULL.",
+        about: "The text of a generation after its chain of thought. The text starts after the closing tag of the chain that `cot_think` finds, without white space at both ends. Tags around the whole text (`<|begin_of_solution|>`, `<Output>`, `<output>`, `<answer>` and their closing tags) are removed. A final end-of-turn token, such as `<|im_end|>`, is removed too. A missing closing tag gives NULL.",
         arguments: &[Argument::new("generation", Arg::Text, "The text that the reasoning model wrote.")],
         example: "select cot_response('<think>2 + 2 is 4</think>4');\n-- 4",
     };

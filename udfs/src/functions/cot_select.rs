@@ -11,9 +11,9 @@ pub(crate) struct CotSelect;
 impl RowFunction for CotSelect {
     const DECLARATION: Declaration = Declaration {
         name: "cot_select",
-        about: "The chosen steps, in the order of `kept`, joined by a blank line. An empty list gives an empty text; a number that is not a step's gives NULL.",
+        about: "The chosen steps, in the order of `kept`, joined by a blank line. An empty list `kept` gives an empty text. A number that no step has gives NULL.",
         arguments: &[
-            Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
+            Argument::new("steps", Arg::TextList, "The steps of a chain of thought. A NULL step is an empty step."),
             Argument::new("kept", Arg::IntList, "The numbers of the steps to join, from 1."),
         ],
         example: "select cot_select(['Hm.', '2 + 2 is 4.', 'Done.'], [2, 3]);\n-- 2 + 2 is 4.\\n\\nDone.",

@@ -30,16 +30,20 @@ pub(crate) struct CotShortestSurviving {
 impl CotShortestSurviving {
     pub(crate) const DECLARATION: Declaration = Declaration {
         name: "cot_shortest_surviving",
-        about: "Of several prunings of a chain, the shortest one in which the answer survives (see `cot_survives`); the whole chain if the answer survives in none of them. Each of `shares` gives one pruning: it keeps that share of the chain's tokens, by removing the steps with the lowest scores as in `cot_refine`. asap checks the prunings from the shortest to the longest, and stops at the first in which the answer survives. A struct of `share` (1 for the whole chain), `kept` (the numbers of its steps, from 1), and `log_probability`, `stated` and `survives` of this pruning. If the answer does not survive in the whole chain either, `survives` is false. The model does not state programs. For a program, asap takes the shortest pruning whose log-probability is at least that of the whole chain. Lists of different lengths, and an empty answer, give NULL. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "Of several prunings of a chain, the shortest pruning in which the answer survives (see `cot_survives`), or the whole chain if there is no such pruning. Each number in `shares` gives one pruning. This pruning keeps that share of the chain's tokens: the steps with the lowest scores are removed, as in `cot_refine`. asap checks the prunings from the shortest to the longest, and stops at the first pruning in which the answer survives. The result is a struct of `share` (1 for the whole chain), `kept` (the numbers of the kept steps, from 1), and the fields `log_probability`, `stated` and `survives` of `cot_survives` for this pruning. If the answer does not survive in the whole chain either, `survives` is false. The model does not state programs. If the answer is a program, asap takes the shortest pruning whose log-probability is at least the log-probability of the whole chain. Lists of different lengths, and an empty answer, give NULL. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: &[
             WHAT_IS_ASKED,
-            Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
-            Argument::new("scores", Arg::FloatList, "A number for each step; the lowest is removed first."),
+            Argument::new("steps", Arg::TextList, "The steps of a chain of thought. A NULL step is an empty step."),
+            Argument::new(
+                "scores",
+                Arg::FloatList,
+                "A number for each step. The step with the lowest number is removed first.",
+            ),
             Argument::new("answer", Arg::Text, "The answer, or a response that states it as `cot_answer` finds it."),
             Argument::optional(
                 "shares",
                 Arg::FloatList,
-                "The rungs, as shares of the chain's tokens: numbers above 0, at most 1; others fail the query. The default is `[0.25, 0.35, 0.5, 0.7, 1.0]`.",
+                "The shares of the chain's tokens that the prunings keep: numbers above 0 and at most 1. Other numbers fail the query. The default is `[0.25, 0.35, 0.5, 0.7, 1.0]`.",
             ),
         ],
         example: "select cot_shortest_surviving('2 + 2?', ['Hm.', '2 + 2 is 4.', 'Done.'], [0.1, 3.2, 1.4], '4')['share'];",

@@ -27,10 +27,10 @@ pub(crate) struct CotSpirit {
 impl CotSpirit {
     pub(crate) const DECLARATION: Declaration = Declaration {
         name: "cot_spirit",
-        about: "The numbers (from 1, ascending) of the steps that remain when the least necessary step is removed in each round, until the rest fits the budget. This is SPIRIT (Cui et al. 2025) without its merging of steps by a language model. In each round, the scoring model (`asap.scorer.model`) reads the question and then the remaining steps, `</think>` and the answer, leaving out one step at a time. The round removes the step whose absence gives the lowest perplexity of the text after the question. Rounds end when the rest, joined by a blank line, has at most `max_tokens` tokens. For a chain of K steps, the model reads about K²/6 times the chain's tokens. With `cot_refine` on the scores of `cot_perplexity`, it reads the chain once. A chain that fits keeps all steps and is not read. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "The numbers (from 1, ascending) of the steps that remain when the least necessary step is removed in each round, until the remaining steps fit the budget. The method is SPIRIT (Cui et al. 2025), without the merging of steps by a language model. In each round, the scoring model (`asap.scorer.model`) reads the question, the remaining steps, `</think>` and the answer, once without each of the remaining steps. The round removes the step without which the text after the question has the lowest perplexity. Rounds end when the remaining steps, joined by a blank line, have at most `max_tokens` tokens. For a chain of K steps, the model reads about K²/6 times the chain's tokens. For `cot_refine` on the scores of `cot_perplexity`, the model reads the chain once. A chain that fits keeps all steps, and the model does not read it. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: &[
             WHAT_IS_ASKED,
-            Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
+            Argument::new("steps", Arg::TextList, "The steps of a chain of thought. A NULL step is an empty step."),
             Argument::new("answer", Arg::Text, "The answer, as it stands after `</think>`."),
             MAX_TOKENS,
         ],

@@ -6,7 +6,7 @@ use crate::declaration::Declaration;
 pub(super) const COT_STEP_ENTROPY: StepScore = StepScore {
     declaration: Declaration {
         name: "cot_step_entropy",
-        about: "The sum, over the tokens of each step, of the entropy of the distribution that the scoring model (`asap.scorer.model`) predicts for the token, in nats. In the first version of their paper, Li et al. (2025) prune the steps with the lowest values first. The second version divides the values by the number of tokens (`cot_mean_step_entropy`). NULL if one of these tokens has no token before it. It uses the forward pass of `cot_perplexity`. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "The total entropy of the tokens of each step, in nats, by the scoring model (`asap.scorer.model`). The entropy of a token is the entropy of the distribution that the model predicts for this token. In the first version of their paper, Li et al. (2025) prune the steps with the lowest totals first. The second version divides the totals by the number of tokens (`cot_mean_step_entropy`). A step gets NULL if one of its tokens has no token before it. The function uses the forward pass of `cot_perplexity`. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: QUESTION_AND_STEPS,
         example: "select cot_step_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     },

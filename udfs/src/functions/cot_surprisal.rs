@@ -6,7 +6,7 @@ use crate::declaration::Declaration;
 pub(super) const COT_SURPRISAL: StepScore = StepScore {
     declaration: Declaration {
         name: "cot_surprisal",
-        about: "The first-token surprisal of each step, in nats: −ln P(first token | question, earlier steps) by the scoring model (`asap.scorer.model`). One forward pass scores all steps. The first token is the one that covers the step's first character. NULL if no token precedes it, or if the step has no token. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "The first-token surprisal of each step, in nats: −ln P(first token | question, earlier steps) by the scoring model (`asap.scorer.model`). One forward pass scores all steps. The first token is the token that covers the first character of the step. A step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: QUESTION_AND_STEPS,
         example: "select cot_surprisal('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     },

@@ -13,14 +13,14 @@ pub(crate) struct CotTooLong;
 impl RowFunction for CotTooLong {
     const DECLARATION: Declaration = Declaration {
         name: "cot_too_long",
-        about: "The reason, in words, why the scoring model (`asap.scorer.model`) cannot read a chain, or a chain and its answer; NULL if they fit. It names their length in tokens with the prompt, and the model's window.",
+        about: "The reason, in words, why the scoring model (`asap.scorer.model`) cannot read a chain, or a chain and its answer; NULL if the text fits. The reason names the length of the text in tokens, the prompt included, and the model's window.",
         arguments: &[
             WHAT_IS_ASKED,
             STEPS,
             Argument::optional(
                 "answer",
                 Arg::Text,
-                "The answer, for functions that read it after `</think>`. If it is omitted, only the chain must fit.",
+                "The answer, for functions that read the answer after `</think>`. Without this argument, only the chain must fit.",
             ),
         ],
         example: "select cot_too_long('2 + 2?', ['2 + 2 is 4.']);\n-- NULL",

@@ -15,17 +15,25 @@ pub(crate) struct CotTrace;
 impl RowFunction for CotTrace {
     const DECLARATION: Declaration = Declaration {
         name: "cot_trace",
-        about: "What happened to each step of a chain, in order, in a list of structs of step, tokens, similarity, surprisal and dropped. step is the step's number (from 1) and tokens its own length in tokens of the scoring model. similarity is its similarity to the coarse step that it matched, and surprisal its score. dropped is the stage that dropped it: `'anchor'` for stage 1, `stage` for stage 2, NULL if it was kept. Lists whose lengths do not match give NULL.",
+        about: "What happened to each step of a chain, in order, in a list of structs of step, tokens, similarity, surprisal and dropped. step is the number of the step (from 1). tokens is the length of the step alone, in tokens of the scoring model. similarity is the similarity of the step to the matching step of the coarse chain. surprisal is the score of the step. dropped is the stage that dropped the step: `'anchor'` for stage 1, the argument `stage` for stage 2, or NULL for a kept step. Lists whose lengths do not match give NULL.",
         arguments: &[
-            Argument::new("steps", Arg::TextList, "The steps of the original chain; a NULL step is an empty one."),
+            Argument::new("steps", Arg::TextList, "The steps of the original chain. A NULL step is an empty step."),
             Argument::new(
                 "coarse_kept",
                 Arg::IntList,
                 "The numbers of the steps that stage 1 kept, from 1. NULL: stage 1 did not run.",
             ),
-            Argument::new("similarity", Arg::FloatList, "The similarity of each of those. NULL: unknown."),
-            Argument::new("surprisal", Arg::FloatList, "The score of each of those. NULL: not scored."),
-            Argument::new("kept", Arg::IntList, "The places among those of the steps that stage 2 kept, from 1."),
+            Argument::new("similarity", Arg::FloatList, "The similarity of each step in `coarse_kept`. NULL: unknown."),
+            Argument::new(
+                "surprisal",
+                Arg::FloatList,
+                "The score of each step in `coarse_kept`, or in `steps` if stage 1 did not run. NULL: not scored.",
+            ),
+            Argument::new(
+                "kept",
+                Arg::IntList,
+                "The steps that stage 2 kept, as places (from 1) in `coarse_kept`, or in `steps` if stage 1 did not run.",
+            ),
             Argument::new("stage", Arg::Text, "The name of stage 2, such as 'surprisal' or 'random'."),
         ],
         example: "select cot_trace(['Hm.', '2 + 2 is 4.', 'Done.'], [2, 3], [1.0, 1.0], [3.25, 1.5], [1], 'surprisal')[3];\n-- {step: 3, tokens: 3, similarity: 1.0, surprisal: 1.5, dropped: surprisal}",

@@ -7,7 +7,7 @@ pub(crate) struct CotTurns;
 impl RowFunction for CotTurns {
     const DECLARATION: Declaration = Declaration {
         name: "cot_turns",
-        about: "The texts of one role in a conversation, turn by turn. The roles `human`, `gpt` and `developer` are other names for `user`, `assistant` and `system`. A conversation is a list of structs with `role` and `content` (or `from` and `value`), or one struct in which each of these two fields is a list of texts.",
+        about: "The texts of one role in a conversation, turn by turn. The roles `human`, `gpt` and `developer` are other names for `user`, `assistant` and `system`. A conversation is a list of structs with the fields `role` and `content`, or `from` and `value`. A conversation may also be one struct in which each of these two fields is a list of texts.",
         arguments: &[
             Argument::new("messages", Arg::Conversation, "The conversation."),
             Argument::new("role", Arg::Text, "The role: `user`, `assistant`, `system`, or any other."),

@@ -9,9 +9,9 @@ pub(crate) struct CotUnstated;
 impl RowFunction for CotUnstated {
     const DECLARATION: Declaration = Declaration {
         name: "cot_unstated",
-        about: "The steps without the sentences that state the answer, by the rules of `cot_earliest_correct`. A model can copy an answer that the chain states. Apply `cot_survives` to the result of this function to see whether the other sentences lead to the answer. Every step keeps its number; a step with no sentence left is an empty text. A sentence ends with its line, or at `.`, `?` or `!` before a space. Steps that state nothing do not change.",
+        about: "The steps without the sentences that state the answer, by the rules of `cot_earliest_correct`. A model can copy an answer that the chain states. To see whether the other sentences lead to the answer, apply `cot_survives` to the result of this function. Every step keeps its number: a step without remaining sentences becomes an empty text. A sentence ends with its line, or at `.`, `?` or `!` before a space. Steps that do not state the answer stay unchanged.",
         arguments: &[
-            Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
+            Argument::new("steps", Arg::TextList, "The steps of a chain of thought. A NULL step is an empty step."),
             Argument::new("answer", Arg::Text, "The answer, or a response that states it as `cot_answer` finds it."),
         ],
         example: "select cot_unstated(['Let me add. 2 + 2 = 4.', 'Sure?', 'It is 4.'], 'It is \\boxed{4}.');\n-- [Let me add., Sure?, ]",
