@@ -34,7 +34,7 @@ enum CacheCommand {
     Gc {
         #[command(flatten)]
         place: PlaceArgs,
-        /// Remove answers older than this many days. If one is requested again, you pay for it again
+        /// Remove answers older than this many days. If a run needs a removed answer, you pay for the answer again
         #[arg(long, value_name = "DAYS")]
         older_than: Option<u32>,
     },

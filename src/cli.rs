@@ -37,7 +37,7 @@ Examples:
 Run a command with --help for its options and examples: asap run --help"
 )]
 struct Cli {
-    /// Log events to stderr, one per line (default: warnings only)
+    /// Log events to stderr, one event per line (default: warnings only)
     #[arg(long, global = true, value_enum, value_name = "FORMAT")]
     log: Option<LogFormat>,
     #[command(subcommand)]

@@ -21,11 +21,12 @@ use crate::progress::while_opening;
 
 /// Write rows as training tokens to stdout in Arrow's stream format, one batch per step
 ///
-/// A batch holds input_ids, labels (-100 on the prompt) and position, the place after each row. Pass the last position of
-/// a batch to --resume to get the same rows after it, even if your reader had read ahead.
+/// A batch has the columns input_ids, labels (-100 on the prompt) and position (the place after the row). To continue
+/// after a batch, pass its last position to --resume. The next rows are the same, even if your reader had read ahead.
 ///
-/// With --world, each step is shared among the trainers, and its last position is the same for all. All trainers get
-/// equally many batches: if an epoch's last step has too few rows, some get a copy of one with all labels -100.
+/// With --world, the trainers share each step, and the last position of a step is the same for all trainers. All
+/// trainers get equally many batches. If the last step of an epoch has too few rows, some trainers get a copy of a row,
+/// with all labels -100.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -56,7 +57,7 @@ pub struct FeedArgs {
     /// Set the number of examples per step, for each trainer
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = at_least_one)]
     step: usize,
-    /// Fill each step with examples of at most this many tokens, for each trainer. A longer example gets its own step
+    /// Fill each step with at most this many tokens, for each trainer. A longer example gets its own step
     #[arg(long, value_name = "TOKENS", value_parser = at_least_one, conflicts_with = "step")]
     step_tokens: Option<usize>,
     /// Seed the row order: the same seed gives the same steps
@@ -65,19 +66,19 @@ pub struct FeedArgs {
     /// Set the index of this trainer among --world trainers, from 0. Each trainer gets its own part of each step
     #[arg(long, value_name = "R", default_value_t = 0)]
     rank: u64,
-    /// Share the rows among W trainers
+    /// Share each step among W trainers
     #[arg(long, value_name = "W", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     world: u64,
-    /// Read rows as a run commits them. The first epoch ends when the run is finished
+    /// Read new rows after each commit of a run. The first epoch ends when the run is finished
     #[arg(long)]
     follow: bool,
     /// Resume after a position that asap feed wrote for the same data and options. --epochs, the size of a step, --rank
     /// and --world may differ
     #[arg(long, value_name = "POSITION", value_parser = parsed::<Mark>)]
     resume: Option<Mark>,
-    /// Write no tokens, but a JSON object: the examples, tokens and longest example of an epoch, the rows left out, the
-    /// steps of all epochs, and the position before the first row. With --resume, count the version of the data that
-    /// the position belongs to. With --follow, count the rows committed so far
+    /// Write a JSON object instead of tokens: the numbers of examples and tokens of an epoch, its longest example, the
+    /// rows left out, the steps of all epochs, and the position before the first row. With --resume, count the version
+    /// of the data that the position belongs to. With --follow, count the rows committed so far
     #[arg(long)]
     count: bool,
 }

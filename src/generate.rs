@@ -31,8 +31,8 @@ const AHEAD: usize = 256;
 
 /// Answer questions with a model through its chat template
 ///
-/// Answers to --prompt are printed unchanged. Answers to --data are printed as JSON, one per line, in the order of the
-/// rows.
+/// asap prints the answer to --prompt unchanged. asap prints the answers to --data as JSON, one answer per line, in the
+/// order of the rows.
 #[derive(Debug, Args)]
 #[command(
     group = clap::ArgGroup::new("asked").required(true).args(["prompt", "data"]),
@@ -44,7 +44,8 @@ Examples:
   asap sql -c \"SELECT avg(CAST(cot_verify(a.answer, g.text) AS INT)) FROM 'answers.json' g JOIN 'math500.parquet' a ON a.problem = g.question\""
 )]
 pub struct GenerateArgs {
-    /// Use this model: a folder in Hugging Face's layout, org/name in the Hub's cache, or small, which asap includes
+    /// Use this model: a folder in Hugging Face's layout, org/name in the Hub's cache, or small (the model that asap
+    /// includes)
     #[arg(long, value_name = "DIR")]
     model: String,
     /// Answer this question
@@ -53,7 +54,7 @@ pub struct GenerateArgs {
     /// Answer the questions of a Delta table, or of a folder or file of Parquet or JSON lines
     #[arg(long, value_name = "LOC")]
     data: Option<String>,
-    /// Read the questions from this column [default: the one that asap inspect recognizes]
+    /// Read the questions from this column [default: the column that asap inspect recognizes]
     #[arg(long, value_name = "C", conflicts_with = "prompt")]
     column: Option<String>,
     /// Set the maximum tokens of an answer
@@ -62,13 +63,13 @@ pub struct GenerateArgs {
     /// Generate K answers to each question
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     samples: u32,
-    /// Divide logits by this before a token is sampled. At 0 the likeliest token is taken
+    /// Divide logits by T before a token is sampled. At 0, take the likeliest token
     #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = not_below_zero)]
     temperature: f64,
-    /// Sample only from the smallest set of likeliest tokens whose total probability is at least this
+    /// Sample only from the smallest set of likeliest tokens whose total probability is at least P
     #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = share)]
     top_p: f64,
-    /// End an answer before this text. Can be given several times
+    /// End an answer before this text. May be repeated
     #[arg(long, value_name = "TEXT", value_parser = not_empty)]
     stop: Vec<String>,
     /// Seed the sampling: the same seed gives the same answers

@@ -14,7 +14,7 @@ use crate::output::{count, print};
 const LABELS: &str = "labels";
 const SHOWN_CUES: usize = 8;
 
-/// Generate a corpus of labelled traces, or report which words predict the labels of one
+/// Generate a corpus of labelled traces, or report which words predict the labels of a corpus
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +24,8 @@ Examples:
   asap sample --cues data/sample
   asap sample --cues traces.parquet --labels needed")]
 pub struct SampleArgs {
-    /// Generate N rows. Without --family, half of them are programming problems, in a file of another shape
+    /// Generate N rows. Without --family, half of the rows are programming problems, in a second file with other
+    /// columns
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     rows: u64,
     /// Seed the generator: the same seed gives the same bytes
@@ -39,8 +40,8 @@ pub struct SampleArgs {
     /// Write to this folder, which must be new or empty
     #[arg(long, value_name = "DIR", required_unless_present = "cues")]
     to: Option<PathBuf>,
-    /// Generate nothing; report which words predict the labels of this corpus. Fail if a word does so with more than 70 %
-    /// precision
+    /// Generate nothing; report which words predict the labels of this corpus. Fail if a word predicts a label with
+    /// more than 70 % precision
     #[arg(long, value_name = "LOC", conflicts_with_all = ["rows", "seed", "openers", "family", "to"])]
     cues: Option<String>,
     /// Read the label of each step, a text or a boolean, from this column of a corpus that asap did not generate. High

@@ -44,15 +44,15 @@ Examples:
   asap sql -c \"SELECT id, original_tokens, pruned_tokens FROM 'out/pruned'\"
   asap sql -c \"SELECT status, count(*) FROM 'out/pruned/.asap/rejects' GROUP BY status\"")]
 pub struct SqlArgs {
-    /// Define the table corpus: a folder, file or glob pattern of Parquet or JSON lines (asap inspect shows how they are
-    /// read)
+    /// Define the table corpus: a folder, file or glob pattern of Parquet or JSON lines (asap inspect shows how asap
+    /// reads them)
     #[arg(long, value_name = "LOC")]
     from: Option<String>,
-    /// Name the question, cot and answer columns if asap cannot recognize them. Without an answer, cot is the whole
-    /// generation: the chain between think tags, then the answer
+    /// Name the question, cot and answer columns if asap cannot recognize them. If you name no answer column, cot is
+    /// the whole generation: the chain between think tags, then the answer
     #[arg(long, value_name = "question=…,cot=…,answer=…", requires = "from", value_parser = parsed::<ColumnMapping>)]
     columns: Option<ColumnMapping>,
-    /// Run this SQL and exit. May be repeated, all in one session
+    /// Run this SQL and exit. May be repeated; all commands run in one session
     #[arg(short = 'c', long = "command", value_name = "SQL", allow_hyphen_values = true)]
     commands: Vec<String>,
     /// Run the SQL of this file and exit. May be repeated

@@ -50,8 +50,8 @@ Examples:
   asap eval --bench aime24 --data aime24.jsonl --model org/name --samples 16 --temperature 0.6 --top-p 0.95 --to out/eval/aime24
   asap eval --compare out/eval/original out/eval/pruned
 
-asap reads the published file of a benchmark and downloads nothing. With --endpoint, a server answers (such as vLLM).
-Without it, asap loads the model from a folder and answers itself.
+asap reads the published file of a benchmark and downloads nothing. With --endpoint, a server such as vLLM answers.
+Without --endpoint, asap loads the model from a folder and answers.
 
 Run the same command again to resume, or to grade the stored responses again without a call.")]
 pub struct EvalArgs {
@@ -64,19 +64,19 @@ pub struct EvalArgs {
     /// Ask this endpoint, which serves an API like OpenAI's
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
-    /// Ask this model: its name at the endpoint, or without --endpoint a folder in Hugging Face's layout
+    /// Ask this model: with --endpoint, its name at the endpoint; without --endpoint, a folder in Hugging Face's layout
     #[arg(long, value_name = "NAME|DIR", required_unless_present = "compare")]
     model: Option<String>,
-    /// Set the maximum tokens of a response. Several budgets are evaluated at once [default: that of the paper]
+    /// Set the maximum tokens of a response. Several budgets are evaluated at once [default: the budget of the paper]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     budget: Vec<NonZeroU32>,
     /// Ask for K responses to each problem
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     samples: u32,
-    /// Divide logits by this before a token is sampled. At 0 the likeliest token is taken
+    /// Divide logits by T before a token is sampled. At 0, take the likeliest token
     #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = crate::generate::not_below_zero)]
     temperature: f64,
-    /// Draw from the most likely tokens with this total probability
+    /// Sample only from the smallest set of likeliest tokens whose total probability is at least P
     #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = crate::generate::share)]
     top_p: f64,
     /// End a response before this text. May be repeated
@@ -88,7 +88,7 @@ pub struct EvalArgs {
     /// Evaluate on the first N problems
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     limit: Option<usize>,
-    /// Write the responses to this folder: a new one, or one of an evaluation of the same model and benchmark
+    /// Write the responses to this folder: a new folder, or the folder of an evaluation of the same model and benchmark
     #[arg(long, value_name = "LOC")]
     to: Option<String>,
     /// Run programs with this Python

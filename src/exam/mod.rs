@@ -37,16 +37,16 @@ Examples:
   asap exam --from traces --pipelines without_anchor,spirit,mine.sql --shares 0.25,0.5 --to out/exam --set asap.scorer.model=DIR
   asap sql -c \"SELECT pipeline, share, avg(log_probability) FROM 'out/exam' GROUP BY pipeline, share\"
 
-The exam gives the scoring model the question and the pruned chain, and checks whether it still states the answer. Each
-pipeline is compared with random steps and with a random block of the same chains. Sentences that restate the answer are
-removed in a second round.
+The exam gives the scoring model the question and the pruned chain, and checks whether the model still states the
+answer. The exam compares each pipeline with random steps and with a random block of the same chain. In a second round,
+the sentences that state the answer are removed first.
 
 Run the same command again to resume.")]
 pub struct ExamArgs {
     /// Take questions from this corpus: a folder, file or glob pattern of Parquet or JSON lines, or a Delta table
     #[arg(long, value_name = "LOC", required_unless_present = "print")]
     from: Option<String>,
-    /// Compare these pipelines: names, or files with one SELECT over the table corpus. Controls are added
+    /// Compare these pipelines: names, or files with one SELECT over the table corpus. asap adds the controls
     #[arg(long, value_name = "A,B,…", value_delimiter = ',', required = true)]
     pipelines: Vec<String>,
     /// Prune to these shares of the tokens of a chain
@@ -56,7 +56,7 @@ pub struct ExamArgs {
     /// Use at most N questions
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = at_least_one)]
     questions: usize,
-    /// Skip chains of more tokens
+    /// Skip chains of more than N tokens
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = at_least_one)]
     max_tokens: usize,
     /// Draw the questions and the random controls with this seed

@@ -31,7 +31,7 @@ use report::Report;
 
 const IDENTITY: &str = "experiment.json";
 
-/// Train small models on pruned chains, and compare their answers with random controls
+/// Train small models on pruned chains and on random controls, and compare the answers of the models
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -39,11 +39,11 @@ Examples:
   asap experiment --to out/experiment
   asap experiment --arms asap,spirit,core --share 0.5 --seeds 1 --to out/half
 
-For each seed: generates short sums, trains a base model on them from scratch, prunes other sums by each arm with that
-model as scoring model, trains the base model on the result, and evaluates it on held-out sums. The arms base, random and
-block are always part of an experiment.
+For each seed, asap generates short sums and trains a base model on some of these sums from scratch. For each arm (a way
+to prune), asap prunes other sums with the base model as scoring model, trains the base model on the pruned sums, and
+evaluates the trained model on held-out sums. The arms base, random and block are always part of an experiment.
 
-Run the same command again to resume. The report is report.md and report.json in the folder. The file commands.sh there
+Run the same command again to resume. The folder holds the report (report.md and report.json), and commands.sh, which
 lists the command of each part.")]
 pub struct ExperimentArgs {
     /// Write all parts and the report to this folder

@@ -58,13 +58,13 @@ Examples:
   asap verify out/pruned
   asap verify s3://lake/pruned --quick --format json
 
-Checks the output and its rejects:
-- every shard that the logs name exists with its size, and all its columns can be read (with --quick only column source)
+verify checks the output and its rejects:
+- every shard in the logs exists with its size, and all its columns can be read (with --quick, only the column source)
 - every row occurs once, and belongs to a finished slice
 - each input file has as many rows in the output and in the rejects as the commits of its slices record
 
-Does not compare values with the input. Does not find a changed byte that leaves a shard readable, because the Parquet
-pages have no checksums.")]
+verify does not compare values with the input. verify does not find a changed byte that leaves a shard readable, because
+the Parquet pages have no checksums.")]
 pub struct VerifyArgs {
     #[command(flatten)]
     place: PlaceArgs,
@@ -97,7 +97,7 @@ Examples:
   asap vacuum out/pruned --retain 30d
   asap vacuum out/pruned --retain 0s --now
 
-You cannot read table versions older than --retain afterwards. Paid answers are kept.")]
+After vacuum, you cannot read table versions older than --retain. vacuum keeps paid answers.")]
 pub struct VacuumArgs {
     #[command(flatten)]
     place: PlaceArgs,
@@ -122,15 +122,15 @@ pub async fn vacuum(VacuumArgs { place, retain, dry_run, now }: VacuumArgs) -> R
     Ok(print_as(place.format, &done, || tables::vacuumed(&done))?)
 }
 
-/// Merge small shards of an output into large ones, without changing rows
+/// Merge small shards of an output into large shards, without changing rows
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   asap optimize out/pruned
   asap optimize out/pruned --target-bytes 536870912
 
-A run that reads this output as its input skips the merged shards, because it has read their rows. If a row of a merged
-shard changes later, that run needs --on-change reprocess, and reads all merged shards again.")]
+If another run reads this output as its input, that run skips the merged shards. If a row of a merged shard changes
+later, that run needs --on-change reprocess, and reads all merged shards again.")]
 pub struct OptimizeArgs {
     #[command(flatten)]
     place: PlaceArgs,

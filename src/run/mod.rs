@@ -39,20 +39,20 @@ Examples:
   asap run mine.sql --from math=s3://lake/math --from code=s3://lake/code --to s3://lake/pruned --on-change reprocess
   asap run mine.sql --from DIR --to OUT --columns question=Prompt,cot=Reasoning,answer=Reply
 
-Run the same command again to process the remaining rows. The table's log records which rows are done, by any process.
+Run the same command again to process the remaining rows. The log of the output records which rows are done.
 
 Inputs:
   asap inspect LOC shows how the files of a location are read.
-  A Delta table is followed version by version.
-  With several --from, each has a name, which precedes the paths of its files in the column source.
-  A file is identified by its path below the location, so name the location in the same way each time.
+  asap reads a Delta table version by version.
+  With several --from, give each location a name. In the column source, the name precedes the path of a file.
+  asap identifies a file by its path below the location. So write the location in the same way each time.
 
 Exit codes:
   0   done, or nothing to do
   1   failed
   2   usage or settings
-  3   a file failed, or too many rows were rejected
-  4   another run did all the work first
+  3   a file failed, too many rows were rejected, or no row reached the output
+  4   another run did all the work first, or replaced the table generation
   75  try again later"
 )]
 pub struct RunArgs {
@@ -61,21 +61,21 @@ pub struct RunArgs {
     /// Print the pipeline and exit
     #[arg(long)]
     print: bool,
-    /// Read this corpus: a folder, file or glob pattern of Parquet or JSON lines, or a Delta table. May be repeated, each
-    /// with a name
+    /// Read this corpus: a folder, file or glob pattern of Parquet or JSON lines, or a Delta table. Repeat the flag to
+    /// read several corpora, each with a name
     #[arg(long, value_name = "[NAME=]LOC", required_unless_present = "print")]
     from: Vec<String>,
-    /// Write to this folder: a new one, or one that this pipeline filled before
+    /// Write to this folder: a new folder, or an output of the same pipeline
     #[arg(long, value_name = "LOC", required_unless_present = "print")]
     to: Option<String>,
-    /// Name the question, cot and answer columns if asap cannot recognize them. Without an answer, cot is the whole
-    /// generation: the chain between think tags, then the answer
+    /// Name the question, cot and answer columns if asap cannot recognize them. If you name no answer column, cot is
+    /// the whole generation: the chain between think tags, then the answer
     #[arg(long, value_name = "question=…,cot=…,answer=…", value_parser = parsed::<ColumnMapping>)]
     columns: Option<ColumnMapping>,
     /// Process at most N input rows, including those of earlier runs
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
     limit: Option<usize>,
-    /// Set the maximum rows of a slice, which is committed or redone as a whole [default: about a minute of work]
+    /// Set the maximum rows of a slice [default: about a minute of work]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     slice_rows: Option<u64>,
     /// Commit finished slices after at most this time
@@ -85,40 +85,44 @@ pub struct RunArgs {
     /// rows stay (fail), new rows replace the old ones in one commit (reprocess), or the old rows stay (ignore)
     #[arg(long, value_name = "fail|reprocess|ignore", default_value = "fail", value_parser = parsed::<OnChange>)]
     on_change: OnChange,
-    /// Choose what happens if a file has a column that the output does not have: add the column, or fail the file
+    /// Choose what happens if a file has a column that the output does not have: the output gets the column (add), or
+    /// the file fails (fail)
     #[arg(long, value_name = "add|fail", default_value = "add", value_parser = parsed::<OnSchemaChange>)]
     on_schema_change: OnSchemaChange,
-    /// Replace the whole output: delete all rows in one commit, then refill it with this pipeline. Readers see it fill
+    /// Replace the whole output: delete all rows in one commit, then refill the output with this pipeline. Meanwhile,
+    /// readers see the output fill
     #[arg(long)]
     new_generation: bool,
-    /// Keep running: start the next run this long after each run ends, until interrupted [default without TIME: 30s]
+    /// Keep running: start the next run TIME after each run ends, until interrupted [default without TIME: 30s]
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "30s", require_equals = true,
         value_parser = humantime::parse_duration, conflicts_with = "dry_run")]
     watch: Option<Duration>,
-    /// Process rejected rows again, read from their input files: the rows with these statuses, or all rejected rows
+    /// Process rejected rows again from their input files: rows with these statuses, or, without STATUS, all rejected
+    /// rows
     #[arg(long, value_name = "STATUS,…", num_args = 0..=1, default_missing_value = "", require_equals = true)]
     retry_rejects: Option<String>,
     /// End the run if more rows than this are rejected: a number, or a share such as 2%
     #[arg(long, value_name = "N|P%", value_parser = parsed::<MaxRejects>)]
     max_rejects: Option<MaxRejects>,
-    /// Process only part K of N of the slices. Eight processes with 1/8 to 8/8 fill one output together
+    /// Process only the slices of part K of N. Eight processes, with 1/8 to 8/8, fill one output together
     #[arg(long, value_name = "K/N", value_parser = parsed::<Part>)]
     part: Option<Part>,
     /// Allow the run this long to end after SIGTERM or Ctrl-C
     #[arg(long, value_name = "TIME", default_value = "25s", value_parser = humantime::parse_duration)]
     grace: Duration,
-    /// Partition a new output by these columns. Delta reads an empty text in them as NULL
+    /// Partition a new output by these columns. Delta reads an empty text in these columns as NULL
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     partition_by: Vec<String>,
-    /// Copy these input columns to the output: all, none, names, or needed, which leaves out columns whose whole
-    /// content is already in the output columns question, cot, answer or system. Rejects keep all columns
+    /// Copy input columns to the output: all, none, the named columns, or the needed columns. A column is not needed if
+    /// its whole content is already in the output columns question, cot, answer or system. Rejects keep all columns
     #[arg(long, value_name = "needed|all|none|COLUMNS", default_value = "needed", value_parser = parsed::<Originals>)]
     originals: Originals,
     /// Close a shard at this size in bytes
     #[arg(long, value_name = "BYTES", default_value_t = asap_pipelines::run::output::shards::SHARD_BYTES)]
     target_shard_bytes: NonZeroU64,
-    /// Estimate the calls to a language model and their cost; send, pay and write nothing. The estimate
-    /// assumes asap.anchor.max_tokens output tokens for each ai_complete answer, and no reasoning tokens
+    /// Estimate the calls to a language model, the cost of these calls, and the tokens of the scoring model. Send, pay
+    /// and write nothing. The estimate assumes asap.anchor.max_tokens output tokens for each ai_complete answer, and no
+    /// reasoning tokens
     #[arg(long)]
     dry_run: bool,
     /// Serve Prometheus metrics of the run under /metrics, at a loopback address

@@ -37,19 +37,20 @@ A jobs file has a table for each job. Its keys are cron, timezone and the flags 
   \"refine.max_tokens\" = 2048
 
 Paths are relative to the folder in which you start the scheduler. A job never runs twice at the same time. One run
-makes up for all times that passed while the job ran, or while no scheduler ran. A new job starts at its next time.
+makes up for all times that passed while the job ran, or while no scheduler ran. A new job first runs at its next time.
 
-A run that ends with code 75 is retried after 1, 2, 4 and finally every 30 minutes, until the job's next time. After any
-other code the job waits for its next time. When clocks change, a job whose hour field is * keeps its
-interval. Any other job runs once at a time that occurs twice. A time that is skipped runs at the end of the gap.
+After a run with exit code 75, the scheduler retries the job after 1 minute. The pause doubles up to 30 minutes. Retries
+end at the job's next time. After any other code, the job waits for its next time. When clocks change, a job whose hour
+field is * keeps its interval. If the time of any other job occurs twice, this job runs once. If its time is skipped,
+this job runs at the end of the gap.
 
-Each finished run prints a line of JSON: job, started, ended, code, summary. After SIGTERM or SIGINT, running jobs end
-gracefully; a second signal kills them.")]
+For each finished run, the scheduler prints a line of JSON: job, started, ended, code, summary. After SIGTERM or SIGINT,
+running jobs end gracefully. A second signal kills the running jobs.")]
 pub struct ScheduleArgs {
     /// The jobs file
     #[arg(value_name = "JOBS.TOML")]
     jobs: PathBuf,
-    /// Report the errors of the jobs file, or when each job runs next, and run nothing
+    /// Report the errors of the jobs file, and run nothing. Without errors, report when each job runs next
     #[arg(long)]
     check: bool,
     /// Set the output format of --check; json prints a single line

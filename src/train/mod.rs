@@ -41,10 +41,11 @@ use training::Training;
 
 pub use metrics::tensorboard_record;
 
-/// Fine-tune all parameters of a model on a corpus, or train a new one from a config
+/// Fine-tune all parameters of a model on a corpus, or train a new model from a config
 ///
-/// Run the same command again to resume from the last checkpoint, even after a kill; the weights are the same. With a
-/// different --pass-tokens it resumes too, but the weights may differ in their last bits.
+/// Run the same command again to resume from the last checkpoint, even after a kill. The final weights are the same as
+/// without the interruption. If you change --pass-tokens, the training resumes too, but the weights may differ in their
+/// last bits.
 #[derive(Debug, Args)]
 #[command(
     group = clap::ArgGroup::new("base").required(true).args(["model", "init"]),
@@ -61,7 +62,7 @@ pub struct TrainArgs {
     /// Train a new model with this config in Hugging Face's format. Its dtype sets how weights are stored
     #[arg(long, value_name = "CONFIG.JSON")]
     init: Option<PathBuf>,
-    /// Train on a Delta table, or a folder or file of Parquet or JSON lines (asap inspect shows how they are read)
+    /// Train on a Delta table, or a folder or file of Parquet or JSON lines (asap inspect shows how asap reads them)
     #[arg(long, value_name = "LOC")]
     data: String,
     /// Name the question, cot and answer columns if asap cannot recognize them
@@ -88,14 +89,14 @@ pub struct TrainArgs {
     /// Set the warm-up length in steps (overrides --warmup)
     #[arg(long, value_name = "N")]
     warmup_steps: Option<usize>,
-    /// Set the final learning rate, as a fraction of the highest. After the warm-up, the rate falls from
-    /// the highest to the final one along a cosine
+    /// Set the final learning rate, as a fraction of the highest. After the warm-up, the rate falls from the highest to
+    /// the final rate along a cosine
     #[arg(long, value_name = "FRACTION", default_value_t = 0.1, value_parser = fraction)]
     min_rate: f64,
     /// Clip the gradient norm to this value
     #[arg(long, value_name = "NORM", default_value_t = 0.2, value_parser = above_zero)]
     clip: f64,
-    /// Set AdamW's weight decay, for matrices only: each step multiplies them by 1 - learning rate * DECAY
+    /// Set AdamW's weight decay, for matrices only: each step multiplies matrices by 1 - learning rate * DECAY
     #[arg(long, value_name = "DECAY", default_value_t = 0.0, value_parser = fraction)]
     weight_decay: f64,
     /// Set the number of examples per micro-batch
@@ -107,15 +108,15 @@ pub struct TrainArgs {
     /// Set the maximum tokens of a forward pass. A longer example gets its own pass
     #[arg(long, value_name = "TOKENS", default_value_t = 4096, value_parser = at_least_one)]
     pass_tokens: usize,
-    /// Choose which activations to keep for the backward pass (activation checkpointing). More is faster and gives the
-    /// same weights [default: the most that fits]
+    /// Choose which activations to keep for the backward pass (activation checkpointing). Keeping more is faster and
+    /// gives the same weights [default: the most that fits]
     #[arg(long, value_name = "inputs|attention|all")]
     keep: Option<Keep>,
     /// Seed the row order and the initial weights of a new model: the same seed gives the same model
     #[arg(long, value_name = "S", default_value_t = 42)]
     seed: u64,
-    /// Hold out the rows of this fraction of the questions. The model is measured on them before training and after
-    /// each epoch
+    /// Hold out the rows of this fraction of the questions. asap measures the model on these rows before training and
+    /// after each epoch
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = fraction)]
     held_out: f64,
     /// Write a checkpoint after this many steps
@@ -127,7 +128,7 @@ pub struct TrainArgs {
     /// Compute on this device: cpu, with all cores
     #[arg(long, default_value = "cpu", value_parser = device)]
     device: String,
-    /// Read rows as a run commits them. The first epoch ends when the run is finished
+    /// Read new rows after each commit of a run. The first epoch ends when the run is finished
     #[arg(long)]
     follow: bool,
     /// Set the output format of the summary

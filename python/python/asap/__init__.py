@@ -1,7 +1,7 @@
 """Prune chain-of-thought corpora, so that reasoning models can be fine-tuned at a fraction of the cost.
 
-The functions of asap's SQL are here without their prefix: `cot_steps` is `asap.steps`. They take Arrow data, lists and
-single values:
+Each SQL function of asap is a Python function without the prefix `cot_`: `cot_steps` is `asap.steps`. The functions take
+Arrow data, lists and single values:
 
 >>> import asap
 >>> asap.steps("2 + 2?\\n\\nIt is 4.")
@@ -9,9 +9,9 @@ single values:
 >>> asap.similarity(["2 + 2 is 4", None], "2 + 2 = 4")
 [0.8421052631578947, None]
 
-`asap.prune` prunes a dataset, a data frame or a table; `asap.run` runs a pipeline into a Delta table; `asap.sql` queries;
-`asap.Pruner` prunes batches in `Dataset.map`; `asap.ray.run` runs a pipeline on a Ray cluster. Settings are keywords, with
-underscores instead of dots: `refine_max_tokens=2048` is `asap.refine.max_tokens`. `asap.settings()` lists them.
+`asap.prune` prunes a dataset, a data frame or a table. `asap.run` runs a pipeline and writes a Delta table. `asap.sql` runs a
+query. `asap.Pruner` prunes batches in `Dataset.map`. `asap.ray.run` runs a pipeline on a Ray cluster. Settings are keywords,
+with underscores instead of dots: `refine_max_tokens=2048` sets `asap.refine.max_tokens`. `asap.settings()` lists the settings.
 """
 
 import os as _os

@@ -35,12 +35,11 @@ def sql(
     """Run a query, and return its rows as a stream of Arrow batches, for any library that reads Arrow data.
 
     Args:
-        query: One SQL statement. It can name files, folders and Delta tables: FROM 'out/pruned'.
-        corpus: The table corpus: a location, a dataset, a data frame or an Arrow table, which is read as `asap inspect`
-            shows.
-        columns: The columns of the corpus with question, cot and answer, as a dict, if asap cannot recognize them.
+        query: One SQL statement. The statement can read files, folders and Delta tables: FROM 'out/pruned'.
+        corpus: The table corpus: a location, a dataset, a data frame or an Arrow table. `asap inspect` shows how asap reads it.
+        columns: The names of the question, cot and answer columns of the corpus, as a dict, if asap cannot recognize them.
         settings: Settings by name, as a dict.
-        tables: Further tables by name: locations, datasets, data frames or Arrow tables.
+        tables: More tables by name: locations, datasets, data frames or Arrow tables.
 
     >>> import asap
     >>> asap.sql("SELECT cot_tokens('2 + 2 is 4') AS tokens").to_pylist()
@@ -73,14 +72,14 @@ def run(
 ) -> dict[str, Any]:
     """Run a pipeline over a corpus, and commit the result to a Delta table, as `asap run` does.
 
-    A run that was interrupted resumes when you repeat the call.
+    If a run was interrupted, repeat the call to resume.
 
     Args:
         pipeline: The name of a pipeline of asap, or a file with one SELECT over the table corpus.
         from_: The location of the corpus, or a list of locations, each with a name: math=s3://lake/math.
         to: The location of the output.
-        columns: The columns with question, cot and answer, as a dict, if asap cannot recognize them.
-        quiet: Whether to show no progress.
+        columns: The names of the question, cot and answer columns, as a dict, if asap cannot recognize them.
+        quiet: Whether to hide the progress.
         options: Settings by name, such as refine_max_tokens, and flags of `asap run`, such as limit, dry_run and part.
 
     Returns:
@@ -124,7 +123,7 @@ class Pruned(NamedTuple):
     """What `prune` returns."""
 
     rows: Any
-    """The rows of the output, in the library of the input. Trainers read prompt and completion, or messages."""
+    """The rows of the output, with the type of the input. Trainers read either prompt and completion, or messages."""
     rejects: Any
     """The rows that cannot be pruned, each with its status and error."""
     summary: dict[str, Any]
@@ -141,18 +140,19 @@ def prune(
 ) -> Pruned:
     """Prune a dataset, a data frame, an Arrow table or the files of a location.
 
-    The rows are those of `asap run`, in the order of the input. Rows and rejects are held in memory. If they do not fit,
-    use `run`.
+    The result has the rows that `asap run` writes, in the order of the input. `prune` holds rows and rejects in memory. For a
+    corpus that does not fit in memory, use `run`.
 
     Args:
-        data: The corpus, in one of the layouts that SELECT * FROM corpus_shapes() lists. For others, name the columns.
+        data: The corpus. If SELECT * FROM corpus_shapes() does not list its layout, name the columns.
         pipeline: The name of a pipeline of asap, or a file with one SELECT over the table corpus.
-        columns: The columns with question, cot and answer, as a dict, if asap cannot recognize them.
-        to: The location that keeps the output and paid answers of a language model. By default, they are deleted.
+        columns: The names of the question, cot and answer columns, as a dict, if asap cannot recognize them.
+        to: The location of the output, which also holds the paid answers of a language model. By default, `prune` deletes
+            the output and the answers.
         options: Settings by name, such as refine_max_tokens, and flags of `asap run`, such as limit and quiet.
 
     Returns:
-        A tuple of rows, rejects and summary. Rows and rejects are of the kind of data; a location gives Arrow tables.
+        A tuple of rows, rejects and summary. Rows and rejects have the type of data. For a location, they are Arrow tables.
     """
     import shutil
     import tempfile
@@ -208,17 +208,18 @@ def _rows_of(output, summary):
 class Pruner:
     """Prunes batches: a function for `Dataset.map(pruner, batched=True)`, and for `map_batches` of ray.data.
 
-    It adds the columns prompt, completion, messages, status and error to a batch, and keeps its rows. Columns of the batch
-    with these names are replaced. The status of a pruned row is ok. A row that the pipeline leaves out has the status
-    filtered. Other rows cannot be pruned: their status says why, and error has the details. Rows that are not ok have NULL in
-    prompt, completion and messages.
+    A Pruner keeps all rows of a batch. It adds the columns prompt, completion, messages, status and error, or replaces columns
+    with these names. A pruned row has the status ok. A row that the pipeline leaves out has the status filtered. If a row
+    cannot be pruned, its status is the reason, and error has the details. If the status is not ok, then prompt, completion and
+    messages are NULL.
 
-    Two pruners are equal if their fingerprints are. A fingerprint covers the pipeline, the columns, the settings that change
-    results, the version of asap and the files of its models. So a second `map` with an equal pruner reads the cache.
+    Two pruners are equal if their fingerprints are equal. A fingerprint covers the pipeline, the columns, the settings that
+    change results, the version of asap and the files of its models. So a second `map` with an equal pruner reads the rows from
+    the cache of the library datasets.
 
     Args:
         pipeline: The name of a pipeline of asap, or a file with one SELECT over the table corpus.
-        columns: The columns with question, cot and answer, as a dict, if asap cannot recognize them.
+        columns: The names of the question, cot and answer columns, as a dict, if asap cannot recognize them.
         settings: Settings by name.
     """
 

@@ -40,20 +40,20 @@ def run(
 ) -> dict[str, Any]:
     """Run a pipeline on a Ray cluster, and commit the result to a Delta table.
 
-    Each part of the run is a task of Ray, which commits its own slices. All machines must see the corpus and the output. If
-    the program is connected to no cluster, Ray connects it to the one on this machine, or starts one. Ctrl-C commits the
-    finished rows. A run that was interrupted resumes when you repeat the call.
+    Each part of the run is a task of Ray, and commits its own slices. All machines must see the corpus and the output. If your
+    program is not connected to a cluster, Ray connects the program to the cluster on this machine, or starts a cluster. Ctrl-C
+    commits the finished rows. If a run was interrupted, repeat the call to resume.
 
     Args:
         pipeline: The name of a pipeline of asap, or a file with one SELECT over the table corpus.
         from_: The location of the corpus, or a list of locations, each with a name: math=s3://lake/math.
         to: The location of the output.
         parts: The number of parts.
-        num_cpus: The CPUs of a task, which computes with as many threads. Each task opens its own copy of the models.
-        num_gpus: The GPUs of a task.
+        num_cpus: The number of CPUs and threads of a task. Each task opens its own copy of the models.
+        num_gpus: The number of GPUs of a task.
         max_retries: How often a part starts again after its worker was lost.
-        columns: The columns with question, cot and answer, as a dict, if asap cannot recognize them.
-        quiet: Whether to show no progress.
+        columns: The names of the question, cot and answer columns, as a dict, if asap cannot recognize them.
+        quiet: Whether to hide the progress.
         options: Settings by name, such as refine_max_tokens, and flags of `asap run`, such as limit.
 
     Returns:

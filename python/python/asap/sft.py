@@ -22,26 +22,31 @@ def arguments():
     shape = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="python -m asap.sft", description=__doc__, formatter_class=shape)
     option = parser.add_argument
-    option("--model", metavar="DIR", required=True, help="a folder in Hugging Face's layout, or org/name in the Hub's cache")
-    option("--data", metavar="LOC", required=True, help="a Delta table, or a folder or file of Parquet or JSON lines")
-    option("--columns", metavar="question=…,cot=…,answer=…", help="name the columns if asap cannot recognize them")
+    option("--model", metavar="DIR", required=True,
+           help="start from this model: a folder in Hugging Face's layout, or org/name in the Hub's cache")
+    option("--data", metavar="LOC", required=True, help="train on a Delta table, or a folder or file of Parquet or JSON lines")
+    option("--columns", metavar="question=…,cot=…,answer=…",
+           help="name the question, cot and answer columns if asap cannot recognize them")
     option("--out", metavar="DIR", required=True, help="write the trained model and its checkpoints to this folder")
     option("--epochs", type=int, default=10, help="train on each row this many times (10)")
-    option("--max-length", type=int, default=16_384, help="leave out longer examples, in tokens (16384)")
-    option("--learning-rate", type=float, default=4e-5, help="the highest learning rate (4e-5)")
-    option("--warmup", type=float, default=0.03, help="the fraction of steps used for warm-up (0.03)")
-    option("--warmup-steps", type=int, help="the warm-up length in steps (overrides --warmup)")
-    option("--min-rate", type=float, default=0.1, help="the final rate, as a fraction of the highest (0.1)")
+    option("--max-length", type=int, default=16_384, help="leave out examples of more tokens than this (16384)")
+    option("--learning-rate", type=float, default=4e-5, help="set the highest learning rate (4e-5)")
+    option("--warmup", type=float, default=0.03, help="set the fraction of steps used for warm-up (0.03)")
+    option("--warmup-steps", type=int, help="set the warm-up length in steps (overrides --warmup)")
+    option("--min-rate", type=float, default=0.1, help="set the final rate, as a fraction of the highest rate (0.1)")
     option("--clip", type=float, default=0.2, help="clip the gradient norm to this value (0.2)")
-    option("--weight-decay", type=float, default=0.0, help="AdamW's weight decay, for matrices only (0)")
-    option("--step", type=int, default=16, help="examples per step, over all processes (16)")
-    option("--pass-tokens", type=int, default=4096, help="the most tokens of a forward pass; a longer example gets its own (4096)")
-    option("--seed", type=int, default=42, help="the seed of the row order (42)")
+    option("--weight-decay", type=float, default=0.0, help="set AdamW's weight decay, for matrices only (0)")
+    option("--step", type=int, default=16, help="set the number of examples per step, over all processes (16)")
+    option("--pass-tokens", type=int, default=4096,
+           help="set the maximum tokens of a forward pass; a longer example gets its own pass (4096)")
+    option("--seed", type=int, default=42, help="seed the row order (42)")
     option("--checkpoint-every", metavar="STEPS", type=int, default=500, help="write a checkpoint after this many steps (500)")
     option("--precision", choices=["bf16", "f32"], help="compute in bf16 (default on GPUs) or f32 (default on CPUs)")
-    option("--lora", metavar="R", type=int, help="train adapters of this rank, and merge them into the model at the end")
-    option("--fsdp", action="store_true", help="divide weights and optimizer among the processes")
-    option("--follow", action="store_true", help="read rows as a run commits them; the first epoch ends when the run is finished")
+    option("--lora", metavar="R", type=int,
+           help="train adapters of this rank, and merge the adapters into the model at the end")
+    option("--fsdp", action="store_true", help="divide the weights and the optimizer state among the processes")
+    option("--follow", action="store_true",
+           help="read new rows after each commit of a run; the first epoch ends when the run is finished")
     return parser.parse_args()
 
 

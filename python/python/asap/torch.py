@@ -8,7 +8,8 @@
     torch.save(feed.state_dict(), "feed.pt")
 
 A step is one row of packed examples: `input_ids`, `position_ids` and `labels`, each of shape [1, tokens]. `position_ids` start
-again at each example. transformers keeps examples apart by them with the attention "sdpa" or "flash_attention_2".
+at 0 again at each example. With the attention "sdpa" or "flash_attention_2", transformers uses `position_ids` to keep the
+examples apart.
 """
 
 import json
@@ -25,21 +26,21 @@ from asap import _asap, _settings
 class FeedDataset(torch.utils.data.IterableDataset):
     """Steps of packed examples. Each iteration is the next pass over the rows, in another order.
 
-    After `load_state_dict`, the next iteration finishes the pass that was saved. If that pass was over, the next one begins.
+    After `load_state_dict`, the next iteration finishes the saved pass. If the saved pass was over, the next pass begins.
 
     Args:
         data: A Delta table, or a folder or file of rows.
         model: A folder in Hugging Face's layout, or org/name in the Hub's cache.
         epochs: The number of epochs of a pass.
         step: The number of examples of a step.
-        step_tokens: The most tokens of a step, instead of a number of examples. A longer example gets its own step.
-        max_length: The most tokens of an example.
-        long: Whether to drop longer examples, or cut them: drop or cut.
+        step_tokens: The maximum number of tokens of a step, instead of `step`. A longer example gets its own step.
+        max_length: The maximum number of tokens of an example.
+        long: What to do with longer examples: "drop" or "cut".
         seed: The seed of the order of rows.
-        rank: The rank of this process, by default that of torch.distributed or torchrun. All ranks have equally many steps.
+        rank: The rank of this process. By default, torch.distributed or torchrun sets it. All ranks have equally many steps.
         world: The number of processes that share each step.
-        columns: The columns with question, cot and answer, as a dict, if asap cannot recognize them.
-        follow: Whether the first epoch takes rows as a run commits them.
+        columns: The names of the question, cot and answer columns, as a dict, if asap cannot recognize them.
+        follow: Whether the first epoch reads new rows after each commit of a run.
     """
 
     def __init__(self, data, model, *, epochs=1, step=16, step_tokens=None, max_length=16_384, long="drop", seed=42,
@@ -58,7 +59,7 @@ class FeedDataset(torch.utils.data.IterableDataset):
     def count(self):
         """Count the examples and tokens of an epoch, its longest example and the steps of a pass. Returns a dict.
 
-        After a position, count the version of the data that it belongs to.
+        After `load_state_dict`, count the version of the data that the loaded position belongs to.
         """
         parts = [f"--world={self._parts()[1]}", f"--epochs={self._epochs}", "--count"]
         parts += [f"--resume={self._position}"] if self._position else []
@@ -68,7 +69,7 @@ class FeedDataset(torch.utils.data.IterableDataset):
         return json.loads(done.stdout)
 
     def state_dict(self):
-        """The place after the last step that was taken."""
+        """Return the place after the last step that your loop took."""
         if self._is_read_by_workers and torch.utils.data.get_worker_info() is None:
             raise _asap.Error("workers read the feed, so its position is not known here: pass num_workers=0 to DataLoader")
         return {"position": self._position, "passes": self._passes}
