@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -160,6 +161,17 @@ def test_an_interrupt_commits_and_the_next_run_resumes(cluster):
     assert 0 < len(rows) + len(rejects) < 200
     summary = asap.ray.run("asap", quiet=True, **options)
     assert summary["rows_in"] == 200 - len(rows) - len(rejects) and not endpoint.repeated()
+
+
+def test_a_cluster_that_was_killed_is_not_waited_for(workplace):
+    # Sockets of Ray are in this folder, and their paths must be short.
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder, "ray").mkdir()
+        Path(folder, "ray/ray_current_cluster").write_text("127.0.0.1:1")
+        options = {"from_": str(SAMPLE), "to": "out/ray", "limit": 4, "parts": 1, "quiet": True}
+        code = f"import asap; print(asap.ray.run('truncate', **{options!r})['rows_in'])"
+        command, given = [sys.executable, "-c", code], os.environ | {"RAY_TMPDIR": folder}
+        assert subprocess.check_output(command, env=given, text=True, timeout=100).split()[-1] == "4"
 
 
 def test_killed_workers_and_drivers_lose_no_row(workplace):

@@ -9,6 +9,7 @@ import tempfile
 import time
 import uuid
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from asap import _asap, _data, _jobs, _parts, _settings
@@ -102,8 +103,22 @@ def _connected(quiet):
     except ImportError as error:
         raise _asap.Error("asap.ray needs Ray, which is not installed: run pip install ray") from error
     if not ray.is_initialized():
-        ray.init(**({"log_to_driver": False, "logging_level": "warning"} if quiet else {}))
+        address = "local" if "RAY_ADDRESS" not in os.environ and _is_lost() else None
+        ray.init(address, **({"log_to_driver": False, "logging_level": "warning"} if quiet else {}))
     return ray
+
+
+def _is_lost():
+    """Whether a killed program left the address of its cluster, which is gone. Ray would try to connect for minutes."""
+    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
+    try:
+        host, _, port = Path(folder, "ray/ray_current_cluster").read_text().strip().rpartition(":")
+        socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):
+        return True
+    return False
 
 
 def _slots(ray, needs):
