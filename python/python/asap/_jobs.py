@@ -36,7 +36,7 @@ def sql(
 
     Args:
         query: One SQL statement. The statement can read files, folders and Delta tables: FROM 'out/pruned'.
-        corpus: The table corpus: a location, a dataset, a data frame or an Arrow table. `asap inspect` shows how asap reads it.
+        corpus: The data that the query reads as the table `corpus`: a location, a dataset, a data frame or an Arrow table. `asap inspect` shows how asap reads it.
         columns: The names of the question, cot and answer columns of the corpus, as a dict, if asap cannot recognize them.
         settings: Settings by name, as a dict.
         tables: More tables by name: locations, datasets, data frames or Arrow tables.

@@ -46,13 +46,13 @@ def run(
     commits the finished rows. If a run was interrupted, repeat the call to resume.
 
     Args:
-        pipeline: The name of a pipeline of asap, or a file with one SELECT over the table corpus.
+        pipeline: The name of a pipeline of asap, or a file with one SELECT over the table `corpus`.
         from_: The location of the corpus, or a list of locations, each with a name: math=s3://lake/math.
         to: The location of the output.
         parts: The number of parts.
         num_cpus: The number of CPUs and threads of a task. Each task opens its own copy of the models.
         num_gpus: The number of GPUs of a task.
-        max_retries: How often a part starts again after its worker was lost.
+        max_retries: The maximum number of times that a part starts again after its worker was lost.
         columns: The names of the question, cot and answer columns, as a dict, if asap cannot recognize them.
         quiet: Whether to hide the progress.
         options: Settings by name, such as refine_max_tokens, and flags of `asap run`, such as limit.
@@ -74,7 +74,8 @@ def run(
     slots = functools.partial(_slots, ray, {"CPU": num_cpus, "GPU": num_gpus})
     if not slots():
         raise _asap.Error(f"no machine of the Ray cluster has num_cpus={num_cpus} and num_gpus={num_gpus} for a task")
-    # asap itself starts a lost part again: Ray would do so with the same share of the limits.
+    # asap itself starts a lost part again. Ray would start it with its first share of max_cost and max_calls, of which a
+    # part may be spent.
     task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=0)(_part)
     start, refusal = functools.partial(task.remote, job), functools.partial(_refusal, job)
     limited = {"settings": job["expected"]["settings"], "max_retries": max_retries}

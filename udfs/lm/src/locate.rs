@@ -71,7 +71,7 @@ fn small(caches: &Path) -> Result<PathBuf> {
     if std::fs::rename(written.path(), &folder).is_ok() {
         let _ = written.keep();
     } else if !is_whole(&folder) {
-        // No other process was faster: the existing folder lacks a file.
+        // The folder exists, but a file in it is missing or has another size.
         write_files(&folder).map_err(failed)?;
     }
     Ok(folder)

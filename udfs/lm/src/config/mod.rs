@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_ends_where_attention_is_another() {
+    fn sliding_and_chunked_attention_limit_the_window() {
         let mistral = json!({"model_type": "mistral", "architectures": null, "sliding_window": 512});
         let slides = json!({"layer_types": ["full_attention", "sliding_attention"], "sliding_window": 512});
         let chunks = json!({"dual_chunk_attention_config": {"chunk_size": 9, "original_max_position_embeddings": 512}});
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn yarn_is_corrected_as_servers_do() {
+    fn yarn_scales_attention_as_inference_servers_do() {
         let yarn = |more: Value| {
             let scaling = json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024});
             match with(json!({"rope_scaling": changed(scaling, &more)})).unwrap().rope.scaling {
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn published_configs_of_our_families_load_and_others_are_refused_by_what_they_need() {
+    fn published_configs_of_supported_families_load_and_errors_for_others_name_what_they_need() {
         for Published { name, refused, config } in lines(golden("configs.jsonl")) {
             match (ModelConfig::parse(&config), refused) {
                 (Ok(_), None) => {}
