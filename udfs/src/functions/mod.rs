@@ -1,8 +1,8 @@
 //! The SQL functions: a declaration and the computation for a row.
 //!
-//! To add a function, add a file here, a line in [`all`], and a line in the tests' list of calls
-//! (`tests/functions/physical_types.rs`). The README's table is generated. If a change alters the results of rows, also
-//! raise `RULES_VERSION` in `pipelines/src/run/output/identity.rs`, so that no table mixes rows of both versions.
+//! To add a function, add a file here, a line in [`all`], and a line in `tests/goldens/calls.txt`. The README's table is
+//! generated. If a change alters the results of rows, also raise `RULES_VERSION` in
+//! `pipelines/src/run/output/identity.rs`, so that no table mixes rows of both versions.
 //!
 //! | module | holds |
 //! |---|---|
