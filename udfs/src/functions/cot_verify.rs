@@ -9,7 +9,11 @@ impl RowFunction for CotVerify {
         name: "cot_verify",
         about: "Whether the answer that `response` states (`cot_answer`) equals the expected answer `gold`. Rational numbers are compared exactly, other numbers to 120 digits, expressions by their values at random points, lists and sets in any order, tuples in order, intervals as the inequalities that they stand for, matrices entry by entry, and equations up to a factor. `x = 5` equals `5`. A unit may be omitted, and so may the `%` of a number of at least 10. Four kinds of answers are equal only if their texts are identical: answers with two readings, answers whose letters look multiplied but are not (`P(2)`, `\\frac{dy}{dx}`), answers that `cot_verify` cannot parse, and answers that cost too much to compare. So a right answer may be rejected. A rounded answer is always rejected. A response without an answer gives false.",
         arguments: &[
-            Argument::new("gold", Arg::Text, "The expected answer, or a solution that states it in a form that `cot_answer` finds, such as `\\boxed{4}`."),
+            Argument::new(
+                "gold",
+                Arg::Text,
+                "The expected answer, or a solution that states it in a form that `cot_answer` finds, such as `\\boxed{4}`.",
+            ),
             Argument::new("response", Arg::Text, "The text that a model wrote, with or without its chain of thought."),
         ],
         example: "select cot_verify('0.5', '<think>Half of it.</think>It is \\boxed{\\frac{1}{2}}.');\n-- true",
