@@ -23,6 +23,12 @@ impl Estimate {
     pub fn excludes_zero(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
     }
+
+    /// A difference with its sign and its interval, multiplied by `scale`, with this number of decimals.
+    pub fn signed(&self, scale: f64, digits: usize) -> String {
+        let [value, low, high] = [self.value, self.low, self.high].map(|each| scale * each);
+        format!("{value:+.digits$} [{low:+.digits$}, {high:+.digits$}]")
+    }
 }
 
 /// The mean of a share per problem, from 0 to 1. With one response per problem the interval is Wilson's. With several,

@@ -7,6 +7,7 @@ pub mod corpus;
 pub mod delta;
 pub mod feed;
 pub mod location;
+mod object_reader;
 mod objects;
 pub mod outputs;
 pub mod pruned;

@@ -127,23 +127,19 @@ fn named(p_value: f64) -> String {
 }
 
 pub(crate) fn tables(compared: &[Compared]) -> String {
-    let signed = |estimate: &Estimate, scale: f64, digits: usize| {
-        let [value, low, high] = [estimate.value, estimate.low, estimate.high].map(|value| scale * value);
-        format!("{value:+.digits$} [{low:+.digits$}, {high:+.digits$}]")
-    };
     let rows = compared.iter().map(|at| {
         [
             count(at.budget.unsigned_abs()),
             count(at.problems as u64),
             format!("{:.1} %", 100.0 * at.accuracy_a),
             format!("{:.1} %", 100.0 * at.accuracy_b),
-            signed(&at.accuracy, 100.0, 1),
+            at.accuracy.signed(100.0, 1),
             at.only_a.map_or("-".to_string(), count),
             at.only_b.map_or("-".to_string(), count),
             shown(at.p_value),
             format!("{:.0}", at.tokens_a),
             format!("{:.0}", at.tokens_b),
-            signed(&at.tokens, 1.0, 0),
+            at.tokens.signed(1.0, 0),
         ]
     });
     let header = [

@@ -86,12 +86,8 @@ impl Summary {
             text.push(format!(
                 "\n{title}: log-probability of the answer in nats, survival in points, with 95 % intervals\n"
             ));
-            let signed = |found: &Option<Estimate>, scale: f64, digits: usize| match found {
-                None => "-".to_string(),
-                Some(Estimate { value, low, high }) => {
-                    let [value, low, high] = [value, low, high].map(|each| scale * each);
-                    format!("{value:+.digits$} [{low:+.digits$}, {high:+.digits$}]")
-                }
+            let signed = |found: Option<Estimate>, scale: f64, digits: usize| {
+                found.map_or("-".to_string(), |found| found.signed(scale, digits))
             };
             let rows = self.lines.iter().filter(|line| line.unstated == unstated).map(|line| {
                 [
@@ -100,9 +96,9 @@ impl Summary {
                     format!("{:.1} %", 100.0 * line.kept),
                     line.survives.map_or("-".to_string(), |survives| format!("{:.0} %", 100.0 * survives)),
                     format!("{:.2}", line.log_probability),
-                    signed(&line.over_random, 1.0, 2),
-                    signed(&line.over_block, 1.0, 2),
-                    signed(&line.survives_over_block, 100.0, 0),
+                    signed(line.over_random, 1.0, 2),
+                    signed(line.over_block, 1.0, 2),
+                    signed(line.survives_over_block, 100.0, 0),
                     line.verdict.clone(),
                 ]
             });

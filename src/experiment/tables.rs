@@ -62,12 +62,15 @@ impl Report {
                     line.role.to_string(),
                     or_dash(line.examples, |examples| format!("{examples:.0}")),
                     or_dash(line.kept, percent),
-                    or_dash(line.accuracy, |found| interval(found, |value| format!("{:.1}", 100.0 * value))),
+                    or_dash(line.accuracy, |found| {
+                        let [value, low, high] = [found.value, found.low, found.high].map(|share| 100.0 * share);
+                        format!("{value:.1} [{low:.1}, {high:.1}]")
+                    }),
                     or_dash(line.tokens, |tokens| format!("{tokens:.0}")),
                     or_dash(line.cut_off, percent),
                     or_dash(line.over_random, points),
                     or_dash(line.over_block, points),
-                    or_dash(line.tokens_over_random, |found| interval(found, |value| format!("{value:+.0}"))),
+                    or_dash(line.tokens_over_random, |found| found.signed(1.0, 0)),
                     line.verdict.clone(),
                 ]
             }),
@@ -104,11 +107,7 @@ fn percent(share: f64) -> String {
 }
 
 fn points(found: Estimate) -> String {
-    interval(found, |value| format!("{:+.1}", 100.0 * value))
-}
-
-fn interval(found: Estimate, shown: impl Fn(f64) -> String) -> String {
-    format!("{} [{}, {}]", shown(found.value), shown(found.low), shown(found.high))
+    found.signed(100.0, 1)
 }
 
 fn or_dash<T>(value: Option<T>, shown: impl Fn(T) -> String) -> String {

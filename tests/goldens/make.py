@@ -85,7 +85,6 @@ def all_goldens():
         goldens[f"spirit_{name}.jsonl"] = partial(spirit, name)
         for index, file in enumerate(["trace.json", "grads.safetensors", "weights_after.safetensors"]):
             goldens[f"train_{name}/{file}"] = lambda name=name, index=index: train(name)[index]
-    goldens["selective_context.jsonl"] = selective_context
     for encoder, file in product(ENCODERS, ["goldens.jsonl", "hard.jsonl"]):
         goldens[f"llmlingua2/{encoder}/{file}"] = partial(compressed, encoder, file)
     goldens["tokenskip.jsonl"] = tokenskip
@@ -351,23 +350,6 @@ def spirit(name):
             lens.append(length(name, [steps[step] for step in kept]))
         made.append({"id": row["id"], "order": order, "lens": lens, "least_margins": margins})
         made[-1]["kept_at_half"] = at_half or []
-    return made
-
-
-def selective_context():
-    """Splits and selects as the sentence level of Selective Context's `__init__.py`."""
-    import numpy
-
-    chains, made = rows("qwen2/cots.jsonl"), []
-    for row in rows("scores_qwen2.jsonl"):
-        text = re.sub(r"\s+", " ", "\n\n".join(chains[row["id"]]["steps"]))
-        sentences = re.split(r"(?<!\w\.\w.)(?<![A-Z][a-z]\.)(?<=\.|\?)\s", text)
-        sentences = [sentence.strip() for sentence in sentences if sentence.strip()]
-        info = [mean(alone("qwen2", sentence)) for sentence in sentences]
-        made.append({"sentences": sentences, "self_info": info})
-        for key, share in [("kept_035", 0.35), ("kept_05", 0.5)]:
-            least = numpy.nanpercentile(info, share * 100)
-            made[-1][key] = [index for index, value in enumerate(info) if value >= least]
     return made
 
 

@@ -4,7 +4,6 @@ use std::fs;
 use std::process::Command;
 
 use crate::common::{Finished, Workplace};
-use crate::runs::place::Running;
 
 /// A small model, independent of the one in `data`.
 const MODEL: &str = "asap.scorer.model=tests/goldens/qwen2";
@@ -192,24 +191,6 @@ fn a_full_file_system_is_an_error_that_leaves_nothing() {
     let finished = Finished::of(shell.current_dir(workplace.path(""))).ends(1, &["No space left on device"]);
     assert_eq!(finished.stdout.trim(), "0", "files remain");
     assert!(!finished.stderr.contains("panicked"), "{}", finished.stderr);
-}
-
-#[test]
-fn an_interrupted_run_commits_what_is_finished_and_the_same_command_goes_on() {
-    let workplace = Workplace::new();
-    let arguments =
-        "run pipelines/sql/without_surprisal.sql --from data/sample --to out --slice-rows 50 --commit-every 0s";
-    let arguments: Vec<&str> = arguments.split(' ').chain(["--format", "json", "--set", MODEL]).collect();
-    let mut run = Running::start(workplace.command(&arguments));
-    let first = workplace.path("out/_delta_log/00000000000000000001.json");
-    run.wait_until("the interrupt", || first.exists());
-    run.terminate();
-    let finished = run.finish().ends(75, &["run the same command to resume"]);
-    let done: serde_json::Value = serde_json::from_str(&finished.stdout).unwrap();
-    let rest = workplace.run(&arguments).json();
-    let rows = |summary: &serde_json::Value| summary["rows_in"].as_u64().unwrap();
-    assert!(rows(&done) > 0 && rows(&rest) > 0, "{done} {rest}");
-    assert_eq!(rows(&done) + rows(&rest), 2000);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use asap_lm::sampling::Sampling;
 use asap_test_support::{Call, Reply, Server};
 use serde_json::{Value, json};
 
-use crate::common::{Workplace, root};
+use crate::common::{Finished, Workplace, root};
 
 const MATH: [&str; 4] = ["eval", "--bench", "gsm8k", "--data"];
 
@@ -51,16 +51,36 @@ fn served() -> Server {
     })
 }
 
-/// A model that says this of each question, after 50 tokens.
-fn scripted(says: impl Fn(&str) -> String + Send + Sync + 'static) -> Server {
+/// A reply of the model m after 50 tokens.
+fn reply(message: Value, finish: &str) -> Reply {
+    Reply::Json(json!({
+        "model": "m",
+        "choices": [{ "message": message, "finish_reason": finish }],
+        "usage": { "prompt_tokens": 20, "completion_tokens": 50 },
+    }))
+}
+
+fn said(content: impl Into<Value>) -> Reply {
+    reply(json!({ "content": content.into() }), "stop")
+}
+
+/// A server without a list of models that replies this to each question.
+fn scripted(replies: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Server {
     Server::start(move |call: &Call| match call.head.starts_with("GET") {
         true => Reply::error(404, "no such page"),
-        false => Reply::Json(json!({
-            "model": "m",
-            "choices": [{ "message": { "content": says(call.prompt()) }, "finish_reason": "stop" }],
-            "usage": { "prompt_tokens": 20, "completion_tokens": 50 },
-        })),
+        false => replies(call.prompt()),
     })
+}
+
+/// Evaluates the model m of a server on `test.jsonl`.
+fn ask(workplace: &Workplace, server: &Server, to: &str, more: &[&str]) -> Finished {
+    let asked = ["test.jsonl", "--endpoint", &server.base_url(), "--model", "m", "--to", to];
+    workplace.run([&MATH[..], &asked, more].concat())
+}
+
+/// The number of requests that are paid.
+fn posts(server: &Server) -> usize {
+    server.calls().iter().filter(|call| call.head.starts_with("POST")).count()
 }
 
 fn rows(workplace: &Workplace, of: &str, columns: &str) -> Vec<Value> {
@@ -115,11 +135,7 @@ fn a_folder_and_a_server_of_the_same_model_give_the_same_rows() {
 
 #[test]
 fn chains_come_in_a_field_in_tags_or_without_their_first_tag() {
-    let reply = |message: Value, finish: &str| {
-        Reply::Json(json!({ "model": "m", "choices": [{ "message": message, "finish_reason": finish }],
-            "usage": { "prompt_tokens": 9, "completion_tokens": 30 } }))
-    };
-    let server = Server::start(move |call: &Call| match call.prompt() {
+    let server = scripted(|prompt| match prompt {
         text if text.contains("What is 0 +") => {
             reply(json!({ "reasoning_content": "r", "content": "\\boxed{25}" }), "stop")
         }
@@ -136,9 +152,7 @@ fn chains_come_in_a_field_in_tags_or_without_their_first_tag() {
     });
     let workplace = Workplace::new();
     problems(&workplace, 5);
-    let url = server.base_url();
-    let finished =
-        workplace.run([&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", "out"]].concat());
+    let finished = ask(&workplace, &server, "out", &[]);
     let table = finished.ok();
     assert!(table.contains("60.0 %"), "{table}");
     let found = rows(&workplace, "out", "response, correct, why");
@@ -160,14 +174,7 @@ fn a_killed_evaluation_resumes_and_pays_again_only_for_requests_in_flight() {
     const PROBLEMS: usize = 60;
     let workplace = Workplace::new();
     problems(&workplace, PROBLEMS);
-    let server = Server::start(|call: &Call| match call.head.starts_with("GET") {
-        true => Reply::error(404, "no such page"),
-        false => {
-            let answer = json!({ "model": "m", "choices": [{ "message": { "content": "\\boxed{25}" }, "finish_reason": "stop" }],
-                "usage": { "prompt_tokens": 9, "completion_tokens": 5 } });
-            Reply::After(Duration::from_millis(60), Box::new(Reply::Json(answer)))
-        }
-    });
+    let server = scripted(|_| Reply::After(Duration::from_millis(60), Box::new(said("\\boxed{25}"))));
     let url = server.base_url();
     let asked =
         [&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--concurrency", "4", "--to", "out"]].concat();
@@ -183,8 +190,7 @@ fn a_killed_evaluation_resumes_and_pays_again_only_for_requests_in_flight() {
         kills += 1;
     }
     workplace.run(&asked).ok();
-    let lists = server.calls().iter().filter(|call| call.head.starts_with("GET")).count();
-    let paid = server.count() - lists;
+    let paid = posts(&server);
     assert!((PROBLEMS..=PROBLEMS + 4 * kills).contains(&paid), "{paid} calls for {PROBLEMS} problems");
     assert_eq!(rows(&workplace, "out", "id").len(), PROBLEMS);
 }
@@ -200,13 +206,12 @@ fn two_evaluations_are_compared_problem_by_problem() {
     let say = move |right: fn(u64) -> bool| {
         scripted(move |prompt| {
             let n = numbered(prompt);
-            format!("\\boxed{{{}}}", if right(n) { n + 25 } else { 1 })
+            said(format!("\\boxed{{{}}}", if right(n) { n + 25 } else { 1 }))
         })
     };
     let (a, b) = (say(|n| n % 4 == 0), say(|n| n % 4 == 0 || n < 20));
     for (server, to) in [(&a, "a"), (&b, "b")] {
-        let url = server.base_url();
-        workplace.run([&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", to]].concat()).ok();
+        ask(&workplace, server, to, &[]).ok();
     }
     let finished = workplace.run(["eval", "--compare", "a", "b", "--format", "json"]);
     let compared: Value = serde_json::from_str(finished.ok().lines().last().unwrap()).unwrap();
@@ -220,20 +225,15 @@ fn two_evaluations_are_compared_problem_by_problem() {
     assert!(table.ok().contains("+37.5"), "{}", table.stdout);
 
     // Samples of one model do not make it better, and other sampling needs another folder.
-    let (url, sampled) = (a.base_url(), ["--samples", "3", "--temperature", "0.6"]);
-    let command = [&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m"], &sampled].concat();
-    workplace.run([&command[..], &["--to", "three"]].concat()).ok();
+    let sampled = |to: &str| ask(&workplace, &a, to, &["--samples", "3", "--temperature", "0.6"]);
+    sampled("three").ok();
     let same = workplace.run(["eval", "--compare", "a", "three"]);
     assert!(same.ok().contains("no difference in accuracy is shown (+0.0 points, p = 1.000)"), "{}", same.stdout);
-    let refused = workplace.run([&command[..], &["--to", "a"]].concat());
-    assert!(refused.code == 2 && refused.stderr.contains("choose another folder"), "{}", refused.stderr);
+    sampled("a").ends(2, &["choose another folder"]);
 
     problems(&workplace, 39);
-    let url = a.base_url();
-    workplace.run([&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", "fewer"]].concat()).ok();
-    let refused = workplace.run(["eval", "--compare", "a", "fewer"]);
-    assert_eq!(refused.code, 2);
-    assert!(refused.stderr.contains("different problems: 1 are only in A"), "{}", refused.stderr);
+    ask(&workplace, &a, "fewer", &[]).ok();
+    workplace.run(["eval", "--compare", "a", "fewer"]).ends(2, &["different problems: 1 are only in A"]);
     let refused = workplace.run(["eval", "--compare", "a", "nothing"]);
     assert!(refused.stderr.contains("nothing is not an evaluation"), "{}", refused.stderr);
 }
@@ -253,8 +253,8 @@ fn programs_are_graded_by_their_tests() {
     ];
     workplace.write("own.jsonl", lines.join("\n"));
     let server = scripted(|prompt| match prompt.contains("total") {
-        true => "<think>x</think>\n```python\ndef total(a, b):\n    return a + b\n```".to_string(),
-        false => "<think>x</think>\n```python\ndef difference(a, b):\n    return b - a\n```".to_string(),
+        true => said("<think>x</think>\n```python\ndef total(a, b):\n    return a + b\n```"),
+        false => said("<think>x</think>\n```python\ndef difference(a, b):\n    return b - a\n```"),
     });
     let url = server.base_url();
     let asked =
@@ -273,26 +273,14 @@ fn programs_are_graded_by_their_tests() {
 
     // A Python that is missing, and one that lacks what the tests import, cost no call.
     let calls = server.count();
-    let refused = workplace.run([&asked[..], &["--python", "no-python"]].concat());
-    assert!(refused.code == 2 && refused.stderr.contains("no-python"), "{}", refused.stderr);
+    workplace.run([&asked[..], &["--python", "no-python"]].concat()).ends(2, &["no-python"]);
     let needs = json!({ "task_id": "needs", "problem_description": "p", "starter_code": "class Solution:\n",
         "prompt": "import a_module_that_is_missing\n", "completion": "class Solution:\n    def f(self):\n        return 1\n",
         "entry_point": "Solution().f", "test": "def check(candidate):\n    assert candidate() == 1\n" });
     workplace.write("needs.jsonl", needs.to_string());
-    let refused = workplace.run([
-        "eval",
-        "--bench",
-        "leetcode",
-        "--data",
-        "needs.jsonl",
-        "--endpoint",
-        &url,
-        "--model",
-        "m",
-        "--to",
-        "other",
-    ]);
-    assert!(refused.code == 2 && refused.stderr.contains("a_module_that_is_missing"), "{}", refused.stderr);
+    let needy = ["eval", "--bench", "leetcode", "--data", "needs.jsonl"];
+    let endpoint = ["--endpoint", &url, "--model", "m", "--to", "other"];
+    workplace.run([&needy[..], &endpoint].concat()).ends(2, &["a_module_that_is_missing"]);
     assert_eq!(server.count(), calls);
 }
 
@@ -330,9 +318,7 @@ fn bad_input_is_refused_before_a_call() {
         (&["--bench", "humaneval+", "--data", "test.jsonl", "--python", "no-python"], "lacks task_id"),
     ];
     for (flags, expected) in cases {
-        let refused = workplace.run([&["eval"], flags, &endpoint[..], &["--to", "out"]].concat());
-        assert_eq!(refused.code, 2, "{flags:?}: {}", refused.stderr);
-        assert!(refused.stderr.contains(expected), "{flags:?}: {}", refused.stderr);
+        workplace.run([&["eval"], flags, &endpoint[..], &["--to", "out"]].concat()).ends(2, &[expected]);
     }
     let asked = [&MATH[..], &["test.jsonl", "--to", "out"]].concat();
     for (flags, code, expected) in [
@@ -341,12 +327,9 @@ fn bad_input_is_refused_before_a_call() {
         (vec!["--model", "no/such/folder"], 1, "no/such/folder"),
         (vec!["--model", "small", "--budget", "1000000"], 2, "does not fit the window of small"),
     ] {
-        let refused = workplace.run([&asked[..], &flags].concat());
-        assert_eq!(refused.code, code, "{flags:?}: {}", refused.stderr);
-        assert!(refused.stderr.contains(expected), "{flags:?}: {}", refused.stderr);
+        workplace.run([&asked[..], &flags].concat()).ends(code, &[expected]);
     }
-    let posts = server.calls().iter().filter(|call| call.head.starts_with("POST")).count();
-    assert_eq!(posts, 0, "nothing was paid");
+    assert_eq!(posts(&server), 0, "nothing was paid");
     assert!(!Path::new(&workplace.path("out/_delta_log")).exists());
 }
 
@@ -358,18 +341,11 @@ fn an_endpoint_that_gives_too_little_ends_the_evaluation_after_one_call() {
         (Value::Null, "m", "reports no usage.completion_tokens"),
         (json!({ "prompt_tokens": 5, "completion_tokens": 5 }), "another", "answers with the model another, not m"),
     ] {
-        let server = Server::start(move |call: &Call| match call.head.starts_with("GET") {
-            true => Reply::error(404, "no such page"),
-            false => Reply::Json(json!({ "model": model, "usage": usage,
-                "choices": [{ "message": { "content": "\\boxed{1}" }, "finish_reason": "stop" }] })),
-        });
-        let url = server.base_url();
-        let to = format!("out-{model}");
-        let failed =
-            workplace.run([&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", &to]].concat());
-        assert_eq!(failed.code, 1);
-        assert!(failed.stderr.contains(expected), "{}", failed.stderr);
-        assert_eq!(server.calls().iter().filter(|call| call.head.starts_with("POST")).count(), 1);
+        let choices = json!([{ "message": { "content": "\\boxed{1}" }, "finish_reason": "stop" }]);
+        let reply = json!({ "model": model, "usage": usage, "choices": choices });
+        let server = scripted(move |_| Reply::Json(reply.clone()));
+        ask(&workplace, &server, &format!("out-{model}"), &[]).ends(1, &[expected]);
+        assert_eq!(posts(&server), 1);
     }
 }
 
@@ -378,13 +354,11 @@ fn an_endpoint_that_gives_too_little_ends_the_evaluation_after_one_call() {
 fn a_full_disk_ends_the_evaluation_with_its_name() {
     let workplace = Workplace::new();
     problems(&workplace, 5);
-    let server = scripted(|_| "\\boxed{25}".to_string());
+    let server = scripted(|_| said("\\boxed{25}"));
     // The limit of a file's size acts like a disk without room for it.
     let eval = format!("asap eval --bench gsm8k --data test.jsonl --endpoint {} --model m --to out", server.base_url());
-    let full = workplace.shell(&format!("trap '' XFSZ; ulimit -f 0; {eval}"));
-    assert_eq!(full.code, 1, "{}", full.stderr);
-    assert!(full.stderr.contains("out") && full.stderr.contains("File too large"), "{}", full.stderr);
-    assert_eq!(server.calls().iter().filter(|call| call.head.starts_with("POST")).count(), 0, "nothing was paid");
+    workplace.shell(&format!("trap '' XFSZ; ulimit -f 0; {eval}")).ends(1, &["out", "File too large"]);
+    assert_eq!(posts(&server), 0, "nothing was paid");
     workplace.shell(&eval).ok();
 }
 
@@ -392,43 +366,25 @@ fn a_full_disk_ends_the_evaluation_with_its_name() {
 fn a_limit_of_calls_and_a_refused_key_end_the_evaluation_for_their_own_reason() {
     let workplace = Workplace::new();
     problems(&workplace, 6);
-    let server = scripted(|_| "\\boxed{25}".to_string());
-    let url = server.base_url();
-    let asked = [&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", "out"]].concat();
-    let limited = workplace.run([&asked[..], &["--set", "asap.anchor.max_calls=2"]].concat());
-    assert_eq!(limited.code, 1, "{}", limited.stderr);
-    assert!(
-        limited.stderr.contains("4 responses missing") && limited.stderr.contains("max_calls allows 2 requests"),
-        "{}",
-        limited.stderr
-    );
+    let server = scripted(|_| said("\\boxed{25}"));
+    ask(&workplace, &server, "out", &["--set", "asap.anchor.max_calls=2"])
+        .ends(1, &["4 responses missing", "max_calls allows 2 requests"]);
 
     let denying = Server::start(|_| Reply::error(401, "wrong key"));
-    let url = denying.base_url();
-    let denied = workplace.run([&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", "no"]].concat());
+    let denied = ask(&workplace, &denying, "no", &[]);
     assert!(denied.code != 0 && denied.stderr.contains("wrong key"), "{}", denied.stderr);
-    assert_eq!(denying.calls().iter().filter(|call| call.head.starts_with("POST")).count(), 1);
+    assert_eq!(posts(&denying), 1);
 }
 
 #[test]
 fn failed_calls_are_not_counted_and_asked_for_again() {
     let workplace = Workplace::new();
     problems(&workplace, 10);
-    let server = Server::start(|call: &Call| match call.prompt() {
-        text if text.contains("What is 7 +") => Reply::error(400, "this prompt is not accepted"),
-        "" => Reply::error(404, "no such page"),
-        _ => Reply::Json(json!({ "model": "m", "usage": { "prompt_tokens": 5, "completion_tokens": 5 },
-            "choices": [{ "message": { "content": "\\boxed{25}" }, "finish_reason": "stop" }] })),
+    let server = scripted(|prompt| match prompt.contains("What is 7 +") {
+        true => Reply::error(400, "this prompt is not accepted"),
+        false => said("\\boxed{25}"),
     });
-    let url = server.base_url();
-    let failed =
-        workplace.run([&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--to", "out"]].concat());
-    assert_eq!(failed.code, 75, "{}", failed.stderr);
-    assert!(
-        failed.stderr.contains("1 response missing") && failed.stderr.contains("not accepted"),
-        "{}",
-        failed.stderr
-    );
+    ask(&workplace, &server, "out", &[]).ends(75, &["1 response missing", "not accepted"]);
     let found = workplace.rows("SELECT why, correct, response FROM 'out' WHERE response IS NULL");
     assert!(found.len() == 1 && found[0]["why"].as_str().unwrap().contains("not accepted"), "{found:?}");
 }

@@ -1,9 +1,6 @@
 //! `asap run` from the user's view: output, rejects, summaries, and a second run.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
-
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::common::{Workplace, root};
 
@@ -72,17 +69,6 @@ fn a_where_filters_and_a_limit_reads_less() {
     assert_eq!(run(&["--limit", "2"])["nothing_to_do"], true);
     let rest = run(&[]);
     assert_eq!((&rest["rows_in"], &rest["rows_filtered"]), (&json!(1), &json!(1)));
-}
-
-#[test]
-fn new_files_are_added_and_done_ones_are_not_read_again() {
-    let workplace = three(PLAIN);
-    assert_eq!(workplace.prune("mine.sql", "out", &[]).json()["rows_in"], 3);
-    workplace.copy(&THREE.replace("q1", "q4"), "in/b.parquet");
-    let summary = workplace.prune("mine.sql", "out", &[]).json();
-    assert_eq!((&summary["rows_in"], &summary["table_version"]), (&json!(3), &json!(4)));
-    assert_eq!(workplace.csv_of("out", "SELECT count(*) AS n FROM t"), "n\n4\n");
-    assert_eq!(workplace.csv_of("out/.asap/rejects", "SELECT count(*) AS n FROM t"), "n\n2\n");
 }
 
 #[test]
@@ -202,25 +188,6 @@ fn with_on_error_fail_a_reject_ends_the_run_and_nothing_is_left() {
     let workplace = three(PLAIN);
     workplace.prune("mine.sql", "out", &["--set", "asap.on_error=fail"]).ends(1, &["empty_chain"]);
     assert!(!workplace.path("out").exists());
-}
-
-#[test]
-fn a_watch_takes_new_files_until_it_is_asked_to_end() {
-    let workplace = three(PLAIN);
-    let arguments = ["run", "mine.sql", "--from", "in", "--to", "out", "--format", "json", "--watch=1s"];
-    let mut child = workplace.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
-    assert_eq!((next()["rows_in"].as_u64(), next()["nothing_to_do"].as_bool()), (Some(3), Some(true)));
-    // A file appears whole, as files on a store do.
-    workplace.copy(&THREE.replace("q1", "q4"), "later.parquet");
-    std::fs::rename(workplace.path("later.parquet"), workplace.path("in/b.parquet")).unwrap();
-    while next()["rows_in"].as_u64() != Some(3) {}
-    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-    assert!(sent.success());
-    lines.for_each(|line| drop(line.unwrap()));
-    assert!(child.wait().unwrap().success());
-    assert_eq!(workplace.csv_of("out", "SELECT count(*) AS n FROM t"), "n\n4\n");
 }
 
 /// The first rows do not reveal it.

@@ -1,7 +1,7 @@
 //! `asap train` from the user's view.
 
 use std::fs;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
@@ -9,7 +9,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde_json::{Value, json};
 
 use crate::common::{Finished, Workplace, json_lines};
-use crate::runs::place::Running;
+use crate::runs::place::{Running, wait_until};
 use crate::support::s3::{point, serve};
 
 fn config() -> Value {
@@ -33,16 +33,6 @@ const TRAIN: &str = "train --init config.json --data traces --epochs 1 --accumul
 /// Arguments of a command line without spaces in them.
 fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
-}
-
-/// Starts a training whose output is not read.
-fn start(mut command: Command) -> Child {
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
-}
-
-fn kill(mut child: Child) {
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 fn text(workplace: &Workplace, name: &str) -> String {
@@ -170,21 +160,25 @@ fn the_same_command_goes_on_to_the_same_weights() {
     assert!(!workplace.path("whole/checkpoints").exists());
 
     // Killed as soon as a checkpoint exists, and sent SIGTERM the next time.
-    for (signal, code) in [("KILL", None), ("TERM", Some(75))] {
-        let mut child = start(train("again"));
+    for is_killed in [true, false] {
+        let mut training = Running::start(train("again"));
         let checkpoints = || fs::read_dir(workplace.path("again/checkpoints")).map_or(0, |found| found.count());
         let metrics =
             || fs::read_to_string(workplace.path("again/metrics.jsonl")).map_or(0, |text| text.lines().count());
-        let before = metrics();
-        while checkpoints() == 0 || metrics() <= before {
-            if child.try_wait().unwrap().is_some() {
-                break;
+        let (before, mut is_over) = (metrics(), false);
+        wait_until("a checkpoint", || {
+            is_over = training.is_over();
+            is_over || checkpoints() > 0 && metrics() > before
+        });
+        match is_killed && !is_over {
+            true => training.kill(),
+            false => {
+                if !is_over {
+                    training.terminate();
+                }
+                training.finish().ends_in(&[0, 75], &[]);
             }
-            std::thread::sleep(Duration::from_millis(2));
         }
-        workplace.shell(&format!("kill -{signal} {}", child.id()));
-        let status = child.wait().unwrap();
-        assert!(status.code() == code || status.code() == Some(0), "{status}");
     }
     let again = Finished::of(&mut train("again")).json();
     assert_eq!(weights(&workplace, "again"), weights(&workplace, "whole"));
@@ -298,40 +292,38 @@ fn killed_at_random_moments_it_ends_with_the_same_weights() {
                     --checkpoint-every 3 --warmup-steps 2 --learning-rate 1e-2 --out";
         let mut command = workplace.command(words(base).into_iter().chain([out]));
         point(&mut command, s3);
-        command.stdout(Stdio::null()).stderr(Stdio::piped());
-        command
+        Running::start(command)
     };
     // All begin with the same version, before the remaining rows are added.
     let outs = ["whole", "again", "s3://lake/again"];
     let started = |out: &str| workplace.path(&format!("{}/settings.json", out.replace("s3://", "s3/")));
     let begun = Instant::now();
-    let mut children = outs.map(|out| train(out).spawn().unwrap());
-    while !outs.iter().all(|out| started(out).exists()) {
-        assert!(children.iter_mut().all(|child| child.try_wait().unwrap().is_none()), "one ended early");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    let mut trainings = outs.map(train);
+    wait_until("the start of all", || {
+        assert!(!trainings.iter_mut().any(Running::is_over), "one ended early");
+        outs.iter().all(|out| started(out).exists())
+    });
     // The second half takes about as long as the first one.
     let long = 2 * begun.elapsed();
     run("2/2");
-    let [whole, again, on_s3] = children;
-    kill(again);
-    kill(on_s3);
+    let [whole, again, on_s3] = trainings;
+    again.kill();
+    on_s3.kill();
 
-    let finishes = |ended: Output| assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     let killed_again_and_again = |out: &str, seed: u64| {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         for _ in 0..kills {
-            let child = start(train(out));
+            let training = train(out);
             std::thread::sleep(Duration::from_micros(random.next_u64() % long.as_micros() as u64));
-            kill(child);
+            training.kill();
         }
-        finishes(train(out).output().unwrap());
+        train(out).finish().ok();
     };
     std::thread::scope(|scope| {
         scope.spawn(|| killed_again_and_again("again", 7));
         scope.spawn(|| killed_again_and_again("s3://lake/again", 8));
     });
-    finishes(whole.wait_with_output().unwrap());
+    whole.finish().ok();
     for out in ["again", "s3/lake/again"] {
         assert!(weights(&workplace, out) == weights(&workplace, "whole"), "the weights of {out} differ");
     }

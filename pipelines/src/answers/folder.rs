@@ -6,12 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use asap_udfs::llm::store::StoreError;
-use bytes::Bytes;
-use datafusion::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
-use datafusion::parquet::arrow::async_reader::AsyncFileReader;
+use datafusion::parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use datafusion::parquet::errors::ParquetError;
-use datafusion::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
-use futures::future::BoxFuture;
 use object_store::path::Path;
 use object_store::{ListResult, ObjectStore, ObjectStoreExt, PutPayload};
 use url::Url;
@@ -23,6 +19,7 @@ use crate::answers::segment::{Entry, Record};
 use crate::corpus::guarded_future;
 use crate::delta::PROBE;
 use crate::location;
+use crate::object_reader::ObjectReader;
 
 pub(crate) const ENDING: &str = ".answers.parquet";
 /// Bytes read together with a footer, so that one request reads most segments.
@@ -58,33 +55,6 @@ pub(super) enum SegmentRead<T> {
 }
 
 pub(super) type Read<T> = Result<SegmentRead<T>, StoreError>;
-
-/// Reads a segment for Parquet. Ranges beyond the end, as a damaged footer may claim, are not requested from the store.
-struct Object {
-    store: Arc<dyn ObjectStore>,
-    path: Path,
-    size: u64,
-}
-
-impl AsyncFileReader for Object {
-    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, ParquetError>> {
-        Box::pin(async move {
-            if range.start >= range.end || range.end > self.size {
-                return Err(ParquetError::EOF(format!("expected bytes {range:?}, found {}", self.size)));
-            }
-            self.store.get_range(&self.path, range).await.map_err(ParquetError::from)
-        })
-    }
-
-    fn get_metadata<'a>(
-        &'a mut self,
-        _: Option<&'a ArrowReaderOptions>,
-    ) -> BoxFuture<'a, Result<Arc<ParquetMetaData>, ParquetError>> {
-        let size = self.size;
-        let reader = ParquetMetaDataReader::new().with_prefetch_hint(Some(FOOTER_BYTES));
-        Box::pin(async move { Ok(Arc::new(reader.load_and_finish(self, size).await?)) })
-    }
-}
 
 impl Folder {
     pub(super) fn new(url: &Url) -> datafusion::common::Result<Self> {
@@ -174,8 +144,9 @@ impl Folder {
         }
     }
 
-    fn object(&self, segment: &Segment) -> Object {
-        Object { store: Arc::clone(&self.place.store), path: segment.name.as_str().into(), size: segment.size }
+    fn object(&self, segment: &Segment) -> ObjectReader {
+        let (store, path) = (Arc::clone(&self.place.store), segment.name.as_str().into());
+        ObjectReader { store, path, size: segment.size, prefetch: Some(FOOTER_BYTES) }
     }
 
     /// Writes records as a new segment that sorts at `time` (milliseconds since 1970). Returns it when it is durable.

@@ -28,42 +28,6 @@ fn says(application: &str, version: i64) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn who_makes_a_table_second_finds_the_first() {
-    let (_folder, url) = table();
-    assert!(Log::open(&url).await.unwrap().is_none());
-    let (one, two) = (create(&url).await, create(&url).await);
-    assert_eq!(one.state.metadata.id, two.state.metadata.id);
-    assert_eq!((one.state.version, one.state.metadata.configuration["x"].as_str()), (0, "1"));
-    assert_eq!(one.state.schema().unwrap(), *schema());
-}
-
-#[tokio::test]
-async fn a_commit_is_prepared_anew_on_what_another_one_did() {
-    let (_folder, url) = table();
-    let (mut one, mut two) = (create(&url).await, create(&url).await);
-    assert_eq!(one.commit(|_| Ok(says("x", 1))).await.unwrap(), Some(1));
-    let mut seen = Vec::new();
-    let prepare = |state: &LogState| {
-        seen.push(state.transactions.contains_key("x"));
-        Ok(if state.transactions.contains_key("x") { vec![] } else { says("x", 3) })
-    };
-    assert_eq!(two.commit(prepare).await.unwrap(), None);
-    assert_eq!(seen, [false, true]);
-    assert_eq!(two.state.transactions["x"].version, 1);
-}
-
-#[tokio::test]
-async fn a_commit_that_is_there_already_by_its_own_bytes_is_ours() {
-    let (folder, url) = table();
-    let mut log = create(&url).await;
-    let lines = says("x", 1);
-    // What a lost reply leaves.
-    let path = folder.path().join("table/_delta_log/00000000000000000001.json");
-    std::fs::write(path, lines.join("\n")).unwrap();
-    assert_eq!(log.commit(|_| Ok(lines.clone())).await.unwrap(), Some(1));
-}
-
-#[tokio::test]
 async fn a_log_is_read_from_its_last_checkpoint() {
     let (folder, url) = table();
     let mut log = create(&url).await;
@@ -84,24 +48,4 @@ async fn a_log_is_read_from_its_last_checkpoint() {
     std::fs::remove_file(log_folder.join("00000000000000000102.json")).unwrap();
     let error = Log::open(&url).await.unwrap_err().to_string();
     assert!(error.contains("version 102 is missing"), "{error}");
-}
-
-#[tokio::test]
-async fn two_who_commit_at_once_both_get_in_once() {
-    let (_folder, url) = table();
-    create(&url).await;
-    let writers = (0..4).map(|writer| {
-        let url = url.clone();
-        tokio::spawn(async move {
-            let mut log = Log::open(&url).await.unwrap().unwrap();
-            for commit in 0..10 {
-                log.commit(|_| Ok(says(&format!("{writer}/{commit}"), 1))).await.unwrap();
-            }
-        })
-    });
-    for writer in writers.collect::<Vec<_>>() {
-        writer.await.unwrap();
-    }
-    let log = Log::open(&url).await.unwrap().unwrap();
-    assert_eq!((log.state.version, log.state.transactions.len()), (40, 40));
 }

@@ -5,7 +5,6 @@ pub mod history;
 mod levels;
 pub mod optimize;
 pub mod rejects;
-mod shard_reader;
 pub mod status;
 pub mod vacuum;
 pub mod verify;
@@ -26,7 +25,7 @@ use object_store::path::Path;
 
 use crate::delta::{LiveFile, Log};
 use crate::location;
-use crate::outputs::shard_reader::ShardReader;
+use crate::object_reader::ObjectReader;
 use crate::run::output::Output;
 use crate::run::output::rejects::{Settled, Standing};
 
@@ -61,7 +60,8 @@ fn rejects_that_count(output: &Output) -> Result<Vec<(&Log, &LiveFile)>> {
 
 /// The rows of a shard with some columns, or with all if none is named. Only the needed part of the object is read.
 async fn read(log: &Log, shard: &LiveFile, columns: &[&str]) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-    let reader = ShardReader { store: Arc::clone(&log.store), path: shard.location()?, size: shard.size };
+    let (store, path) = (Arc::clone(&log.store), shard.location()?);
+    let reader = ObjectReader { store, path, size: shard.size, prefetch: None };
     let mut builder = ParquetRecordBatchStreamBuilder::new(reader).await?;
     if !columns.is_empty() {
         let indices = columns.iter().map(|column| builder.schema().index_of(column));

@@ -197,17 +197,6 @@ fn a_run_ends_by_its_budget_also_where_the_pipeline_does_not_show_it() {
 }
 
 #[test]
-fn failures_that_the_pipeline_does_not_show_are_counted() {
-    let workplace = corpus(5);
-    let server = Server::start(|call| match call.number {
-        0 => Reply::error(400, "no"),
-        _ => Reply::text("yes"),
-    });
-    let summary = run_silent(&workplace, &server, &["asap.anchor.max_concurrent_requests=1"]).json();
-    assert_eq!((summary["rows_out"].as_u64(), summary["anchor"]["failed"].as_u64()), (Some(5), Some(1)));
-}
-
-#[test]
 fn an_endpoint_that_is_down_or_denies_ends_the_run_before_it_rejects_a_lake() {
     let workplace = corpus(200);
     // The first window, plus the calls that start before enough failures stop the run.

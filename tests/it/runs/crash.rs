@@ -1,14 +1,12 @@
-//! Runs that die at chosen points and at random ones, and the recovery by the next run.
+//! Runs that die at chosen points, and the recovery by the next run.
 //!
-//! A point is a request, since only requests leave traces in the store. `ASAP_CRASHES` sets the number of random
-//! points.
+//! A point is a request, since only requests leave traces in the store. `seeded` chooses other points at random.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::common::files_below;
 use crate::runs::place::{File, Place, had_nothing_to_do, wait_until};
-use crate::runs::seeded::Dice;
 use crate::support::proxy::{Action, Gate, RequestHead};
 use crate::support::table::{REJECTS, live_files};
 use asap_test_support::{Call, Reply, Server};
@@ -126,26 +124,5 @@ fn a_run_goes_on_after_a_death_at_each_point() {
     }
     let expected: BTreeMap<&str, usize> = POINTS.iter().map(|(name, _)| (*name, 2)).collect();
     assert_eq!(reached, expected, "number of times each point was reached");
-    ends_as_undisturbed(&place, &server, &files, deaths);
-}
-
-#[test]
-fn runs_that_die_again_and_again_make_what_one_makes() {
-    let crashes = std::env::var("ASAP_CRASHES").map_or(4, |count| count.parse().unwrap());
-    let rows = if crashes > 20 { 60 } else { 10 };
-    let files: [File; 4] = [
-        ("a.parquet", 101..=100 + rows, "step"),
-        ("b.parquet", 201..=200 + rows, "step"),
-        ("c/c.parquet", 301..=300 + rows, "step"),
-        ("d.parquet", 401..=400 + rows, "step"),
-    ];
-    let (place, server) = place(&files);
-    let mut dice = Dice::new(7, 0);
-    let mut deaths = 0;
-    for _ in 0..crashes {
-        let (gate, at) = (Gate::new(), dice.below(60) as usize);
-        let action = dice.one_of(&[Action::Hold(gate.clone()), Action::HoldReply(gate.clone())]);
-        deaths += usize::from(crash(&place, action, &gate, move |head| head.number == at));
-    }
     ends_as_undisturbed(&place, &server, &files, deaths);
 }

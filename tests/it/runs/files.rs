@@ -3,53 +3,113 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::array::{ArrayRef, Decimal256Array, Int64Array, RecordBatch, StringArray, new_null_array};
+use datafusion::arrow::datatypes::{DataType, IntervalUnit};
 use serde_json::json;
 
-use crate::runs::place::{A, B, C, File, Place, failed, had_nothing_to_do, summary, wait_until};
+use crate::runs::place::{A, B, C, File, Place, failed, had_nothing_to_do, parquet_file, summary, wait_until};
 use crate::support::proxy::Action;
 
-const DAMAGES: [fn(&mut Vec<u8>); 7] = [
-    |bytes| bytes.clear(),
-    |bytes| bytes.truncate(bytes.len() - 20),
-    |bytes| *bytes = b"not a table".to_vec(),
+type Damage = fn(&mut Vec<u8>);
+
+/// Damages of a file, and what is said of it.
+const DAMAGES: [(Damage, &str); 7] = [
+    (|bytes| bytes.clear(), "is not a Parquet file"),
+    (|bytes| bytes.truncate(bytes.len() - 20), "cut short"),
+    (|bytes| *bytes = b"not a table".to_vec(), "is not a Parquet file"),
     // The middle is lost and the footer stays.
-    |bytes| drop(bytes.drain(10..200)),
+    (|bytes| drop(bytes.drain(10..200)), ""),
     // The footer is invalid.
-    |bytes| {
-        let end = bytes.len() - 8;
-        bytes[end - 100..end].fill(0xff);
-    },
+    (
+        |bytes| {
+            let end = bytes.len() - 8;
+            bytes[end - 100..end].fill(0xff);
+        },
+        "",
+    ),
     // One bit of the footer: the first column begins at -5 instead of 4.
-    |bytes| {
-        let tail = bytes.len() - 8;
-        let footer = tail - u32::from_le_bytes(bytes[tail..tail + 4].try_into().unwrap()) as usize;
-        let at = footer + bytes[footer..].windows(2).position(|two| two == [0x26, 0x08]).unwrap();
-        bytes[at + 1] = 0x09;
-    },
+    (
+        |bytes| {
+            let tail = bytes.len() - 8;
+            let footer = tail - u32::from_le_bytes(bytes[tail..tail + 4].try_into().unwrap()) as usize;
+            let at = footer + bytes[footer..].windows(2).position(|two| two == [0x26, 0x08]).unwrap();
+            bytes[at + 1] = 0x09;
+        },
+        "",
+    ),
     // The first page is invalid, which only reading its rows reveals.
-    |bytes| bytes[4..60].fill(0xff),
+    (|bytes| bytes[4..60].fill(0xff), "damaged"),
 ];
+
+type Columns = Vec<(&'static str, ArrayRef)>;
+
+/// The columns of whole files that no run can take, and what is said of them.
+fn unfit() -> [(Columns, &'static [&'static str]); 4] {
+    let whole =
+        |last: (&'static str, ArrayRef)| vec![("question", text("q")), ("cot", text("c")), ("answer", text("a")), last];
+    let wide = Decimal256Array::from(vec![None]).with_precision_and_scale(50, 2).unwrap();
+    [
+        (vec![("alpha", text("x")), ("beta", text("y"))], &["alpha", "beta", "--columns"]),
+        (vec![("question", number(1)), ("cot", text("c")), ("answer", text("a"))], &["question", "Int64"]),
+        (whole(("wide", Arc::new(wide))), &["wide", "Decimal256"]),
+        (whole(("long", new_null_array(&DataType::Interval(IntervalUnit::YearMonth), 1))), &["long", "Interval"]),
+    ]
+}
+
+/// Runs with a file that no run can take, and then with one of rows in its place.
+#[track_caller]
+fn only_it_fails(place: &Place, name: &str, bytes: &[u8], said: &[&str]) {
+    place.put_all(&[A, C]);
+    place.put_bytes(&format!("in/{name}"), bytes);
+    for counts in [[14, 10, 2], [0; 3]] {
+        let broken = place.run(&[]).ends(3, said).ends(3, &[name]);
+        assert!(!broken.stderr.contains("panicked"), "{}", broken.stderr);
+        let told = summary(&broken, 3);
+        assert_eq!(failed(&told), [name], "{said:?}");
+        let error = told["files_failed"][0]["error"].as_str().unwrap();
+        assert!(said.iter().all(|text| error.contains(text)), "{error}");
+        assert_eq!(["rows_in", "rows_out", "rows_rejected"].map(|count| told[count].as_u64()), counts.map(Some));
+        place.holds(&[A, C]);
+    }
+    let fixed: File = (name, B.1, B.2);
+    place.put(fixed.clone());
+    let last = summary(&place.run(&[]), 0);
+    assert_eq!((failed(&last), &last["rows_in"]), (vec![], &json!(7)));
+    place.is_done(&[A, C, fixed]);
+}
+
+fn damaged(damage: Damage) -> Vec<u8> {
+    let place = Place::local().with(&[B]);
+    let mut bytes = std::fs::read(place.path("in/b.parquet")).unwrap();
+    damage(&mut bytes);
+    bytes
+}
 
 #[test]
 fn a_broken_file_fails_by_name_and_is_taken_when_it_is_fixed() {
-    for (number, damage) in DAMAGES.iter().enumerate() {
+    for (number, (damage, said)) in DAMAGES.into_iter().enumerate() {
         let place = if number % 2 == 0 { Place::local() } else { Place::s3() };
-        place.put_all(&[A, B, C]);
-        let mut bytes = std::fs::read(place.path("in/b.parquet")).unwrap();
-        damage(&mut bytes);
-        place.put_bytes("in/b.parquet", &bytes);
-        for _ in 0..2 {
-            let broken = place.run(&[]);
-            assert_eq!(failed(&summary(&broken, 3)), ["b.parquet"], "damage {number}");
-            assert!(broken.stderr.contains("b.parquet") && !broken.stderr.contains("panicked"), "{}", broken.stderr);
-            place.holds(&[A, C]);
-        }
-        place.put(B);
-        let fixed = summary(&place.run(&[]), 0);
-        assert_eq!((failed(&fixed), &fixed["rows_in"]), (vec![], &json!(7)));
-        place.holds(&[A, B, C]);
+        only_it_fails(&place, "b.parquet", &damaged(damage), &[said]);
     }
+}
+
+#[test]
+fn a_file_whose_columns_do_not_fit_fails_by_name_and_is_taken_when_it_is_fixed() {
+    for (columns, said) in unfit() {
+        let bytes = parquet_file(&RecordBatch::try_from_iter(columns).unwrap());
+        only_it_fails(&Place::local(), "b.parquet", &bytes, said);
+    }
+}
+
+/// The first file defines the columns, unless it cannot be taken.
+#[test]
+fn a_bad_file_that_comes_first_costs_no_other() {
+    for (damage, said) in [DAMAGES[2], DAMAGES[6]] {
+        only_it_fails(&Place::local(), "!first.parquet", &damaged(damage), &[said]);
+    }
+    let [(columns, said), ..] = unfit();
+    let bytes = parquet_file(&RecordBatch::try_from_iter(columns).unwrap());
+    only_it_fails(&Place::local(), "!first.parquet", &bytes, said);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-use crate::runs::place::{A, B, C, D, File, PIPELINE, Place, failed, had_nothing_to_do, summary};
+use crate::runs::place::{A, B, C, D, File, PIPELINE, Place, had_nothing_to_do, summary};
 use crate::support::table::REJECTS;
 use asap_test_support::{Reply, Server};
 
@@ -147,16 +147,6 @@ fn a_new_generation_replaces_what_another_pipeline_made() {
         place.run(&["--new-generation"]).ok();
         place.is_done(&[A, B]);
     }
-}
-
-#[test]
-fn a_file_that_failed_does_not_hide_what_the_others_became() {
-    let place = Place::local().with(&[A, B]);
-    place.put_bytes("in/c.parquet", b"not a table");
-    let summary = summary(&place.run(&[]), 3);
-    assert_eq!(failed(&summary), ["c.parquet"]);
-    assert!(summary["files_failed"][0]["error"].as_str().unwrap().contains("Parquet"), "{summary}");
-    assert_eq!(["rows_in", "rows_out", "rows_rejected"].map(|name| summary[name].as_u64()), [14, 10, 2].map(Some));
 }
 
 #[test]

@@ -7,7 +7,6 @@ mod delta_rows;
 mod delta_table;
 mod delta_writers;
 mod environment;
-mod fifty;
 mod files;
 mod flags;
 mod identity;

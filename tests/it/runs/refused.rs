@@ -168,7 +168,7 @@ fn a_type_that_no_table_holds_is_refused_before_any_row() {
 fn a_log_that_cannot_be_written_is_found_before_any_row() {
     let place = Place::s3().with(&[A]);
     place.proxy().faults(|head| head.puts("out/_delta_log"), Action::Status(403, "AccessDenied"));
-    refused_before_any_row(&place, "cot", &["s3://lake/out"]);
+    refused_before_any_row(&place, "cot", &["cannot write to the log of s3://lake/out"]);
 }
 
 /// A store that ignores `If-None-Match` loses commits.
@@ -179,5 +179,5 @@ fn a_store_without_conditional_creates_is_refused_before_any_row() {
         "PUT" if head.header("if-none-match").is_some() => Action::HideRefusal,
         _ => Action::Pass,
     });
-    refused_before_any_row(&place, "cot", &["s3://lake/out"]);
+    refused_before_any_row(&place, "cot", &["the log of s3://lake/out", "ignores If-None-Match"]);
 }

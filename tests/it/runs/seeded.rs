@@ -1,5 +1,4 @@
-//! Runs with faults, in pairs, and killed, each by a seed. `ASAP_SEEDS`, `ASAP_PAIRS` and `ASAP_KILLS` set their
-//! number.
+//! Runs with faults, and killed runs, each by a seed. `ASAP_SEEDS` and `ASAP_KILLS` set their number.
 //!
 //! A seed fixes which requests fail and how, and when a process dies. The interleaving of requests depends on the
 //! machine.
@@ -25,20 +24,20 @@ const AT_ONCE: u64 = 4;
 /// The number of starts with faults. Later starts have none.
 const DISTURBED: u64 = 8;
 
-pub(super) struct Dice(ChaCha8Rng);
+struct Dice(ChaCha8Rng);
 
 impl Dice {
-    pub(super) fn new(seed: u64, purpose: u64) -> Self {
+    fn new(seed: u64, purpose: u64) -> Self {
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         dice.set_stream(purpose);
         Self(dice)
     }
 
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    fn below(&mut self, end: u64) -> u64 {
         self.0.next_u64() % end
     }
 
-    pub(super) fn one_of<T: Clone>(&mut self, choices: &[T]) -> T {
+    fn one_of<T: Clone>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize].clone()
     }
 }
@@ -136,28 +135,6 @@ fn faults_of_the_store_lose_and_double_no_row() {
         assert_eq!(place.rows(), expected_after);
         place.proxy().calm();
         had_nothing_to_do(&place.run(&[]));
-    });
-}
-
-#[test]
-fn runs_that_start_at_once_on_an_empty_output_make_each_row_once() {
-    try_seeds("ASAP_PAIRS", 3, |seed| {
-        let mut dice = Dice::new(seed, 0);
-        let place = if seed % 2 == 0 { Place::s3() } else { Place::local() };
-        place.put_all(&FILES);
-        if seed % 2 == 0 {
-            place.proxy().follow(move |head| {
-                let pause = Dice::new(seed, head.number as u64 + 1).below(20);
-                Action::Slow(Duration::from_millis(pause))
-            });
-        }
-        let arguments: &[&str] = if dice.below(2) == 0 { &SLICED } else { &[] };
-        let first = place.start(arguments);
-        std::thread::sleep(Duration::from_millis(dice.one_of(&[0, 0, 20, 100])));
-        let ended = [place.start(arguments), first].map(|run| run.finish().ends_in(&[0, 4], &[]));
-        assert!(ended.iter().any(|ended| ended.code == 0), "both runs report that the other one did it");
-        place.holds(&FILES);
-        had_nothing_to_do(&place.run(arguments));
     });
 }
 

@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 
 use serde_json::Value;
 
+use crate::common::json_lines;
 use crate::runs::place::{File, Place, summary, wait_until};
 use crate::support::table::log;
 
@@ -46,7 +47,7 @@ fn get(port: u16, path: &str) -> String {
 }
 
 #[test]
-fn figures_are_served_to_this_machine_alone() {
+fn a_watch_prints_each_round_and_serves_its_figures_to_this_machine_alone() {
     let place = Place::local().with(&FILES[..1]);
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
@@ -58,8 +59,11 @@ fn figures_are_served_to_this_machine_alone() {
     wait_until("the next file's figures", || has("asap_rows_in_total 18") && has("asap_runs_total 2"));
     assert!(has("# TYPE asap_rows_in_total counter"));
     assert!(get(port, "/").starts_with("HTTP/1.1 404"));
+    wait_until("a round without a new file", || has("asap_runs_total 3"));
     run.terminate();
-    run.finish().ok();
+    let rounds = json_lines(run.finish().ok());
+    let rows = rounds.iter().map(|round| (round["rows_in"].as_u64().unwrap(), round["nothing_to_do"] == true));
+    assert_eq!(rows.take(3).collect::<Vec<_>>(), [(9, false), (9, false), (0, true)]);
 
     place.run(&["--metrics-addr", "0.0.0.0:9400"]).ends(2, &["open to other machines"]);
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::common::Finished;
 use crate::runs::place::{A, B, Place, Running, had_nothing_to_do, summary};
 use crate::support::table::{Rows, log};
 use asap_test_support::{Call, Reply, Server};
@@ -28,10 +29,10 @@ fn answer(call: &Call) -> Reply {
 
 /// Waits until something is true, and asks a run to end, which leaves rows for later.
 #[track_caller]
-fn stop(mut run: Running, what: &str, is_true: impl Fn() -> bool) {
+fn stop(mut run: Running, what: &str, is_true: impl Fn() -> bool) -> Finished {
     run.wait_until(what, is_true);
     run.terminate();
-    run.finish().ends(75, &[]);
+    run.finish().ends(75, &[])
 }
 
 /// Checks the number of rows in the output and the rejects, and returns them.
@@ -60,12 +61,15 @@ fn what_is_finished_is_committed_and_what_is_left_is_tried_later() {
         answer(call)
     });
     let run = asking(&place, &server, &["--grace", "1s"]);
-    stop(run, "a call without an answer", || is_silent.load(Ordering::SeqCst));
+    let stopped = stop(run, "a call without an answer", || is_silent.load(Ordering::SeqCst));
+    let done = summary(&stopped.ends(75, &["run the same command to resume"]), 75);
     let before = place.rows();
     assert!(before.output.len() < 240 && !before.output.is_empty(), "{}", before.output.len());
 
     let server = Server::start(answer);
-    asking(&place, &server, &[]).finish().ok();
+    let rest = summary(&asking(&place, &server, &[]).finish(), 0);
+    let [done, rest] = [done, rest].map(|summary| summary["rows_in"].as_u64().unwrap());
+    assert!(done > 0 && rest > 0 && done + rest == 300, "{done} and {rest}");
     let rows = check_counts(&place, 300, 60);
     for (id, said) in rows.texts("id").iter().zip(rows.texts("said")) {
         assert_eq!(said, format!("answer {id}"));
@@ -171,7 +175,7 @@ fn a_file_that_is_replaced_resumes_after_a_kill() {
         run.wait_until("slices that wait for the others of their file", || server.count() > 30 && receipts() >= 3);
         match is_killed {
             true => run.kill(),
-            false => stop(run, "nothing", || true),
+            false => drop(stop(run, "nothing", || true)),
         }
         // Readers still see the old rows.
         let is_new = |id: &&str| id.parse::<u32>().unwrap() > 200;

@@ -28,7 +28,6 @@ pub(crate) struct ScoredChain {
     pub question: String,
     pub steps: Vec<String>,
     pub tokens: usize,
-    pub first_token: Vec<usize>,
     pub surprisal: Vec<Option<f64>>,
     pub entropy: Vec<Option<f64>>,
     pub perplexity: Vec<Option<f64>>,

@@ -1,13 +1,13 @@
 //! The SQL functions: a declaration and the computation for a row.
 //!
-//! To add a function, add a file here, a line in [`all`], and a line in the tests' list of calls
-//! (`tests/functions/physical_types.rs`). The README's table is generated. If a change alters the results of rows, also
-//! raise `RULES_VERSION` in `pipelines/src/run/output/identity.rs`, so that no table mixes rows of both versions.
+//! To add a function, add a file here, a line in [`all`], and a line in `tests/goldens/calls.txt`. The README's table is
+//! generated. If a change alters the results of rows, also raise `RULES_VERSION` in
+//! `pipelines/src/run/output/identity.rs`, so that no table mixes rows of both versions.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `by_row` | functions that compute each row in place, without calls |
-//! | `by_score` | functions that score steps by the scoring model |
+//! | `by_score`, `step_scores` | functions that score steps by the scoring model |
 //! | `survival` | what functions share that check whether an answer survives |
 //! | `by_anchorer` | functions that request a direct thought, a pruning or an answer |
 //! | `needs` | what functions need from their session |
@@ -41,23 +41,18 @@ mod by_row;
 mod by_score;
 mod cot_anchor;
 mod cot_answer;
-mod cot_answer_gain;
-mod cot_attribution;
 mod cot_budget;
 mod cot_coarse;
 mod cot_completion;
 mod cot_control_scores;
 mod cot_drop_functional;
 mod cot_earliest_correct;
-mod cot_entropy;
 mod cot_example;
 mod cot_fit;
 mod cot_fit_with_headings;
 mod cot_functions;
 mod cot_llmlingua2;
 mod cot_match;
-mod cot_mean_step_entropy;
-mod cot_perplexity;
 mod cot_prompt;
 mod cot_random;
 mod cot_random_scores;
@@ -66,15 +61,12 @@ mod cot_refine;
 mod cot_refine_exactly;
 mod cot_response;
 mod cot_select;
-mod cot_self_information;
 mod cot_shortest_correct;
 mod cot_shortest_surviving;
 mod cot_similarity;
 mod cot_similarity_difflib;
 mod cot_spirit;
-mod cot_step_entropy;
 mod cot_steps;
-mod cot_surprisal;
 mod cot_survives;
 mod cot_think;
 mod cot_tokens;
@@ -85,6 +77,7 @@ mod cot_turns;
 mod cot_unstated;
 mod cot_verify;
 pub(crate) mod needs;
+mod step_scores;
 mod survival;
 
 /// Registers every function of asap; they share `models` and `llm`.
@@ -149,23 +142,23 @@ fn all(session: SessionModels) -> Result<Vec<Function>> {
         anchored::<ai_complete::AiComplete>(&session)?,
         anchored::<cot_anchor::CotAnchor>(&session)?,
         rows::<cot_answer::CotAnswer>(&session)?,
-        scored(&session, cot_answer_gain::COT_ANSWER_GAIN),
-        scored(&session, cot_attribution::COT_ATTRIBUTION),
+        scored(&session, step_scores::COT_ANSWER_GAIN),
+        scored(&session, step_scores::COT_ATTRIBUTION),
         rows::<cot_budget::CotBudget>(&session)?,
         anchored::<cot_coarse::CotCoarse>(&session)?,
         rows::<cot_completion::CotCompletion>(&session)?,
         rows::<cot_control_scores::CotControlScores>(&session)?,
         rows::<cot_drop_functional::CotDropFunctional>(&session)?,
         rows::<cot_earliest_correct::CotEarliestCorrect>(&session)?,
-        scored(&session, cot_entropy::COT_ENTROPY),
+        scored(&session, step_scores::COT_ENTROPY),
         rows::<cot_example::CotExample>(&session)?,
         rows::<cot_fit::CotFit>(&session)?,
         rows::<cot_fit_with_headings::CotFitWithHeadings>(&session)?,
         rows::<cot_functions::CotFunctions>(&session)?,
         llmlingua2(&session)?,
         rows::<cot_match::CotMatch>(&session)?,
-        scored(&session, cot_mean_step_entropy::COT_MEAN_STEP_ENTROPY),
-        scored(&session, cot_perplexity::COT_PERPLEXITY),
+        scored(&session, step_scores::COT_MEAN_STEP_ENTROPY),
+        scored(&session, step_scores::COT_PERPLEXITY),
         rows::<cot_prompt::CotPrompt>(&session)?,
         rows::<cot_random::CotRandom>(&session)?,
         rows::<cot_random_scores::CotRandomScores>(&session)?,
@@ -174,15 +167,15 @@ fn all(session: SessionModels) -> Result<Vec<Function>> {
         rows::<cot_refine_exactly::CotRefineExactly>(&session)?,
         rows::<cot_response::CotResponse>(&session)?,
         rows::<cot_select::CotSelect>(&session)?,
-        scored(&session, cot_self_information::COT_SELF_INFORMATION),
+        scored(&session, step_scores::COT_SELF_INFORMATION),
         rows::<cot_shortest_correct::CotShortestCorrect>(&session)?,
         shortest_surviving(&session)?,
         rows::<cot_similarity::CotSimilarity>(&session)?,
         rows::<cot_similarity_difflib::CotSimilarityDifflib>(&session)?,
         spirit(&session)?,
-        scored(&session, cot_step_entropy::COT_STEP_ENTROPY),
+        scored(&session, step_scores::COT_STEP_ENTROPY),
         rows::<cot_steps::CotSteps>(&session)?,
-        scored(&session, cot_surprisal::COT_SURPRISAL),
+        scored(&session, step_scores::COT_SURPRISAL),
         survives(&session)?,
         rows::<cot_think::CotThink>(&session)?,
         rows::<cot_tokens::CotTokens>(&session)?,

@@ -33,17 +33,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_template_is_repeated() {
-        let quoted = include_str!("phrases.rs").lines().filter_map(|line| line.split_once('"'));
-        let mut texts: Vec<_> = quoted.map(|(_, text)| text.trim_end_matches([',', ';', '"'])).collect();
-        let count = texts.len();
-        texts.sort_unstable();
-        let before = texts.clone();
-        texts.dedup();
-        assert_eq!(texts.len(), count, "{:?}", before.windows(2).find(|pair| pair[0] == pair[1]));
-    }
-
-    #[test]
     fn keys_are_filled_and_other_braces_stay() {
         let texts = [("name", "the sum"), ("value", "12")];
         assert_eq!(fill("{name} is \\boxed{{value}} {x}", &texts), "the sum is \\boxed{12} {x}");

@@ -350,7 +350,7 @@ async fn a_damaged_file_decides_nothing_for_others() {
     bytes[pages].fill(0x5a);
     std::fs::write(&path, bytes).unwrap();
     let corpus = open(folder.path(), None).await.unwrap();
-    assert!(corpus.notes[0].contains("text_out"), "{:?}", corpus.notes);
+    assert!(corpus.notes[0].contains("column text_out of"), "{:?}", corpus.notes);
     assert!(corpus.damaged(&context().state()).await.unwrap().to_string().contains("a.parquet"));
     std::fs::remove_file(folder.path().join("b.parquet")).unwrap();
     let error = refusal(folder.path(), None).await;

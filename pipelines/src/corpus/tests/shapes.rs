@@ -121,14 +121,6 @@ async fn columns_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_text_with_think_tags_is_found_by_them() {
-    let rows = format!("SELECT 'two?' AS input, {TAGGED} AS output, 'r1' AS model, 1 AS n");
-    let (_folder, corpus) = opened(&rows).await;
-    assert_eq!(query(&corpus, ROWS).await, [READ]);
-    assert!(corpus.notes[0].contains("column output of"), "{:?}", corpus.notes);
-}
-
-#[tokio::test]
 async fn a_row_that_cannot_be_pruned_says_why() {
     let rows = "SELECT * FROM (VALUES
         ('q', 'no tags'), ('q', '<think>\n \n</think>a'), ('q', NULL), ('q', ' '), (NULL, 'a</think>b'), (' \n', 'a</think>b'),
@@ -138,6 +130,13 @@ async fn a_row_that_cannot_be_pruned_says_why() {
     let expected =
         "no_tags, empty_chain, no_generation, no_generation, no_question, no_question, no_answer, no_question";
     assert_eq!(statuses.join(", "), expected);
+    let (_folder, corpus) = opened(rows).await;
+    let errors = query(&corpus, "SELECT error FROM corpus WHERE source['row'] < 2 ORDER BY source['row']").await;
+    let expected = [
+        "no closing think tag in the 7 characters of column generation",
+        "nothing between the think tags of column generation",
+    ];
+    assert_eq!(errors, expected);
 
     let rows = "SELECT * FROM (VALUES ('q', NULL, 'a'), ('q', '\n', 'a'), ('q', 'c', NULL), ('q', 'c', ''), (NULL, NULL, NULL)) \
                 AS t (question, cot, answer)";
@@ -150,19 +149,6 @@ async fn a_row_that_cannot_be_pruned_says_why() {
             "q | c | NULL | no_answer",
             "q | c |  | no_answer",
             "NULL | NULL | NULL | no_question",
-        ]
-    );
-}
-
-#[tokio::test]
-async fn the_error_names_what_was_found() {
-    let rows = "SELECT * FROM (VALUES ('q', 'no tags'), ('q', '<think></think>a')) AS t (prompt, generation)";
-    let (_folder, corpus) = opened(rows).await;
-    assert_eq!(
-        query(&corpus, "SELECT error FROM corpus ORDER BY status DESC").await,
-        [
-            "no closing think tag in the 7 characters of column generation",
-            "nothing between the think tags of column generation"
         ]
     );
 }

@@ -1,4 +1,4 @@
-//! 43 files in the shapes of sixteen published corpora, with their columns. Each is read with the right question, chain
+//! 27 files in the shapes of sixteen published corpora, with their columns. Each is read with the right question, chain
 //! and answer, or refused with a mapping of only the certain columns.
 
 use super::*;
@@ -37,8 +37,7 @@ fn rollouts() -> Vec<Case> {
         ("areal nemotron", chat("CAST(1 AS FLOAT) AS reward"), Right),
         ("areal salloc", salloc, Rejects(&["no_tags", "NULL", "NULL"])),
         ("areal s1 parallel", format!("{plain} AS conversations"), Rejects(&["no_tags"; 2])),
-        ("farel-bench qwq", format!("{plain} AS messages, 'm' AS model"), Rejects(&["no_tags"; 2])),
-        ("farel-bench r1", format!("{plain} AS messages, 7 AS seed"), Rejects(&["no_tags"; 2])),
+        ("farel-bench", format!("{plain} AS messages, 'm' AS model"), Rejects(&["no_tags"; 2])),
     ]
 }
 
@@ -50,20 +49,14 @@ fn columns() -> Vec<Case> {
         chain("formated_question", "reason", "gen_ans", ", 'two?' AS question, '4' AS answer, ['3', '4'] AS options");
     let instructed = "concat('[INST]<<SYS>>Be brief.<</SYS>> two? ', i, ' [/INST]') AS prompt";
     let other = ", 'Which virus?' AS question, 'B19' AS answer";
-    let code = |more: &str| chain("prompt", "reasoning", "output", more);
     vec![
-        ("bangla r1", bangla.clone(), Right),
-        ("bangla qwq", format!("{bangla}, i AS id"), Right),
+        ("bangla", bangla, Right),
         ("agriculture", chain("question", "thinking", "answer", ", 'k' AS keywords"), Right),
         ("medicine", chain("question", "think", "answer", ", 0.9 AS score, 'cardiology' AS department"), Right),
         ("translation", chain("text", "thought", "trans", ""), Right),
         ("finance", format!("{instructed}, '2 and 2' AS cot, {ANSWER} AS answer"), Right),
         ("huatuo", chain("\"Question\"", "\"Complex_CoT\"", "\"Response\"", other), Right),
-        ("code 1", code(""), Right),
-        ("code 2", code(", 'py' AS language"), Right),
-        ("code 3", code(", i AS id"), Right),
-        ("code 4", code(", [1] AS tests"), Right),
-        ("code 5", code(", {'level': 1} AS meta"), Right),
+        ("code", chain("prompt", "reasoning", "output", ", i AS id, [1] AS tests, {'level': 1} AS meta"), Right),
     ]
 }
 
@@ -76,38 +69,30 @@ fn generations() -> Vec<Case> {
         format!("{QUESTION} AS problem, [{{'solution': {wrong}}}, {{'solution': {TAGGED}{right}}}] AS solutions")
     };
     let flagged = solutions(&format!("{WRONG}, 'is_correct': false"), ", 'is_correct': true");
-    let full = |more: &str| format!("{QUESTION} AS prompt, {TAGGED} AS full_response{more}");
+    let full = format!("{QUESTION} AS prompt, {TAGGED} AS full_response, [0.5] AS scores, {{'a': 1}} AS topology");
     let marco = "concat(E'<Thought>\\n2 and 2\\n</Thought>\\n<Output>\\nfour ', i) AS response";
     let star = format!("{QUESTION} AS question, {TAGGED} AS response, 'c' AS category, {{'a': 1}} AS score");
     vec![
         ("agriculture as alpaca", format!("'' AS instruction, {QUESTION} AS input, {TAGGED} AS output"), Right),
         ("marco", format!("{QUESTION} AS instruction, {marco}"), Right),
-        ("skythought aime24", scored(", '4' AS answer"), Right),
         ("skythought amc23", scored(", 4.0 AS answer"), Right),
-        ("skythought math500", scored(", '4' AS answer, 2 AS level"), Right),
         ("skythought minerva", scored(", '4' AS solution"), Right),
         ("skythought short", short, Rejects(&["no_tags"; 2])),
         ("skythought prompted", prompted, Right),
         ("star-1", star, Right),
         ("thought-anchors math", flagged, Right),
         ("thought-anchors general", solutions("'cut off'", ""), Right),
-        ("trace-topology 1", full(""), Right),
-        ("trace-topology 2", full(", 3 AS depth"), Right),
-        ("trace-topology 3", full(", [0.5] AS scores"), Right),
-        ("trace-topology 4", full(", true AS correct"), Right),
-        ("trace-topology 5", full(", 'm' AS model, {'a': 1} AS topology"), Right),
+        ("trace-topology", full, Right),
     ]
 }
 
 fn unknown() -> Vec<Case> {
-    let steering =
-        |more: &str| format!("{TAGGED} AS response, concat('[setup] ', {TAGGED}) AS annotated_response{more}");
+    let steering = format!("{TAGGED} AS response, concat('[setup] ', {TAGGED}) AS annotated_response, 'm' AS model");
     let choices = format!("[{{'index': 0, 'message': {{'content': {ANSWER}}}}}] AS choices");
     let lists = format!("[{ANSWER}] AS code_list, ['x'] AS output_list");
     let solved = format!("CASE WHEN i % 4 = 0 THEN {TAGGED} ELSE concat('Solve. two? ', i) END AS full_response");
     let legacy: &[&str] = &["NULL", "no_tags", "no_tags", "no_tags", "NULL"];
     let nothing_certain = || Refused("question=?,cot=?,answer=?", &[]);
-    let of_steering = || Refused("question=?,cot=?", &[]);
     vec![
         ("chat completions", format!("'c1' AS id, 'chat.completion' AS object, {choices}"), nothing_certain()),
         ("livecodebench", format!("'t' AS question_title, {QUESTION} AS question_content, {lists}"), nothing_certain()),
@@ -117,11 +102,7 @@ fn unknown() -> Vec<Case> {
             Refused("question=question,cot=full_response", legacy),
         ),
         ("chunks", "'So 2 and 2.' AS chunk, i AS chunk_idx, ['plan'] AS function_tags".to_string(), nothing_certain()),
-        ("steering 1", steering(""), of_steering()),
-        ("steering 2", steering(", 'm' AS model"), of_steering()),
-        ("steering 3", steering(", [1] AS labels"), of_steering()),
-        ("steering 4", steering(", {'a': 'x'} AS meta"), of_steering()),
-        ("steering 5", steering(", i AS layer"), of_steering()),
+        ("steering", steering, Refused("question=?,cot=?", &[])),
     ]
 }
 
@@ -160,5 +141,5 @@ async fn each_file_is_read_rightly_or_refused_with_what_is_certain() {
             }
         }
     }
-    assert_eq!((right, rejected, refused, right + rejected + refused), (29, 5, 9, 43));
+    assert_eq!((right, rejected, refused, right + rejected + refused), (18, 4, 5, 27));
 }

@@ -279,6 +279,14 @@ mod tests {
     }
 
     #[test]
+    fn both_styles_of_a_file_are_one_config() {
+        for model in ["qwen2", "llama", "qwen3", "mistral", "yarn", "linear"] {
+            let old_style = std::fs::read_to_string(golden(model).join("config.v4.json")).unwrap();
+            assert_eq!(ModelConfig::parse(&old_style).unwrap(), ModelConfig::load(&golden(model)).unwrap(), "{model}");
+        }
+    }
+
+    #[test]
     fn what_is_not_known_is_refused_by_name() {
         let linear = json!({"rope_type": "linear", "factor": 2.0, "rope_theta": 1e6});
         let cases = [

@@ -136,39 +136,6 @@ fn baselines_agree_with_transformers() {
     }
 }
 
-#[derive(serde::Deserialize)]
-struct SelfInformed {
-    sentences: Vec<String>,
-    self_info: Vec<f64>,
-    kept_035: Vec<usize>,
-    kept_05: Vec<usize>,
-}
-
-#[test]
-fn selective_context_keeps_the_sentences_that_its_own_code_keeps() {
-    let scorer = scorer("qwen2", "{question}");
-    for expected in lines::<SelfInformed>(golden("selective_context.jsonl")) {
-        let found = self_information(&scorer, &expected.sentences);
-        let found: Vec<f64> = found.into_iter().map(Option::unwrap).collect();
-        for (found, info) in found.iter().zip(&expected.self_info) {
-            assert!((found - info).abs() < 1e-4, "{found} {info}");
-        }
-        for (ratio, expected) in [(0.35, expected.kept_035), (0.5, expected.kept_05)] {
-            let least = percentile(&found, ratio);
-            let kept: Vec<usize> = (0..found.len()).filter(|&sentence| found[sentence] >= least).collect();
-            assert_eq!(kept, expected, "{ratio} {found:?}");
-        }
-    }
-}
-
-fn percentile(values: &[f64], share: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let place = share * (sorted.len() - 1) as f64;
-    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
-    (above - below).mul_add(place.fract(), below)
-}
-
 /// A line of `tests/goldens/spirit_*.jsonl`: a round leaves `lens` tokens; its step won by `least_margins`.
 #[derive(serde::Deserialize)]
 struct GreedyOrder {

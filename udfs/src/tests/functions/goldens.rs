@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use asap_kernels::gestalt::Gestalt;
 use asap_kernels::matching::walk;
-use asap_kernels::steps::{steps, strip};
+use asap_kernels::steps::strip;
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, Float64Array, Float64Builder, Int64Array, ListBuilder, RecordBatch, StringArray,
-    StringBuilder,
+    ArrayRef, AsArray, Float64Builder, Int64Array, ListBuilder, RecordBatch, StringArray, StringBuilder,
 };
 use datafusion::arrow::datatypes::{Float64Type, Int64Type};
 use serde::Deserialize;
@@ -91,37 +90,6 @@ fn walks_are_identical() {
                 found.matches.iter().map(|found| (found.step, found.similarity)).unzip();
             assert_eq!((indices, found.failed), (expected.matches.clone(), expected.failed), "row {row}");
             assert_eq!(similarities, expected.similarities(), "row {row}");
-        }
-    }
-}
-
-/// Rows whose sections differ from their steps: empty sections, sections cut by `\r\n`.
-const CUT_OTHERWISE: [usize; 13] = [0, 1, 2, 3, 4, 11, 72, 94, 96, 109, 111, 188, 197];
-
-#[test]
-fn matches_are_identical_where_steps_are_sections() {
-    let rows: Vec<Chains> = read("walks.jsonl");
-    let chains = batch(vec![
-        ("cot", texts(rows.iter().map(|row| &*row.original))),
-        ("coarse", texts(rows.iter().map(|row| &*row.coarse))),
-        ("tau", Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.tau)))),
-    ]);
-    let found = evaluate(&session("qwen2"), &chains, "cot_match(cot, coarse, tau)");
-    let found = found.as_list::<i32>();
-    let stripped = |chain| steps(chain).into_iter().map(strip).collect::<Vec<_>>();
-    for (row, chains) in rows.iter().enumerate() {
-        let alike = [&chains.original, &chains.coarse].iter().all(|chain| stripped(chain) == sections(chain));
-        assert_eq!(alike, !CUT_OTHERWISE.contains(&row), "row {row}");
-        if !alike {
-            continue;
-        }
-        assert_eq!(found.is_valid(row), chains.plain.failed.is_none(), "row {row}");
-        if found.is_valid(row) {
-            let found = found.value(row);
-            let steps = found.as_struct().column(0).as_primitive::<Int64Type>().values().to_vec();
-            let similarities = found.as_struct().column(1).as_primitive::<Float64Type>().values().to_vec();
-            assert_eq!(steps, one_based(&chains.plain.matches), "row {row}");
-            assert_eq!(similarities, chains.plain.similarities(), "row {row}");
         }
     }
 }

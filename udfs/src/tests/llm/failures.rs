@@ -137,22 +137,6 @@ async fn no_one_at_the_address_is_a_status() {
 }
 
 #[tokio::test]
-async fn a_dead_endpoint_ends_the_query() {
-    let server = Server::start(|_| Reply::error(500, "dead"));
-    let (_, anchoring) = anchoring(&server, &[("max_retries", "0"), ("max_concurrent_requests", "4")]);
-    let (mut rejects, mut ends) = (0, Vec::new());
-    for number in 0..40 {
-        match anchoring.anchor(Some("1 + 1?"), Some(&number.to_string()), None).await {
-            Ok(row) => rejects += usize::from(row.status() == "unavailable"),
-            Err(error) => ends.push(error.to_string()),
-        }
-    }
-    assert_eq!((rejects, ends.len(), server.count()), (20, 20, 20));
-    assert!(ends[0].starts_with("20 of the last 20 calls to http://127.0.0.1"), "{}", ends[0]);
-    assert!(ends[0].contains("500: dead"), "{}", ends[0]);
-}
-
-#[tokio::test]
 async fn what_waits_for_its_turn_is_not_sent_to_an_endpoint_that_denies() {
     let server = Server::start(|_| Reply::error(402, "pay first"));
     let (llm, anchoring) = anchoring(&server, &[("max_concurrent_requests", "64")]);

@@ -1,0 +1,58 @@
+//! Reads an object of a store for the Parquet reader.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use datafusion::parquet::arrow::arrow_reader::ArrowReaderOptions;
+use datafusion::parquet::arrow::async_reader::AsyncFileReader;
+use datafusion::parquet::errors::{ParquetError, Result};
+use datafusion::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+
+/// An object. Ranges beyond its end, as a damaged footer may claim, are not requested from the store.
+pub(crate) struct ObjectReader {
+    pub store: Arc<dyn ObjectStore>,
+    pub path: Path,
+    pub size: u64,
+    /// Bytes at the end that are read together with the length of the footer.
+    pub prefetch: Option<usize>,
+}
+
+impl ObjectReader {
+    fn check(&self, range: &Range<u64>) -> Result<()> {
+        if range.start >= range.end || range.end > self.size {
+            return Err(ParquetError::EOF(format!("expected bytes {range:?}, found {}", self.size)));
+        }
+        Ok(())
+    }
+}
+
+impl AsyncFileReader for ObjectReader {
+    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes>> {
+        async move {
+            self.check(&range)?;
+            Ok(self.store.get_range(&self.path, range).await?)
+        }
+        .boxed()
+    }
+
+    fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, Result<Vec<Bytes>>> {
+        async move {
+            ranges.iter().try_for_each(|range| self.check(range))?;
+            Ok(self.store.get_ranges(&self.path, &ranges).await?)
+        }
+        .boxed()
+    }
+
+    fn get_metadata<'a>(
+        &'a mut self,
+        _: Option<&'a ArrowReaderOptions>,
+    ) -> BoxFuture<'a, Result<Arc<ParquetMetaData>>> {
+        let (size, reader) = (self.size, ParquetMetaDataReader::new().with_prefetch_hint(self.prefetch));
+        async move { Ok(Arc::new(reader.load_and_finish(self, size).await?)) }.boxed()
+    }
+}
