@@ -107,7 +107,7 @@ fn what_cannot_be_trained_is_refused_and_leaves_nothing() {
         assert!(!workplace.path("once/checkpoints").exists() && !workplace.path("once/training.json").exists());
     }
     fails(2, "--out model --held-out 1", "from 0 to below 1");
-    fails(2, "--out model --device cuda", "use asap feed, which streams the same examples");
+    fails(2, "--out model --device cuda", "both use the same examples in the same order");
 
     let with = |key: &str, value: Value| {
         let mut config = config();
