@@ -82,7 +82,9 @@ mod tests {
         let takes_one = |function: &&Arc<ScalarUDF>| {
             let first =
                 function.documentation().and_then(|documentation| documentation.arguments.as_ref()?.first().cloned());
-            first.is_some_and(|(_, about)| about.contains("a conversation with its system prompt, such as `cot_prompt` returns"))
+            first.is_some_and(|(_, about)| {
+                about.contains("a conversation with its system prompt, such as `cot_prompt` returns")
+            })
         };
         let mut found: Vec<&str> =
             state.scalar_functions().values().filter(takes_one).map(|function| function.name()).collect();
