@@ -1,5 +1,5 @@
 -- A control that any score must beat: a random contiguous block of the original chain, with exactly as many tokens as
--- the budget allows. To reach this size, asap cuts a step at an edge of the block. The column cut has its number.
+-- the budget allows. To reach this size, asap cuts a step at an edge of the block. The column cut names that step.
 SELECT *
 FROM pruned((
     WITH fitted AS (

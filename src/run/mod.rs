@@ -45,7 +45,7 @@ Inputs:
   asap inspect LOC shows how the files of a location are read.
   asap reads a Delta table version by version.
   With several --from, give each location a name. In the column source, the name precedes the path of a file.
-  asap identifies a file by its path below the location. So write the location in the same way each time.
+  asap identifies a file by its path below the location, and recognizes a renamed file by its content.
 
 Exit codes:
   0   done, or nothing to do

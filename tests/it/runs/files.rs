@@ -64,11 +64,11 @@ fn only_it_fails(place: &Place, name: &str, bytes: &[u8], said: &[&str]) {
     for counts in [[14, 10, 2], [0; 3]] {
         let broken = place.run(&[]).ends(3, said).ends(3, &[name]);
         assert!(!broken.stderr.contains("panicked"), "{}", broken.stderr);
-        let told = summary(&broken, 3);
-        assert_eq!(failed(&told), [name], "{said:?}");
-        let error = told["files_failed"][0]["error"].as_str().unwrap();
+        let failing = summary(&broken, 3);
+        assert_eq!(failed(&failing), [name], "{said:?}");
+        let error = failing["files_failed"][0]["error"].as_str().unwrap();
         assert!(said.iter().all(|text| error.contains(text)), "{error}");
-        assert_eq!(["rows_in", "rows_out", "rows_rejected"].map(|count| told[count].as_u64()), counts.map(Some));
+        assert_eq!(["rows_in", "rows_out", "rows_rejected"].map(|count| failing[count].as_u64()), counts.map(Some));
         place.holds(&[A, C]);
     }
     let fixed: File = (name, B.1, B.2);

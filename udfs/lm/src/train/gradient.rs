@@ -55,7 +55,8 @@ impl Gradient {
         self.tensors.iter().map(tensor).sum::<f64>().sqrt()
     }
 
-    /// Borrows the gradient of each weight, so that the caller can add to it. `weights` must be those passed to [`Gradient::zeros`].
+    /// Borrows the gradient of each weight, so that the caller can add to it. `weights` must be those passed to
+    /// [`Gradient::zeros`].
     pub(super) fn by_weights(&mut self, weights: &Weights) -> ModelGradient<'_> {
         let mut tensors = self.tensors.iter_mut();
         let mut next = || tensors.next().map(Vec::as_mut_slice).unwrap_or_default();
