@@ -31,7 +31,7 @@ pub struct SampleArgs {
     /// Seed the generator: the same seed gives the same bytes
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Choose how the steps of a chain begin, and whether it continues after the answer
+    /// Choose how the steps of a chain begin, and whether the chain continues after the answer
     #[arg(long, value_enum, default_value_t = Openers::Even)]
     openers: Openers,
     /// Generate problems of this family only

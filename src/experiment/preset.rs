@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Preset {
-    /// Check in minutes that all parts work. The model learns nothing, so the report compares no methods
+    /// Check in half a minute that all parts work. The model learns nothing, so the report compares no methods
     Smoke,
-    /// Compare methods in about two hours on two cores
+    /// Compare methods in about 80 minutes on two cores
     Mini,
 }
 

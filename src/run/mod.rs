@@ -43,8 +43,8 @@ Run the same command again to process the remaining rows. The log of the output 
 
 Inputs:
   asap inspect LOC shows how the files of a location are read.
-  asap reads a Delta table version by version.
-  With several --from, give each location a name. In the column source, the name precedes the path of a file.
+  From a Delta table, the first run reads a snapshot, and later runs read the versions committed since.
+  With several --from, give each location a name. In the output's column source, the name precedes the file path.
   asap identifies a file by its path below the location, and recognizes a renamed file by its content.
 
 Exit codes:
@@ -52,7 +52,7 @@ Exit codes:
   1   failed
   2   usage or settings
   3   a file failed, too many rows were rejected, or no row reached the output
-  4   another run did all the work first, or replaced the table generation
+  4   another run did all the work first, or replaced the whole output (--new-generation)
   75  try again later"
 )]
 pub struct RunArgs {
@@ -81,8 +81,8 @@ pub struct RunArgs {
     /// Commit finished slices after at most this time
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
     commit_every: Duration,
-    /// Choose what happens if a file changes or leaves its table after its rows were read: the file fails and its old
-    /// rows stay (fail), new rows replace the old ones in one commit (reprocess), or the old rows stay (ignore)
+    /// Choose what happens if a file changes, or leaves its Delta table, after asap read its rows: the file fails and
+    /// its old rows stay (fail), new rows replace the old ones in one commit (reprocess), or the old rows stay (ignore)
     #[arg(long, value_name = "fail|reprocess|ignore", default_value = "fail", value_parser = parsed::<OnChange>)]
     on_change: OnChange,
     /// Choose what happens if a file has a column that the output does not have: the output gets the column (add), or
@@ -120,9 +120,9 @@ pub struct RunArgs {
     /// Close a shard at this size in bytes
     #[arg(long, value_name = "BYTES", default_value_t = asap_pipelines::run::output::shards::SHARD_BYTES)]
     target_shard_bytes: NonZeroU64,
-    /// Estimate the calls to a language model, the cost of these calls, and the tokens of the scoring model. Send, pay
-    /// and write nothing. The estimate assumes asap.anchor.max_tokens output tokens for each ai_complete answer, and no
-    /// reasoning tokens
+    /// Estimate the calls to a language model, their cost, and the tokens of the scoring model. Send, pay and write
+    /// nothing. The estimate assumes asap.anchor.max_tokens output tokens for each ai_complete answer, and no reasoning
+    /// tokens
     #[arg(long)]
     dry_run: bool,
     /// Serve Prometheus metrics of the run under /metrics, at a loopback address

@@ -39,10 +39,11 @@ A jobs file has a table for each job. Its keys are cron, timezone and the flags 
 Paths are relative to the folder in which you start the scheduler. A job never runs twice at the same time. One run
 makes up for all times that passed while the job ran, or while no scheduler ran. A new job first runs at its next time.
 
-After a run with exit code 75, the scheduler retries the job after 1 minute. The pause doubles up to 30 minutes. Retries
-end at the job's next time. After any other code, the job waits for its next time. When clocks change, a job whose hour
-field is * keeps its interval. If the time of any other job occurs twice, this job runs once. If its time is skipped,
-this job runs at the end of the gap.
+If a run ends with exit code 75, the scheduler retries the job after 1 minute. The pause doubles up to 30 minutes, and
+retries end at the job's next time. After any other code, the job waits for its next time.
+
+When clocks change, a job whose hour field is * keeps its interval. Any other job runs once if its time occurs twice,
+and at the end of the gap if its time is skipped.
 
 For each finished run, the scheduler prints a line of JSON: job, started, ended, code, summary. After SIGTERM or SIGINT,
 running jobs end gracefully. A second signal kills the running jobs.")]

@@ -92,8 +92,9 @@ settings! {
     /// The scoring model: a folder in the Hugging Face layout (config.json, tokenizer.json, safetensors), `org/name` in
     /// the cache of the Hugging Face Hub, or `small`, a stub that ships with asap.
     scorer_model: String = asap_lm::SMALL.to_string(), "scorer.model", Files;
-    /// The prompt before a chain's first step: `chat` (the model's own template), or a text in which `{question}` is
-    /// replaced and `\n`, `\t` are escapes. Unset: `chat` if the model has a template, else `{question}\n<think>\n`.
+    /// The prompt before a chain's first step: `chat` (the model's chat template), or a text with the placeholder
+    /// `{question}` and the escapes `\n` and `\t`. Unset: `chat` if the model has a template, else
+    /// `{question}\n<think>\n`.
     scorer_prompt: Option<String> = None, "scorer.prompt", Results;
     /// The type of the scoring model's projections on the CPU: `f32` or `bf16`. `bf16` takes half the memory, is
     /// faster if the CPU multiplies bf16 numbers, and shifts scores by a few thousandths of a nat. Attention, norms
@@ -105,8 +106,8 @@ settings! {
     /// The provider of direct thoughts and coarse prunings: `extractive` (rules, no language model, no network),
     /// `openai` (an endpoint with OpenAI's chat completions API) or `local` (a model in a folder).
     anchor_provider: Provider = Provider::Extractive, "anchor.provider", Results;
-    /// The address of the endpoint of `openai`, such as http://localhost:8000/v1. asap appends `/chat/completions`.
-    /// The address must not contain a user, password, query or fragment.
+    /// The address of the endpoint if the provider is `openai`, such as http://localhost:8000/v1. asap appends
+    /// `/chat/completions`. The address must not contain a user, password, query or fragment.
     anchor_base_url: Option<String> = None, "anchor.base_url", Calls;
     /// The language model: its name at the endpoint (`openai`) or its folder (`local`).
     anchor_model: Option<String> = None, "anchor.model", Results;
@@ -114,7 +115,7 @@ settings! {
     anchor_api_key_env: Option<String> = None, "anchor.api_key_env", Calls;
     /// The timeout of one request to the endpoint in seconds, from connecting to the last byte of the answer.
     anchor_timeout: Seconds = Seconds(600.0), "anchor.timeout", Calls;
-    /// The maximum number of tokens of an answer. An answer that is cut off at this limit fails.
+    /// The maximum number of tokens of an answer. If an answer is cut off at this limit, the call fails.
     anchor_max_tokens: Positive = Positive(8192), "anchor.max_tokens", Results;
     /// The maximum number of concurrent calls to the endpoint in the whole process.
     anchor_max_concurrent_requests: Positive = Positive(64), "anchor.max_concurrent_requests", Calls;
@@ -142,7 +143,7 @@ settings! {
     /// query also ends if 20 consecutive requests get no answer. Each retry counts as a request. The value 1 turns
     /// off both checks.
     anchor_max_error_rate: Ratio = Ratio(0.5), "anchor.max_error_rate", Calls;
-    /// The maximum number of samples of a coarse pruning until Algorithm 1 accepts a sample.
+    /// The maximum number of coarse prunings that asap samples for a chain until Algorithm 1 accepts one.
     anchor_max_attempts: Positive = Positive(5), "anchor.max_attempts", Results;
     /// A folder with the files anchor.md and coarse.md. These prompts replace the prompts that ship with asap.
     anchor_prompt_dir: Option<String> = None, "anchor.prompt_dir", Files;
@@ -151,12 +152,12 @@ settings! {
     match_threshold: Ratio = Ratio(0.6), "match.threshold", Results;
     /// The maximum number of tokens of a pruned chain (L_max of Algorithm 2).
     refine_max_tokens: i64 = 4096, "refine.max_tokens", Results;
-    /// The maximum share of the original chain's tokens in a pruned chain, above 0 and at most 1. A pipeline applies
-    /// this share by passing the number of the original chain's tokens to `cot_budget`. `asap.refine.max_tokens`
-    /// applies too.
+    /// The maximum length of a pruned chain, as a share of the original chain's tokens, above 0 and at most 1. The
+    /// share applies if a pipeline passes the length of the original chain to `cot_budget`.
+    /// `asap.refine.max_tokens` applies too.
     refine_ratio: Share = Share(1.0), "refine.ratio", Results;
     /// The encoder that compresses texts (`cot_llmlingua2`): a folder in the Hugging Face layout, or `org/name` in the
-    /// cache of the Hub. It must be an XLM-RoBERTa or multilingual BERT that labels tokens, such as
+    /// cache of the Hub. The model must be an XLM-RoBERTa or multilingual BERT that labels tokens, such as
     /// microsoft/llmlingua-2-xlm-roberta-large-meetingbank. Unset: `cot_llmlingua2` fails.
     compressor_model: Option<String> = None, "compressor.model", Files;
     /// The texts that a compression always keeps, as a JSON list.

@@ -14,7 +14,7 @@ pub(crate) struct AiComplete;
 impl AskedFunction for AiComplete {
     const DECLARATION: Declaration = Declaration {
         name: "ai_complete",
-        about: "The answer to a prompt by the language model of `asap.anchor.*`, at temperature 0. The model gets the unchanged prompt as its only message. Equal prompts of a session share one call. An answer that was paid for earlier comes from the answer cache (`asap.cache.dir`). CASE and COALESCE call the model for every row that reaches them, even if the row takes another branch. To pay for some rows only, use WHERE, or pass a NULL prompt for the other rows. A NULL prompt and a failed call give NULL. EXPLAIN ANALYZE counts failed calls. With `asap.on_error = 'fail'`, a failed call fails the query. With asap.anchor.provider = 'extractive', there is no language model, and asap rejects the query.",
+        about: "The answer to a prompt by the language model of `asap.anchor.*`, at temperature 0. The model gets only the prompt, without changes. Equal prompts of a session share one call. An answer that was paid for earlier comes from the answer cache (`asap.cache.dir`). CASE and COALESCE call the model for every row that reaches them, even if the row takes another branch. To pay for some rows only, use WHERE, or pass a NULL prompt for the other rows. A NULL prompt and a failed call give NULL. EXPLAIN ANALYZE counts failed calls. With `asap.on_error = 'fail'`, a failed call fails the query. With asap.anchor.provider = 'extractive', asap rejects the query.",
         arguments: &[Argument::new("prompt", Arg::Text, "The prompt to send.")],
         example: "select ai_complete('Name the topic in one word: ' || question) from corpus;",
     };

@@ -15,7 +15,7 @@ pub(crate) struct CotFit;
 impl RowFunction for CotFit {
     const DECLARATION: Declaration = Declaration {
         name: "cot_fit",
-        about: "The numbers (from 1, ascending) of the steps that remain after removing every step of more than `max_tokens` tokens, and then the steps with the lowest scores, one by one, until the remaining steps have at most `max_tokens` tokens. `cot_refine` alone removes a step that is longer than the budget only after all steps with lower scores. Lists of different lengths give NULL.",
+        about: "The numbers (from 1, ascending) of the steps that remain after removing every step of more than `max_tokens` tokens, and then the steps with the lowest scores, one by one, until the remaining steps have at most `max_tokens` tokens. In contrast, `cot_refine` removes a step that is longer than the budget only after all steps with lower scores. Lists of different lengths give NULL.",
         arguments: STEPS_SCORES_AND_BUDGET,
         example: "select cot_fit(['Hm.', 'So 2 + 2 + 2 is 6.', 'Done.'], [0.1, 3.2, 1.4], 7);\n-- [1, 3]",
     };

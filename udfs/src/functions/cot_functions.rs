@@ -9,7 +9,7 @@ pub(crate) struct CotFunctions;
 impl RowFunction for CotFunctions {
     const DECLARATION: Declaration = Declaration {
         name: "cot_functions",
-        about: "The function of each step, in the classes of PIR: `progress`, or one of the functional steps `verification`, `other_method` and `error_correction`. PIR is by Xiao et al. (2025). Rules look for English phrases in the first 100 characters of a step, in this order: another method (\"Alternatively\"), a check (\"Let me verify\"), a correction (\"Wait\", \"a mistake\"). A step without such a phrase is `progress`. The authors of PIR also ask a language model, and this function does not.",
+        about: "The function of each step, in the classes of PIR: `progress`, or one of the functional steps `verification`, `other_method` and `error_correction`. PIR is a method of Xiao et al. (2025). Rules look for English phrases in the first 100 characters of a step, in this order: another method (\"Alternatively\"), a check (\"Let me verify\"), a correction (\"Wait\", \"a mistake\"). A step without such a phrase is `progress`. Unlike the authors of PIR, this function asks no language model.",
         arguments: &[Argument::new(
             "steps",
             Arg::TextList,

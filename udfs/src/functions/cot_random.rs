@@ -21,7 +21,7 @@ pub(crate) struct CotRandom;
 impl RowFunction for CotRandom {
     const DECLARATION: Declaration = Declaration {
         name: "cot_random",
-        about: "The numbers (from 1, ascending) of a random subset of steps with at most `ratio` of the tokens. The subset is a baseline that a score must beat. Steps are removed in a random order until the remaining steps, joined by a blank line, have at most `ratio` of the tokens of all steps joined, rounded down. The order depends only on `seed` and the steps. A smaller ratio gives a subset of the result of a larger ratio. For a budget in tokens, pass `CAST(budget AS DOUBLE) / tokens` as the ratio. Rounding never makes this limit smaller than `budget`.",
+        about: "The numbers (from 1, ascending) of a random subset of steps with at most `ratio` of the tokens. The subset is a baseline that a score must beat. asap removes steps in a random order until the remaining steps, joined by a blank line, have at most `ratio` of the tokens of all steps joined, rounded down. The order depends only on `seed` and the steps, so a smaller ratio gives a subset of the result of a larger ratio. For a budget in tokens, pass `CAST(budget AS DOUBLE) / tokens` as the ratio. The limit is then exactly `budget` tokens.",
         arguments: &[
             STEPS,
             RATIO,

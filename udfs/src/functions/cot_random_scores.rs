@@ -10,7 +10,7 @@ pub(crate) struct CotRandomScores;
 impl RowFunction for CotRandomScores {
     const DECLARATION: Declaration = Declaration {
         name: "cot_random_scores",
-        about: "A random score for each step, from 0 to below 1, all different. With the same `seed`, `cot_random` removes the step with the lowest of these scores first. The scores depend only on `seed` and the steps.",
+        about: "A random score for each step, from 0 to below 1, all different. The scores depend only on `seed` and the steps. `cot_random` with the same `seed` removes the step with the lowest score first.",
         arguments: &[STEPS, Argument::new("seed", Arg::Int, "A whole number. Another seed gives other scores.")],
         example: "select cot_random_scores(['Hm.', '2 + 2 is 4.'], 7);\n-- [0.0, 0.5]",
     };

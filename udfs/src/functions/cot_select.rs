@@ -11,7 +11,7 @@ pub(crate) struct CotSelect;
 impl RowFunction for CotSelect {
     const DECLARATION: Declaration = Declaration {
         name: "cot_select",
-        about: "The chosen steps, in the order of `kept`, joined by a blank line. An empty list `kept` gives an empty text. A number that no step has gives NULL.",
+        about: "The chosen steps, in the order of `kept`, joined by a blank line. An empty list `kept` gives an empty text. A number in `kept` that no step has gives NULL.",
         arguments: &[
             Argument::new("steps", Arg::TextList, "The steps of a chain of thought. A NULL step is an empty step."),
             Argument::new("kept", Arg::IntList, "The numbers of the steps to join, from 1."),

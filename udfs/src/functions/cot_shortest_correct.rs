@@ -12,7 +12,7 @@ pub(crate) struct CotShortestCorrect;
 impl RowFunction for CotShortestCorrect {
     const DECLARATION: Declaration = Declaration {
         name: "cot_shortest_correct",
-        about: "The number (from 1) of the generation with the fewest tokens among the generations that have a chain of thought and state the expected answer, by the rules of `cot_verify`. Of several such generations with equally few tokens, the first counts. Without such a generation, the result is NULL. Training on the shortest correct sample of each question shortens answers without rewriting any text (Sky-T1-Flash; Munkhbat et al. 2025).",
+        about: "The number (from 1) of the generation with the fewest tokens among the generations that have a chain of thought and state the expected answer, by the rules of `cot_verify`. If several are equally short, the result is the first. If no generation states the answer, the result is NULL. Training on the shortest correct sample of each question shortens answers without rewriting any text (Sky-T1-Flash; Munkhbat et al. 2025).",
         arguments: &[
             Argument::new(
                 "generations",

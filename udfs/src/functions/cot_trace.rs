@@ -15,7 +15,7 @@ pub(crate) struct CotTrace;
 impl RowFunction for CotTrace {
     const DECLARATION: Declaration = Declaration {
         name: "cot_trace",
-        about: "What pruning did to each step of a chain, as a list of structs with the fields `step`, `tokens`, `similarity`, `surprisal` and `dropped`. `step` is the number of the step (from 1). `tokens` is the length of the step alone, in tokens of the scoring model. `similarity` is the similarity of the step to the matching step of the coarse chain (`cot_match`). `surprisal` is the score of the step. `dropped` names the stage that dropped the step: `'anchor'` for a step that is not in `coarse_kept`, the argument `stage` for another step that is not in `kept`, or NULL for a kept step. Lists whose lengths do not match give NULL.",
+        about: "What pruning did to each step of a chain, as a list of structs with the fields `step`, `tokens`, `similarity`, `surprisal` and `dropped`. `step` is the number of the step (from 1). `tokens` is the length of the step alone, in tokens of the scoring model. `similarity` is the similarity of the step to the matching step of the coarse chain (`cot_match`). `surprisal` is the score of the step. `dropped` names the stage that dropped the step: `'anchor'` if the step is not in `coarse_kept`, else `stage` if the step is not in `kept`, or NULL if the step is kept. Lists whose lengths do not match give NULL.",
         arguments: &[
             Argument::new("steps", Arg::TextList, "The steps of the original chain. A NULL step is an empty step."),
             Argument::new(

@@ -14,7 +14,7 @@ pub(crate) struct CotTruncate;
 impl RowFunction for CotTruncate {
     const DECLARATION: Declaration = Declaration {
         name: "cot_truncate",
-        about: "The numbers (from 1) of the steps of the longest prefix of a chain that has at most the share `ratio` of its tokens. Choosing steps by a score is useful only if it does better than this prefix. The steps of the prefix, joined by a blank line, have at most `ratio` of the tokens of all steps joined, rounded down. For a budget in tokens, pass `CAST(budget AS DOUBLE) / tokens` as the ratio. The limit is then exactly `budget` tokens.",
+        about: "The numbers (from 1) of the steps of the longest prefix of a chain that has at most the share `ratio` of its tokens. The prefix is a baseline that a score must beat. The steps of the prefix, joined by a blank line, have at most `ratio` of the tokens of all steps joined, rounded down. For a budget in tokens, pass `CAST(budget AS DOUBLE) / tokens` as the ratio. The limit is then exactly `budget` tokens.",
         arguments: &[STEPS, RATIO],
         example: "select cot_truncate(['Hm.', '2 + 2 is 4.', 'Done.'], 0.5);\n-- [1]",
     };

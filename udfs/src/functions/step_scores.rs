@@ -19,7 +19,7 @@ const fn of_chain(
 
 pub(super) const COT_SURPRISAL: StepScore = of_chain(
     "cot_surprisal",
-    "The first-token surprisal of each step, in nats: −ln P(first token | question, earlier steps) by the scoring model (`asap.scorer.model`). One forward pass scores all steps. The first token is the token that covers the first character of the step. A step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
+    "The first-token surprisal of each step, in nats: −ln P(first token | question, earlier steps) by the scoring model (`asap.scorer.model`). One forward pass scores all steps. The first token is the token that covers the first character of the step. A step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives NULL.",
     "select cot_surprisal('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     Wanted::FirstTokens,
     |scores| scores.first.iter().map(|token| token.map(|token| token.surprisal)).collect(),
@@ -27,7 +27,7 @@ pub(super) const COT_SURPRISAL: StepScore = of_chain(
 
 pub(super) const COT_ENTROPY: StepScore = of_chain(
     "cot_entropy",
-    "The entropy, in nats, of the distribution that the scoring model (`asap.scorer.model`) predicts for the first token of each step. The forward pass of `cot_surprisal` also gives this entropy. A step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
+    "The entropy, in nats, of the distribution that the scoring model (`asap.scorer.model`) predicts for the first token of each step. One forward pass computes this entropy and `cot_surprisal`. A step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives NULL.",
     "select cot_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     Wanted::FirstTokens,
     |scores| scores.first.iter().map(|token| token.map(|token| token.entropy)).collect(),
@@ -35,7 +35,7 @@ pub(super) const COT_ENTROPY: StepScore = of_chain(
 
 pub(super) const COT_PERPLEXITY: StepScore = of_chain(
     "cot_perplexity",
-    "The perplexity of each step by the scoring model (`asap.scorer.model`). The perplexity is exp of the mean −ln P over the step's own tokens, from the first token of the step to the last token that begins before the end of the step. A step gets NULL if one of these tokens has no score. The function needs a separate forward pass, which also gives the row's surprisal and entropy. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
+    "The perplexity of each step by the scoring model (`asap.scorer.model`). The perplexity is exp of the mean −ln P over the step's own tokens, from the first token of the step to the last token that begins before the end of the step. A step gets NULL if one of these tokens has no score. One forward pass computes this perplexity, `cot_surprisal` and `cot_entropy`. A chain longer than the model's window gives NULL.",
     "select cot_perplexity('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     Wanted::AllTokens,
     |scores| scores.perplexity.clone(),
@@ -43,7 +43,7 @@ pub(super) const COT_PERPLEXITY: StepScore = of_chain(
 
 pub(super) const COT_STEP_ENTROPY: StepScore = of_chain(
     "cot_step_entropy",
-    "The total entropy of the tokens of each step, in nats, by the scoring model (`asap.scorer.model`). The entropy of a token is the entropy of the distribution that the model predicts for this token. In the first version of their paper, Li et al. (2025) prune the steps with the lowest totals first. The second version divides the totals by the number of tokens (`cot_mean_step_entropy`). A step gets NULL if one of its tokens has no token before it. The function uses the forward pass of `cot_perplexity`. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
+    "The total entropy of the tokens of each step, in nats, by the scoring model (`asap.scorer.model`). The entropy of a token is the entropy of the distribution that the model predicts for this token. In the first version of their paper, Li et al. (2025) prune the steps with the lowest totals first. The second version divides the totals by the number of tokens (`cot_mean_step_entropy`). A step gets NULL if one of its tokens has no token before it. One forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's window gives NULL.",
     "select cot_step_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     Wanted::AllTokens,
     |scores| scores.entropy.clone(),
@@ -51,7 +51,7 @@ pub(super) const COT_STEP_ENTROPY: StepScore = of_chain(
 
 pub(super) const COT_MEAN_STEP_ENTROPY: StepScore = of_chain(
     "cot_mean_step_entropy",
-    "The mean entropy of the tokens of each step, in nats: `cot_step_entropy` divided by the number of the step's tokens. The blank line before a step does not count. In the first version of the paper of Li et al. (2025), step entropy is a sum, which favors long steps. In the second version, step entropy is this mean. A step gets NULL if one of its tokens has no token before it. The function uses the forward pass of `cot_perplexity`. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
+    "The mean entropy of the tokens of each step, in nats: `cot_step_entropy` divided by the number of the step's tokens. The blank line before a step does not count. In the first version of the paper of Li et al. (2025), step entropy is a sum, which favors long steps. In the second version, step entropy is this mean. A step gets NULL if one of its tokens has no token before it. One forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's window gives NULL.",
     "select cot_mean_step_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     Wanted::AllTokens,
     |scores| scores.mean_entropy.clone(),
@@ -60,7 +60,7 @@ pub(super) const COT_MEAN_STEP_ENTROPY: StepScore = of_chain(
 pub(super) const COT_SELF_INFORMATION: StepScore = StepScore {
     declaration: Declaration {
         name: "cot_self_information",
-        about: "The self-information of each step, in nats per token: the mean −ln P of its tokens by the scoring model (`asap.scorer.model`). Selective Context (Li et al. 2023) prunes by this score. The model reads each step separately, after the token that begins a text (the tokenizer's BOS, else `<|endoftext|>`). So neither the question nor other steps influence the score. A step without a token gets NULL. A step longer than the model's window makes the row NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "The self-information of each step, in nats per token: the mean −ln P of its tokens by the scoring model (`asap.scorer.model`). Selective Context (Li et al. 2023) prunes by this score. The model reads each step separately, after the token that begins a text (the tokenizer's BOS, else `<|endoftext|>`). So neither the question nor other steps influence the score. A step without a token gets NULL. A step longer than the model's window makes the row NULL.",
         arguments: &[Argument::new(
             "steps",
             Arg::TextList,
@@ -76,7 +76,7 @@ pub(super) const COT_SELF_INFORMATION: StepScore = StepScore {
 pub(super) const COT_ANSWER_GAIN: StepScore = StepScore {
     declaration: Declaration {
         name: "cot_answer_gain",
-        about: "How much each step lowers the mean −ln P of the answer's tokens, in nats per token. For each step, the scoring model (`asap.scorer.model`) reads the question, the steps up to this step, `</think>` and the answer: once without the step, and once with it. The gains of all steps add up to the gain of the whole chain. The model reads the shared beginning of these texts only once. So it reads the chain once, and the answer once more for each step. An empty answer gives NULL. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "How much each step lowers the mean −ln P of the answer's tokens, in nats per token. For each step, the scoring model (`asap.scorer.model`) reads the question, the steps up to this step, `</think>` and the answer: once without the step, and once with it. The gains of all steps add up to the gain of the whole chain. The model reads the chain only once, and the answer once more for each step. An empty answer gives NULL. A chain longer than the model's window gives NULL.",
         arguments: QUESTION_STEPS_AND_ANSWER,
         example: "select cot_answer_gain('2 + 2?', ['2 + 2 is 4.', 'Done.'], '4');",
     },
@@ -92,7 +92,7 @@ pub(super) const COT_ANSWER_GAIN: StepScore = StepScore {
 pub(super) const COT_ATTRIBUTION: StepScore = StepScore {
     declaration: Declaration {
         name: "cot_attribution",
-        about: "For each step, how much the mean −ln P of the answer's tokens rises if this step is left out, in nats per token; above 0 if the step helps. This is the score of PIR (Xiao et al. 2025): the logarithm of a ratio of perplexities. By this score, PIR drops only functional steps (verification, other methods, error correction): see `cot_drop_functional`. The scoring model (`asap.scorer.model`) reads the question, the steps, `</think>` and the answer: once with all steps, and once without each step. The model reads the shared beginning of these texts only once, so each step costs about half of the chain's tokens. An empty answer gives NULL. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "For each step, how much the mean −ln P of the answer's tokens rises if this step is left out, in nats per token; above 0 if the step helps. This is the score of PIR (Xiao et al. 2025): the logarithm of a ratio of perplexities. PIR drops only functional steps (verification, other methods, error correction) by this score: see `cot_drop_functional`. The scoring model (`asap.scorer.model`) reads the question, the steps, `</think>` and the answer: once with all steps, and once without each step. For each step, the model reads about half of the chain's tokens again. An empty answer gives NULL. A chain longer than the model's window gives NULL.",
         arguments: QUESTION_STEPS_AND_ANSWER,
         example: "select cot_attribution('2 + 2?', ['2 + 2 is 4.', 'Done.'], '4');",
     },
