@@ -31,7 +31,7 @@ const AHEAD: usize = 256;
 
 /// Answer questions with a model through its chat template
 ///
-/// asap prints the answer to --prompt unchanged. asap prints the answers to --data as JSON, one answer per line, in the
+/// With --prompt, asap prints the answer as plain text. With --data, asap prints one line of JSON for each row, in the
 /// order of the rows.
 #[derive(Debug, Args)]
 #[command(

@@ -155,7 +155,7 @@ async fn steps_are_filled_to_the_maximum_of_tokens() {
     assert!(steps.iter().all(|step| step.len() == 1 || tokens(step) <= 100));
     assert!(steps.iter().any(|step| tokens(step) > 100), "a long example has its own step");
     for pair in steps.windows(2).filter(|pair| pair[0][0].position.epoch == pair[1][0].position.epoch) {
-        assert!(tokens(&pair[0]) + pair[1][0].example.ids.len() > 100, "a step has room for the next example");
+        assert!(tokens(&pair[0]) + pair[1][0].example.ids.len() > 100, "the next example would have fitted");
     }
     assert_eq!(rows(&steps), rows(&fed(&context, config(folder.path()), &encoder, 48).await));
 }

@@ -50,7 +50,7 @@ pub fn batch<T: Serialize>(schema: SchemaRef, rows: &[T]) -> Result<RecordBatch>
     Ok(decoder.flush()?.unwrap_or_else(|| RecordBatch::new_empty(schema)))
 }
 
-/// Checks that there is no table at `url`, or one whose `property` is `identity`. It reads no row.
+/// Checks that a table at `url`, if there is one, has the value `identity` in `property`. It reads no row.
 ///
 /// # Errors
 /// If there is another table, or the store fails.

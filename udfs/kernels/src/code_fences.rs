@@ -65,7 +65,7 @@ impl Blocks {
     }
 }
 
-/// Returns the first word after the marks of the last fenced block, or `text` without one.
+/// Returns the first word after the marks of the last fenced block. Without such a word, returns [`PLAIN`].
 pub fn language(answer: &str) -> &str {
     let mut blocks = Blocks::default();
     let opened = answer.lines().filter_map(|line| match blocks.read(line) {

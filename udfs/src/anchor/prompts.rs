@@ -127,7 +127,7 @@ fn tag_names(text: &str) -> impl Iterator<Item = String> + '_ {
     text.match_indices('<').filter_map(|(at, _)| tag_name(&text[at + 1..]))
 }
 
-/// Returns the name of the tag that `text`, the text after a `<`, begins with, in lower case.
+/// Returns the name, in lower case, of the tag at the start of `text`, the text after a `<`.
 fn tag_name(text: &str) -> Option<String> {
     let text = text.trim_start_matches([' ', '\t', '/']);
     let name = &text[..text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-')).unwrap_or(text.len())];

@@ -147,7 +147,7 @@ pub(super) fn lost<T>(function: &str, none: &Scored, rows: &CallRows, metrics: &
         (OnError::Fail, Scored::NoPrompt(why)) => exec_err!("{function}: the model's chat template failed: {why}"),
         (OnError::Fail, Scored::NotFinite | Scored::Steps(_)) => {
             exec_err!(
-                "{function}: the model produced NaN or infinite values for a chain, as a narrow asap.scorer.dtype may: use f32"
+                "{function}: the model produced NaN or infinite values for a chain; if asap.scorer.dtype is not f32, use f32"
             )
         }
     }

@@ -26,8 +26,8 @@ impl Slice {
 }
 
 /// Cuts the open ranges of a file into slices of at most `most` rows, on a grid that does not depend on the open
-/// ranges. Its cells start at multiples of `most` and, if row groups are not smaller than a slice, at row groups.
-/// Returns pairs of the first row of the cell and the slice.
+/// ranges. The cells of the grid start at multiples of `most`, and also at row groups, unless these are smaller than a
+/// slice. Returns each slice with the first row of its cell.
 pub(crate) fn cut(file: &FileRows, open: &[(u64, u64)], most: u64) -> Vec<(u64, Slice)> {
     let mut slices = Vec::new();
     for (cell, last) in grid(&file.row_groups, most) {

@@ -49,7 +49,7 @@ impl Form {
             Self::Columns => "chain and answer, each in a column; a list of texts is a chain of steps",
             Self::Generation => "one text: the chain in think tags, then the answer",
             Self::Generations { .. } => {
-                "several generations, each the chain in think tags, then the answer; with flags, asap reads the first that a flag marks as correct and is_reasoning_complete does not mark as cut off"
+                "several generations, each the chain in think tags, then the answer; asap reads the first generation, or with flags the first that is correct and, by is_reasoning_complete, not cut off"
             }
             Self::Turns => {
                 "a conversation of one exchange: the user's turn, and the assistant's with the chain in think tags or in reasoning_content, reasoning or thinking"
