@@ -31,7 +31,7 @@ pub fn print(text: &str) -> io::Result<()> {
 pub(crate) enum SummaryFormat {
     /// A table for people
     Table,
-    /// JSON for programs, on the last line
+    /// JSON for programs, on one line
     Json,
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn command() -> io::Result<Vec<OsString>> {
     }
 }
 
-/// A process of the command.
+/// The command, ready to spawn.
 pub(crate) fn process() -> io::Result<Command> {
     let command = command()?;
     let mut words = command.iter();

@@ -169,7 +169,7 @@ impl Rows {
         }
     }
 
-    /// A signal ends the rows, and Python raises it when the caller returns to it.
+    /// A signal ends the reading. Python raises the signal when it gets control again.
     fn look_for_signals(&self) -> Result<(), ArrowError> {
         if std::thread::current().id() != self.thread {
             return Ok(());

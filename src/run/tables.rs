@@ -85,7 +85,7 @@ fn nothing_to_do(summary: &Summary) -> String {
     match (files_failed.len(), *slices_left, *rows_beyond_limit) {
         (0, 0, 0) if table_version.is_none() => "nothing to do: the input has no rows".to_string(),
         (0, 0, 0) => "nothing to do: every row of the input is already in the output or its rejects".to_string(),
-        (0, 0, beyond) => format!("nothing to do: the limit is reached, {} rows are beyond it", count(beyond)),
+        (0, 0, beyond) => format!("nothing to do: the limit is reached; {} rows are beyond it", count(beyond)),
         (0, left, _) => format!("nothing to do: {} open slices belong to other parts", count(left)),
         _ => "nothing was done: all remaining rows are in files that failed".to_string(),
     }

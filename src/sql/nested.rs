@@ -34,7 +34,7 @@ fn json(nested: &DataType) -> ScalarUDF {
     create_udf("as_json", vec![nested.clone()], DataType::Utf8, Volatility::Immutable, Arc::new(call))
 }
 
-/// The text around the only value of an object, whose key is empty.
+/// The text around the value of an object whose only key is empty.
 const AROUND: (&str, &str) = ("{\"\":", "}");
 
 fn texts(values: &ArrayRef) -> Result<StringArray> {

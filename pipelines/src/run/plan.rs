@@ -61,8 +61,8 @@ pub fn check(plan: &LogicalPlan) -> Result<()> {
     match plan.schema().field_with_unqualified_name("source") {
         Ok(_) if passed_on(plan, "source").as_deref() == Some("source") => Ok(()),
         Ok(_) => plan_err!(
-            "a pipeline must return the column source of corpus unchanged, which identifies each row: found a computed \
-             column"
+            "a pipeline must return the column source of corpus, which identifies each row, without changes: found a \
+             computed column"
         ),
         Err(_) => {
             plan_err!("a pipeline must return the column source, which identifies each row: add it to the SELECT")
@@ -70,7 +70,7 @@ pub fn check(plan: &LogicalPlan) -> Result<()> {
     }
 }
 
-/// The column of the corpus that a column of a plan passes on unchanged, possibly renamed.
+/// The column of the corpus whose values a column of a plan holds unchanged.
 pub(crate) fn passed_on(plan: &LogicalPlan, column: &str) -> Option<String> {
     let input = match plan {
         LogicalPlan::TableScan(_) => return Some(column.to_string()),

@@ -22,7 +22,7 @@ pub enum LmError {
     #[error("{0}")]
     NoModel(String),
     /// The prompt of a conversation leaves no room for an answer.
-    #[error("{tokens} tokens with the chat template, the model's window is {window}")]
+    #[error("{tokens} tokens with the chat template leave no room for an answer: the model's window is {window}")]
     TooLong { tokens: usize, window: usize },
     #[error("the model's chat template failed: {0}")]
     Prompt(String),
