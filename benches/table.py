@@ -48,7 +48,8 @@ def summary(benches):
 
 
 def section(bench):
-    commands = " and ".join(f"`{command}`" for command in bench["command"])
+    *others, last = [f"`{command}`" for command in bench["command"]]
+    commands = f"{', '.join(others)} and {last}" if others else last
     peer = f"Peer: {bench['peer']}. " if bench["peer"] else ""
     parts = [wrapped(f"Run {commands}. {peer}{bench['note']}")]
     parts += [table(*build) for build in groupby(bench["results"], key=build_of)]
