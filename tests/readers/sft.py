@@ -153,18 +153,33 @@ def resumes(expected):
         straight = trained(f"{out}-straight", *flags, ranks=ranks)[1] if ranks > 1 else expected
         kills = [(8, signal.SIGKILL), (21, signal.SIGKILL), (30, signal.SIGTERM)] if ranks == 1 else [(17, signal.SIGTERM)]
         for step, number in kills:
-            process = start(out, *flags, "--checkpoint-every", "5", ranks=ranks)
-            while process.poll() is None and not (Path(out, "metrics.jsonl").exists() and len(lines_whole(out)) >= step):
-                time.sleep(0.01)
-            assert process.poll() is None, process.communicate()[0]
-            process.send_signal(number)
-            text = process.communicate()[0]
-            if number == signal.SIGTERM and ranks == 1:
-                assert process.returncode == 75 and "run the same command to resume" in text, text
+            interrupt(out, *flags, step=step, number=number, ranks=ranks)
         found, weights = trained(out, *flags, ranks=ranks)
         assert [line["step"] for line in found] == list(range(1, STEPS + 1))
         assert all(torch.equal(weights[name], straight[name]) for name in straight), "the weights differ"
         print(f"asap.sft: {len(kills)} kills, {ranks} ranks, the same weights")
+
+
+def interrupt(out, *more, step, number, ranks):
+    """Trains for some steps, until a signal ends the training."""
+    process = start(out, *more, "--checkpoint-every", "5", ranks=ranks)
+    while process.poll() is None and not (Path(out, "metrics.jsonl").exists() and len(lines_whole(out)) >= step):
+        time.sleep(0.01)
+    assert process.poll() is None, process.communicate()[0]
+    process.send_signal(number)
+    text = process.communicate()[0]
+    if number == signal.SIGTERM and ranks == 1:
+        assert process.returncode == 75 and "run the same command to resume" in text, text
+
+
+def regroups(expected):
+    """A training that two ranks began resumes on one, and the other way round."""
+    for out, before, after in [("fewer", (["--fsdp"], 2), ([], 1)), ("more", ([], 1), (["--fsdp"], 2))]:
+        interrupt(out, *before[0], step=17, number=signal.SIGTERM, ranks=before[1])
+        found, weights = trained(out, *after[0], ranks=after[1])
+        distance = farthest(weights, expected)
+        assert [line["step"] for line in found] == list(range(1, STEPS + 1)) and distance < 1e-5, distance
+        print(f"asap.sft: {before[1]} ranks, resumed on {after[1]}, end with the weights of one, within {distance:.0e}")
 
 
 def lines_whole(out):
@@ -262,6 +277,7 @@ def main():
         weights = equals_asap_train()
         equals_one_rank(weights)
         resumes(weights)
+        regroups(weights)
         follows()
         adapts()
         refuses()

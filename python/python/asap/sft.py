@@ -54,6 +54,7 @@ def main():
     args = arguments()
     try:
         train(args)
+        leave()
     except _asap.Error as error:
         # A folder without files is of no use.
         with contextlib.suppress(OSError):
@@ -61,7 +62,17 @@ def main():
         sys.exit(f"error: {error}")
     except _sft.Interrupted as stopped:
         print(f"interrupted after step {stopped}; run the same command to resume", file=sys.stderr)
+        leave()
         sys.exit(75)
+
+
+def leave():
+    """Waits for all processes: torch may abort a process that ends while others still communicate."""
+    import torch
+
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
 
 
 def train(args):
