@@ -33,7 +33,7 @@ pub(crate) fn functions() -> PyResult<Vec<Declared>> {
             (documentation.description.clone(), documentation.sql_example.clone().unwrap_or_default())
         });
         let arguments = function.arguments().iter();
-        let arguments = arguments.map(|argument| (argument.name(), argument.about(), argument.is_optional()));
+        let arguments = arguments.map(|argument| (argument.name, argument.about, argument.is_optional));
         let is_text = function.return_type(&[])? == DataType::Utf8;
         Ok((function.name().to_string(), about, example, arguments.collect(), is_text))
     });

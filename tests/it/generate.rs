@@ -56,7 +56,10 @@ fn rows_are_answered_in_their_order_and_one_that_cannot_be_asked_says_why() {
         assert_eq!(line["finish"] == "length", tokens == Some(24), "{line}");
     }
     let refused = found[6]["error"].as_str().unwrap();
-    assert!(refused.contains("tokens with the chat template leave no room for an answer: the model's window is"), "{refused}");
+    assert!(
+        refused.contains("tokens with the chat template leave no room for an answer: the model's window is"),
+        "{refused}"
+    );
     assert!(finished.stderr.contains("1 rows have no question"), "{}", finished.stderr);
     // Each answer can be read as a row in SQL.
     workplace.write("answers.json", &finished.stdout);

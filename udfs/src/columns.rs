@@ -40,10 +40,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Reads the arguments of `rows` rows.
-    ///
-    /// # Errors
-    /// If a value does not have the type that it was coerced to.
+    /// Reads the arguments of `rows` rows. Fails if a value does not have the type that it was coerced to.
     pub fn new(arguments: &[ColumnarValue], rows: usize) -> Result<Self> {
         let read = |argument: &ColumnarValue| match argument {
             ColumnarValue::Array(array) => Ok((read(array)?, false)),
@@ -175,10 +172,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Returns `Ok(None)` for NULL.
-///
-/// # Errors
-/// If the cell holds an error that fails the query.
+/// Returns `Ok(None)` for NULL. Fails if the cell holds an error that fails the query.
 pub fn nullable<T>(cell: Cell<T>) -> Result<Option<T>> {
     match cell {
         Ok(value) => Ok(Some(value)),

@@ -20,10 +20,12 @@ pub(crate) struct Declaration {
 /// An argument of a function, with its documentation.
 #[derive(Debug, Clone, Copy)]
 pub struct Argument {
-    name: &'static str,
+    pub name: &'static str,
     kind: Arg,
-    about: &'static str,
-    is_optional: bool,
+    /// What it is for.
+    pub about: &'static str,
+    /// Whether a call may leave it out.
+    pub is_optional: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,21 +52,6 @@ impl Argument {
 
     pub(crate) const fn optional(name: &'static str, kind: Arg, about: &'static str) -> Self {
         Self { name, kind, about, is_optional: true }
-    }
-
-    /// Returns its name.
-    pub fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// Returns what it is for.
-    pub fn about(&self) -> &'static str {
-        self.about
-    }
-
-    /// Returns whether a call may leave it out.
-    pub fn is_optional(&self) -> bool {
-        self.is_optional
     }
 }
 

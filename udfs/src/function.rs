@@ -75,7 +75,9 @@ pub trait AsyncCall: Send + Sync {
 
     /// Returns what must live until all rows of the statement that runs in this context are done.
     fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
-        self.scorer_of()?.hold_scorer(context)
+        // The same settings find the scoring model again. If there is none, the first call reports why.
+        let scorer = self.scorer_of()?.models.scorer(context.session_config().options()).ok()?;
+        Some(scorer)
     }
 
     /// Computes one result per row. Calls run concurrently with others of the same function, and are dropped with the
@@ -122,6 +124,11 @@ impl Function {
         Self { declaration, returns, signature, documentation, body }
     }
 
+    /// Creates a function whose calls give equal results for equal arguments within a query.
+    pub(crate) fn of_calls(declaration: Declaration, returns: DataType, call: impl AsyncCall + 'static) -> Self {
+        Self::new(declaration, returns, Volatility::Stable, Body::Calls(Arc::new(call)))
+    }
+
     pub fn of(function: &ScalarUDF) -> Option<&Self> {
         function.inner().downcast_ref::<Self>()
     }
@@ -132,7 +139,7 @@ impl Function {
     }
 
     pub fn takes(&self, argument: &str) -> bool {
-        self.declaration.arguments.iter().any(|of| of.name() == argument)
+        self.declaration.arguments.iter().any(|of| of.name == argument)
     }
 
     pub(crate) fn call_of(function: &ScalarUDF) -> Option<&Arc<dyn AsyncCall>> {
@@ -221,16 +228,21 @@ impl ScalarUDFImpl for Function {
     }
 }
 
+/// Returns the name of the function if the expression itself is a call.
+pub(crate) fn called(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::ScalarFunction(function) if Function::call_of(&function.func).is_some() => Some(function.name()),
+        _ => None,
+    }
+}
+
 pub(crate) fn first_call(expr: &Expr) -> Option<String> {
     use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
     let mut found = None;
     // The closure cannot fail, so the walk cannot fail.
-    drop(expr.apply(|expr| match expr {
-        Expr::ScalarFunction(function) if Function::call_of(&function.func).is_some() => {
-            found = Some(function.name().to_string());
-            Ok(TreeNodeRecursion::Stop)
-        }
-        _ => Ok(TreeNodeRecursion::Continue),
+    drop(expr.apply(|expr| {
+        found = called(expr).map(str::to_string);
+        Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     }));
     found
 }

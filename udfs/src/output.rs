@@ -19,6 +19,27 @@ pub trait Output: Send + Sized {
     }
 }
 
+/// The results of a function: each row's may borrow from its arguments.
+pub(crate) trait Results: 'static {
+    type Row<'a>: Output;
+}
+
+impl<T: Output + 'static> Results for T {
+    type Row<'a> = T;
+}
+
+pub(crate) struct Text;
+
+impl Results for Text {
+    type Row<'a> = Cow<'a, str>;
+}
+
+pub(crate) struct Texts;
+
+impl Results for Texts {
+    type Row<'a> = Vec<Option<Cow<'a, str>>>;
+}
+
 pub(crate) fn list_of(item: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(item, true)))
 }
@@ -68,18 +89,10 @@ impl Output for Vec<f64> {
     }
 }
 
-impl Output for Vec<Option<&str>> {
+impl Output for Vec<Option<Cow<'_, str>>> {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let mut lists = ListBuilder::new(StringBuilder::new());
         rows.into_iter().for_each(|row| lists.append_option(row));
-        Ok(Arc::new(lists.finish()))
-    }
-}
-
-impl Output for Vec<Cow<'_, str>> {
-    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        let mut lists = ListBuilder::new(StringBuilder::new());
-        rows.into_iter().for_each(|row| lists.append_option(row.map(|texts| texts.into_iter().map(Some))));
         Ok(Arc::new(lists.finish()))
     }
 }

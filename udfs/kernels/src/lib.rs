@@ -8,7 +8,6 @@
 //! | [`budget`] | the order in which steps are dropped until a chain fits its budget (Algorithm 2) |
 //! | [`controls`] | orders that look at no content |
 //! | [`functions`] | what a step does, by the words it opens with |
-//! | [`trace`] | which stage dropped which step |
 //! | [`extractive`] | direct thoughts and coarse chains without a language model |
 //! | [`vectorized`] | loops compiled for the vector instructions of the CPU |
 //!
@@ -33,5 +32,4 @@ pub mod gestalt;
 pub mod matching;
 pub mod steps;
 pub mod tags;
-pub mod trace;
 pub mod vectorized;

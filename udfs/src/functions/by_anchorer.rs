@@ -8,39 +8,50 @@ use datafusion::arrow::array::{ArrayRef, BooleanArray, Int64Array, StringArray};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result, exec_err};
 use datafusion::execution::TaskContext;
+use datafusion::logical_expr::Volatility;
 use futures::future::{BoxFuture, try_join_all};
 
 use super::needs::SessionModels;
 use crate::anchor::{Anchorer, Row, Spent};
 use crate::call_metrics::CallMetrics;
 use crate::columns::Args;
-use crate::declaration::Declaration;
-use crate::function::{AsyncCall, CallRows};
+use crate::declaration::{Argument, Declaration};
+use crate::function::{AsyncCall, Body, CallRows, Function};
 use crate::llm::{self, Statement, Usage};
 use crate::output;
 use crate::settings::{OnError, Settings};
 
-pub(crate) type Asking<'a, T> = BoxFuture<'a, llm::Result<Row<T>>>;
+type Asking<'a, T> = BoxFuture<'a, llm::Result<Row<T>>>;
 
-pub(crate) trait AskedFunction: Send + Sync + 'static {
-    const DECLARATION: Declaration;
-    const NEEDS_LANGUAGE_MODEL: bool = false;
-    type Answer: Send;
-
+/// A function whose rows the anchorer answers with a `T`.
+pub(super) struct AskedFunction<T> {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub arguments: &'static [Argument],
+    pub example: &'static str,
+    pub needs_language_model: bool,
     /// Requests one row. An error ends the query; a failure of the row is its outcome.
-    fn ask<'a>(anchorer: &'a dyn Anchorer, row: Args<'a>, statement: &'a Arc<Statement>) -> Asking<'a, Self::Answer>;
-
-    fn array(rows: &[Row<Self::Answer>]) -> Result<ArrayRef>;
+    pub ask: for<'a> fn(&'a dyn Anchorer, Args<'a>, &'a Arc<Statement>) -> Asking<'a, T>,
+    pub array: fn(&[Row<T>]) -> Result<ArrayRef>,
 }
 
-pub(crate) struct ByAnchorer<F> {
-    pub session: SessionModels,
-    pub function: std::marker::PhantomData<F>,
+struct ByAnchorer<T> {
+    session: SessionModels,
+    function: AskedFunction<T>,
 }
 
-impl<F: AskedFunction> ByAnchorer<F> {
+impl<T: Send + 'static> AskedFunction<T> {
+    pub(super) fn of(self, session: &SessionModels) -> Result<Function> {
+        let Self { name, about, arguments, example, array, .. } = self;
+        let returns = array(&[])?.data_type().clone();
+        let body = Body::Calls(Arc::new(ByAnchorer { session: session.clone(), function: self }));
+        Ok(Function::new(Declaration { name, about, arguments, example }, returns, Volatility::Volatile, body))
+    }
+}
+
+impl<T> ByAnchorer<T> {
     fn anchorer(&self, config: &ConfigOptions) -> Result<Arc<dyn Anchorer>> {
-        match F::NEEDS_LANGUAGE_MODEL {
+        match self.function.needs_language_model {
             true => self.session.anchorers.with_language_model(config),
             false => self.session.anchorers.of(config),
         }
@@ -48,7 +59,7 @@ impl<F: AskedFunction> ByAnchorer<F> {
 }
 
 #[async_trait]
-impl<F: AskedFunction> AsyncCall for ByAnchorer<F> {
+impl<T: Send + 'static> AsyncCall for ByAnchorer<T> {
     fn prepare(&self, config: &ConfigOptions) -> Result<()> {
         self.anchorer(config).map(drop)
     }
@@ -70,7 +81,7 @@ impl<F: AskedFunction> AsyncCall for ByAnchorer<F> {
         let anchorer = self.anchorer(rows.config())?;
         let statement = self.session.anchorers.llm().statement(&rows.context);
         let asked = (0..rows.columns.rows()).map(|row| {
-            let asking = F::ask(&*anchorer, rows.columns.row(row), &statement);
+            let asking = (self.function.ask)(&*anchorer, rows.columns.row(row), &statement);
             async move {
                 let row = asking.await?;
                 record(metrics, &row);
@@ -79,8 +90,8 @@ impl<F: AskedFunction> AsyncCall for ByAnchorer<F> {
         });
         let asked = try_join_all(asked).await?;
         self.session.count_remembered(&rows.context);
-        check(F::DECLARATION.name, Settings::of(rows.config())?, &asked)?;
-        F::array(&asked)
+        check(self.function.name, Settings::of(rows.config())?, &asked)?;
+        (self.function.array)(&asked)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The shared part of functions that compute each row in place, without calls.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use asap_lm::ops::on_cores;
@@ -12,26 +11,40 @@ use rayon::prelude::*;
 
 use super::needs::{Needs, SessionModels};
 use crate::columns::{Args, Cell, Columns, nullable};
-use crate::declaration::Declaration;
-use crate::function::Rows;
-use crate::output::Output;
+use crate::declaration::{Argument, Declaration};
+use crate::function::{Body, Function, Rows};
+use crate::output::{Output, Results};
 
-pub(crate) trait RowFunction: Send + Sync + 'static {
-    const DECLARATION: Declaration;
-    type Needs: Needs;
-    type Output<'a>: Output;
-
-    fn row<'a>(needs: &mut Self::Needs, row: Args<'a>) -> Cell<Self::Output<'a>>;
+/// A function that needs `N` and returns `R`.
+pub(super) struct RowFunction<N, R: Results> {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub arguments: &'static [Argument],
+    pub example: &'static str,
+    pub row: Compute<N, R>,
 }
 
-pub(crate) struct ByRow<F> {
-    pub session: SessionModels,
-    pub function: PhantomData<F>,
+/// Computes the result of a row.
+type Compute<N, R> = for<'a> fn(&mut N, Args<'a>) -> Cell<<R as Results>::Row<'a>>;
+
+struct ByRow<N, R: Results> {
+    session: SessionModels,
+    row: Compute<N, R>,
 }
 
-impl<F: RowFunction> Rows for ByRow<F> {
+impl<N: Needs, R: Results> RowFunction<N, R> {
+    pub(super) fn of(self, session: &SessionModels) -> Result<Function> {
+        let Self { name, about, arguments, example, row } = self;
+        let body = ByRow::<N, R> { session: session.clone(), row };
+        let returns = <R::Row<'static>>::data_type()?;
+        let declaration = Declaration { name, about, arguments, example };
+        Ok(Function::new(declaration, returns, N::VOLATILITY, Body::Rows(Arc::new(body))))
+    }
+}
+
+impl<N: Needs, R: Results> Rows for ByRow<N, R> {
     fn prepare(&self, config: &ConfigOptions) -> Result<()> {
-        F::Needs::load(&self.session, config).map(drop)
+        N::load(&self.session, config).map(drop)
     }
 
     fn remember_in(&self, pool: &Arc<dyn MemoryPool>) {
@@ -39,16 +52,16 @@ impl<F: RowFunction> Rows for ByRow<F> {
     }
 
     fn compute(&self, columns: &Columns, config: &ConfigOptions) -> Result<ArrayRef> {
-        let mut needs = F::Needs::load(&self.session, config)?;
-        let rows = match F::Needs::ON_ALL_CORES {
+        let (mut needs, compute) = (N::load(&self.session, config)?, self.row);
+        let rows = match N::ON_ALL_CORES {
             true => {
                 let rows = (0..columns.rows()).into_par_iter();
-                let row = |needs: &mut F::Needs, row| nullable(F::row(needs, columns.row(row)));
+                let row = |needs: &mut N, row| nullable(compute(needs, columns.row(row)));
                 on_cores(|| rows.map_with(needs, row).collect::<Result<_>>())
             }
-            false => columns.read(|row| F::row(&mut needs, row)),
+            false => columns.read(|row| compute(&mut needs, row)),
         };
         self.session.recount_remembered();
-        F::Output::array(rows?)
+        Output::array(rows?)
     }
 }

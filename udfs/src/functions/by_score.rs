@@ -2,64 +2,34 @@
 
 use std::sync::Arc;
 
-use asap_lm::{Left, Over, QuestionAndSteps, Reading, Scored, Scores, Wanted};
+use asap_lm::{Reading, Scored, Scores, Wanted};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, ListArray};
-use datafusion::arrow::datatypes::Float32Type;
+use datafusion::arrow::datatypes::{DataType, Float32Type};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result, exec_err};
 
 use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
-use crate::columns::{Args, Cell, NoValue};
+use crate::columns::{Args, Cell};
 use crate::cores;
-use crate::declaration::{Arg, Argument, Declaration};
-use crate::function::{AsyncCall, CallRows};
+use crate::declaration::{Argument, Declaration};
+use crate::function::{AsyncCall, CallRows, Function};
 use crate::models::failed;
+use crate::output::list_of;
 use crate::settings::{OnError, Settings};
 
 /// Rows that wait for the model at the same time: enough to fill its batches.
 const ROWS_IN_FLIGHT: usize = 64;
 
-pub(crate) const WHAT_IS_ASKED: Argument = Argument::new(
-    "question",
-    Arg::Asked,
-    "The question that the chain answers: a text, or a conversation with its system prompt, such as `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`.",
-);
-
-pub(crate) const STEPS: Argument = Argument::new(
-    "steps",
-    Arg::TextList,
-    "The steps of a chain of thought. The model reads the steps joined by a blank line, and a NULL step as an empty step.",
-);
-
-pub(crate) const QUESTION_AND_STEPS: &[Argument] = &[WHAT_IS_ASKED, STEPS];
-
-pub(crate) const QUESTION_STEPS_AND_ANSWER: &[Argument] = &[
-    WHAT_IS_ASKED,
-    Argument::new("steps", Arg::TextList, "The steps of a chain of thought, joined by a blank line."),
-    Argument::new("answer", Arg::Text, "The answer, as it stands after `</think>`. An empty answer gives NULL."),
-];
-
-pub(crate) fn answer_reading(row: Args, left: Left) -> Cell<Vec<Reading>> {
-    let (chain, answer) = (QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? }, row.text(2)?);
-    if answer.is_empty() {
-        Err(NoValue::Null)
-    } else {
-        Ok(vec![Reading::Answer { chain, answer, left, over: Over::Answer }])
-    }
-}
-
-/// A chain after its question.
-pub(crate) fn chain_reading(row: Args) -> Cell<Vec<Reading>> {
-    Ok(vec![Reading::Chain(QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? })])
-}
-
 /// A score for each step. NULL if an argument is NULL, the chain is longer than the model's window, or the model
 /// produces NaN or infinite values.
 #[derive(Clone, Copy)]
-pub(crate) struct StepScore {
-    pub declaration: Declaration,
+pub(super) struct StepScore {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub arguments: &'static [Argument],
+    pub example: &'static str,
     pub wanted: Wanted,
     /// Returns what the model reads for a row.
     pub readings: fn(Args) -> Cell<Vec<Reading>>,
@@ -67,9 +37,17 @@ pub(crate) struct StepScore {
     pub pick: fn(&Scores) -> Vec<Option<f32>>,
 }
 
-pub(crate) struct ByScore {
-    pub session: SessionModels,
-    pub score: StepScore,
+struct ByScore {
+    session: SessionModels,
+    score: StepScore,
+}
+
+impl StepScore {
+    pub(super) fn of(self, session: &SessionModels) -> Function {
+        let Self { name, about, arguments, example, .. } = self;
+        let declaration = Declaration { name, about, arguments, example };
+        Function::of_calls(declaration, list_of(DataType::Float32), ByScore { session: session.clone(), score: self })
+    }
 }
 
 impl ByScore {
@@ -99,7 +77,7 @@ impl AsyncCall for ByScore {
     }
 
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {
-        let StepScore { declaration, wanted, readings, pick } = self.score;
+        let StepScore { name, wanted, readings, pick, .. } = self.score;
         let scorer = self.session.models.scorer(rows.config())?;
         let (tokenising, columns) = (Arc::clone(&scorer), rows.columns.clone());
         let (counts, follow_questions, prepared) = cores::run(move || {
@@ -130,7 +108,7 @@ impl AsyncCall for ByScore {
             // rows.
             match picked.collect::<Vec<_>>().into_iter().collect::<std::result::Result<Vec<_>, _>>() {
                 Ok(scores) => Ok(Some(scores.concat())),
-                Err(none) => lost(declaration.name, &none, rows, metrics),
+                Err(none) => lost(name, &none, rows, metrics),
             }
         });
         let lists = lists.collect::<Result<Vec<_>>>()?;

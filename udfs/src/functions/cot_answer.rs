@@ -1,26 +1,84 @@
-use std::borrow::Cow;
+//! Final answers: finding them, comparing them, and the steps and generations that state them.
 
+use std::sync::Arc;
+
+use asap_kernels::tags::think;
+use asap_lm::Tokenizer;
+
+use super::arguments::{STATED_ANSWER, STEPS};
 use super::by_row::RowFunction;
-use crate::columns::{Args, Cell, NoValue};
-use crate::declaration::{Arg, Argument, Declaration};
+use crate::columns::NoValue;
+use crate::declaration::{Arg, Argument};
+use crate::output::{Numbers, Text, Texts};
 
-pub(crate) struct CotAnswer;
+const RESPONSE: Argument =
+    Argument::new("response", Arg::Text, "The text that a model wrote, with or without its chain of thought.");
 
-impl RowFunction for CotAnswer {
-    const DECLARATION: Declaration = Declaration {
-        name: "cot_answer",
-        about: "The final answer that a response states after its chain of thought. The final answer is the content of the last `\\boxed`. Neighboring boxes with \"and\", \"or\" or a comma between them form a list. Without a box, the final answer is the text after the last \"answer is\" or \"answer:\", or else after the last `####`. The result is NULL if the response has none of these, or if its chain is cut off (an opening tag without its closing tag). Only the last 65,536 bytes of the response are searched.",
-        arguments: &[Argument::new(
-            "response",
+pub(super) const COT_ANSWER: RowFunction<(), Text> = RowFunction {
+    name: "cot_answer",
+    about: "The final answer that a response states after its chain of thought. The final answer is the content of the last `\\boxed`. Neighboring boxes with \"and\", \"or\" or a comma between them form a list. Without a box, the final answer is the text after the last \"answer is\" or \"answer:\", or else after the last `####`. The result is NULL if the response has none of these, or if its chain is cut off (an opening tag without its closing tag). Only the last 65,536 bytes of the response are searched.",
+    arguments: &[RESPONSE],
+    example: "select cot_answer('<think>Maybe \\boxed{5}?</think>It is \\boxed{4}.');\n-- 4",
+    row: |_, row| asap_verify::answer(row.text(0)?).ok_or(NoValue::Null),
+};
+
+pub(super) const COT_VERIFY: RowFunction<(), bool> = RowFunction {
+    name: "cot_verify",
+    about: "Whether the answer that `response` states (`cot_answer`) equals the expected answer `gold`. asap compares rational numbers exactly, other numbers to 120 digits, and expressions by their values at random points. Lists and sets may be in any order, and tuples must be in the same order. Intervals are compared as the inequalities that they stand for, matrices entry by entry, and equations up to a factor. `x = 5` equals `5`. A unit may be omitted. The `%` of a number of at least 10 may be omitted too. Four kinds of answers are equal only if their texts are identical: answers with two readings, answers whose letters look multiplied but are not (`P(2)`, `\\frac{dy}{dx}`), answers that `cot_verify` cannot parse, and answers that cost too much to compare. So `cot_verify` may reject a right answer. A rounded answer is always rejected. A response without an answer gives false.",
+    arguments: &[
+        Argument::new(
+            "gold",
             Arg::Text,
-            "The text that a model wrote, with or without its chain of thought.",
-        )],
-        example: "select cot_answer('<think>Maybe \\boxed{5}?</think>It is \\boxed{4}.');\n-- 4",
-    };
-    type Needs = ();
-    type Output<'a> = Cow<'a, str>;
+            "The expected answer, or a solution that states it in a form that `cot_answer` finds, such as `\\boxed{4}`.",
+        ),
+        RESPONSE,
+    ],
+    example: "select cot_verify('0.5', '<think>Half of it.</think>It is \\boxed{\\frac{1}{2}}.');\n-- true",
+    row: |_, row| Ok(asap_verify::verify(row.text(0)?, row.text(1)?)),
+};
 
-    fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<Cow<'a, str>> {
-        asap_verify::answer(row.text(0)?).ok_or(NoValue::Null)
-    }
-}
+pub(super) const COT_EARLIEST_CORRECT: RowFunction<(), Numbers> = RowFunction {
+    name: "cot_earliest_correct",
+    about: "The numbers (from 1) of the steps up to the first step that states the answer, or of all steps if no step states it. These steps are the first-correct solution of Chen et al. (2024). A step states the answer if one of four parts of the step equals the answer by the rules of `cot_verify`: the content of a `\\boxed`, the text after \"answer is\" or \"answer:\", a formula, or the text after the last `=` or `is` of a sentence.",
+    arguments: &[STEPS, STATED_ANSWER],
+    example: "select cot_earliest_correct(['Hm.', '2 + 2 = 4.', 'Sure? Yes.'], 'It is \\boxed{4}.');\n-- [1, 2]",
+    row: |_, row| {
+        let (steps, answer) = (row.texts(0)?, row.text(1)?);
+        let first = asap_verify::first_stating(answer, &steps);
+        Ok(Numbers((0..first.map_or(steps.len(), |step| step + 1)).collect()))
+    },
+};
+
+pub(super) const COT_UNSTATED: RowFunction<(), Texts> = RowFunction {
+    name: "cot_unstated",
+    about: "The steps without the sentences that state the answer, by the rules of `cot_earliest_correct`. A model can copy an answer that the chain states. To see whether the other sentences lead to the answer, apply `cot_survives` to the result of this function. Every step keeps its number: a step without remaining sentences becomes an empty text. A sentence ends with its line, or at `.`, `?` or `!` before a space. Steps that do not state the answer stay unchanged.",
+    arguments: &[STEPS, STATED_ANSWER],
+    example: "select cot_unstated(['Let me add. 2 + 2 = 4.', 'Sure?', 'It is 4.'], 'It is \\boxed{4}.');\n-- [Let me add., Sure?, ]",
+    row: |_, row| Ok(asap_verify::unstated(row.text(1)?, &row.texts(0)?).into_iter().map(Some).collect()),
+};
+
+pub(super) const COT_SHORTEST_CORRECT: RowFunction<Arc<Tokenizer>, i64> = RowFunction {
+    name: "cot_shortest_correct",
+    about: "The number (from 1) of the generation with the fewest tokens among the generations that have a chain of thought and state the expected answer, by the rules of `cot_verify`. If several are equally short, the result is the first. If no generation states the answer, the result is NULL. Training on the shortest correct sample of each question shortens answers without rewriting any text (Sky-T1-Flash; Munkhbat et al. 2025).",
+    arguments: &[
+        Argument::new(
+            "generations",
+            Arg::TextList,
+            "Several generations for a question, each with the chain in think tags and then the answer.",
+        ),
+        Argument::new("gold", Arg::Text, "The expected answer, or a solution that states it as a response does."),
+    ],
+    example: "select cot_shortest_correct(['<think>So 2 + 2 is 4.</think>\\boxed{4}', '<think>4</think>\\boxed{4}', '<think></think>\\boxed{5}'], '4');\n-- 2",
+    row: |tokenizer, row| {
+        let (generations, gold) = (row.texts(0)?, row.text(1)?);
+        let mut shortest: Option<(usize, usize)> = None;
+        for (place, generation) in generations.into_iter().enumerate() {
+            let has_chain = think(generation).is_some_and(|chain| !chain.is_empty());
+            if has_chain && asap_verify::verify(gold, generation) {
+                let tokens = tokenizer.count(generation)?;
+                shortest = shortest.into_iter().chain([(tokens, place)]).min();
+            }
+        }
+        shortest.map(|(_, place)| place as i64 + 1).ok_or(NoValue::Null)
+    },
+};

@@ -1,43 +1,36 @@
+//! The tokens of a training example.
+
 use std::sync::Arc;
 
 use asap_lm::example::{Encoded, Example, ExampleTemplate, Long};
 use asap_lm::{LmError, Tokenizer};
-use datafusion::arrow::array::{ArrayRef, Int32Array, ListArray};
-use datafusion::arrow::buffer::OffsetBuffer;
-use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::arrow::array::{ArrayRef, Int32Array};
 use datafusion::common::Result;
 
 use super::by_row::RowFunction;
-use crate::columns::{Args, Cell, NoValue};
-use crate::declaration::{Arg, Argument, Declaration};
-use crate::output::{Output, structs};
+use crate::columns::NoValue;
+use crate::declaration::{Arg, Argument};
+use crate::output::{Output, lists, structs};
 
-pub(crate) struct CotExample;
-
-impl RowFunction for CotExample {
-    const DECLARATION: Declaration = Declaration {
-        name: "cot_example",
-        about: "The tokens to train on, for the tokenizer and chat template of asap.scorer.model, in a struct of input_ids, attention_mask and labels. The prompt is the system prompt, if the question has one, and the question as the user's turn. The labels are -100 on the prompt, and equal input_ids on the response. The response is the chain in think tags, the text that the template writes after the closing tag (a blank line if it defines none), the answer, and the token that ends the turn. If the template writes the opening think tag, this tag belongs to the prompt. Prompt and response are tokenized separately, as in generation. A NULL answer is left out. A NULL chain gives NULL, and so does an example of more than max_length tokens.",
-        arguments: &[
-            Argument::new(
-                "question",
-                Arg::Asked,
-                "The question: a text, or a conversation with its system prompt, such as `cot_prompt` returns.",
-            ),
-            Argument::new("cot", Arg::Text, "The chain of thought."),
-            Argument::new("answer", Arg::Text, "The text that follows the chain."),
-            Argument::optional(
-                "max_length",
-                Arg::Int,
-                "The maximum number of tokens of an example. Without this argument, there is no limit.",
-            ),
-        ],
-        example: "select cot_example('2 + 2?', '2 and 2 is 4', '4')['labels'][1];\n-- -100",
-    };
-    type Needs = (Arc<Tokenizer>, Arc<ExampleTemplate>);
-    type Output<'a> = Example;
-
-    fn row<'a>((tokenizer, template): &mut Self::Needs, row: Args<'a>) -> Cell<Example> {
+pub(super) const COT_EXAMPLE: RowFunction<(Arc<Tokenizer>, Arc<ExampleTemplate>), Example> = RowFunction {
+    name: "cot_example",
+    about: "The tokens to train on, for the tokenizer and chat template of asap.scorer.model, in a struct of input_ids, attention_mask and labels. The prompt is the system prompt, if the question has one, and the question as the user's turn. The labels are -100 on the prompt, and equal input_ids on the response. The response is the chain in think tags, the text that the template writes after the closing tag (a blank line if it defines none), the answer, and the token that ends the turn. If the template writes the opening think tag, this tag belongs to the prompt. Prompt and response are tokenized separately, as in generation. A NULL answer is left out. A NULL chain gives NULL, and so does an example of more than max_length tokens.",
+    arguments: &[
+        Argument::new(
+            "question",
+            Arg::Asked,
+            "The question: a text, or a conversation with its system prompt, such as `cot_prompt` returns.",
+        ),
+        Argument::new("cot", Arg::Text, "The chain of thought."),
+        Argument::new("answer", Arg::Text, "The text that follows the chain."),
+        Argument::optional(
+            "max_length",
+            Arg::Int,
+            "The maximum number of tokens of an example. Without this argument, there is no limit.",
+        ),
+    ],
+    example: "select cot_example('2 + 2?', '2 and 2 is 4', '4')['labels'][1];\n-- -100",
+    row: |(tokenizer, template), row| {
         let (asked, texts) = (row.asked(0)?, [row.text(1)?, row.text(2).unwrap_or_default()]);
         let max_length = match row.is_given(3) {
             true => usize::try_from(row.int(3)?).map_err(|_| NoValue::Null)?,
@@ -49,21 +42,16 @@ impl RowFunction for CotExample {
             Ok(Encoded::TooLong(_)) | Err(LmError::Prompt(_)) => Err(NoValue::Null),
             Err(error) => Err(error.into()),
         }
-    }
-}
+    },
+};
 
 impl Output for Example {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        let lengths = rows.iter().map(|row| row.as_ref().map_or(0, |row| row.ids.len()));
-        let offsets = OffsetBuffer::<i32>::from_lengths(lengths);
+        let lengths: Vec<_> = rows.iter().map(|row| Some(row.as_ref().map_or(0, |row| row.ids.len()))).collect();
         let ids: Vec<i32> = rows.iter().flatten().flat_map(Example::input_ids).collect();
         let labels: Vec<i32> = rows.iter().flatten().flat_map(Example::labels).collect();
         let mask = vec![1; ids.len()];
-        let item = Arc::new(Field::new_list_field(DataType::Int32, true));
-        let list = |values: Vec<i32>| -> Result<ArrayRef> {
-            let values = Arc::new(Int32Array::from(values));
-            Ok(Arc::new(ListArray::try_new(Arc::clone(&item), offsets.clone(), values, None)?))
-        };
+        let list = |values: Vec<i32>| lists(Arc::new(Int32Array::from(values)), &lengths);
         let columns = vec![("input_ids", list(ids)?), ("attention_mask", list(mask)?), ("labels", list(labels)?)];
         structs(columns, Some(rows.iter().map(Option::is_some).collect()))
     }

@@ -1,3 +1,5 @@
+//! Compression by LLMLingua-2.
+
 use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
 use crate::cores;
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::function::{AsyncCall, CallRows};
+use crate::function::{AsyncCall, CallRows, Function};
 use crate::models::failed;
 use crate::output::Output;
 use crate::settings::Settings;
@@ -22,25 +24,29 @@ use crate::settings::Settings;
 /// Rows that are compressed together: their chunks keep all cores busy, and a cancelled query ends soon.
 const ROWS_IN_FLIGHT: usize = 16;
 
-pub(crate) struct CotLlmlingua2 {
-    pub session: SessionModels,
+const DECLARATION: Declaration = Declaration {
+    name: "cot_llmlingua2",
+    about: "The words of a text that the encoder `asap.compressor.model` scores highest; together they have about the share `rate` of the text's tokens. The method is LLMLingua-2 (Pan et al. 2024). The result has the format of the Python package llmlingua: each run of white space, line ends included, becomes a single space. `asap.compressor.force_tokens`, `asap.compressor.reserve_digits` and `asap.compressor.drop_consecutive` override the encoder. To apply `rate`, the package counts tokens of GPT-3.5, and this function counts tokens of `asap.scorer.model`. A rate of 1 returns the text unchanged.",
+    arguments: &[
+        Argument::new("text", Arg::Text, "The text to compress, such as a chain of thought."),
+        Argument::new(
+            "rate",
+            Arg::Share,
+            "The share of the text to keep, above 0 and at most 1. Another value gives NULL.",
+        ),
+    ],
+    example: "select cot_llmlingua2('Hm, so 2 + 2 is 4, I think.', 0.5);",
+};
+
+struct CotLlmlingua2 {
+    session: SessionModels,
+}
+
+pub(super) fn cot_llmlingua2(session: &SessionModels) -> Result<Function> {
+    Ok(Function::of_calls(DECLARATION, Cow::data_type()?, CotLlmlingua2 { session: session.clone() }))
 }
 
 impl CotLlmlingua2 {
-    pub(crate) const DECLARATION: Declaration = Declaration {
-        name: "cot_llmlingua2",
-        about: "The words of a text that the encoder `asap.compressor.model` scores highest; together they have about the share `rate` of the text's tokens. The method is LLMLingua-2 (Pan et al. 2024). The result has the format of the Python package llmlingua: each run of white space, line ends included, becomes a single space. `asap.compressor.force_tokens`, `asap.compressor.reserve_digits` and `asap.compressor.drop_consecutive` override the encoder. To apply `rate`, the package counts tokens of GPT-3.5, and this function counts tokens of `asap.scorer.model`. A rate of 1 returns the text unchanged.",
-        arguments: &[
-            Argument::new("text", Arg::Text, "The text to compress, such as a chain of thought."),
-            Argument::new(
-                "rate",
-                Arg::Share,
-                "The share of the text to keep, above 0 and at most 1. Another value gives NULL.",
-            ),
-        ],
-        example: "select cot_llmlingua2('Hm, so 2 + 2 is 4, I think.', 0.5);",
-    };
-
     /// Returns the encoder and the tokenizer of the scoring model, whose tokens weigh the words.
     fn models(&self, config: &ConfigOptions) -> Result<(Arc<Compressor>, Arc<Tokenizer>)> {
         Ok((self.session.models.compressor(config)?, self.session.models.tokenizer(config)?))

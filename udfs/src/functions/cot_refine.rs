@@ -1,60 +1,166 @@
+//! Pruning to a budget of tokens by the scores of steps.
+
+use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
-use asap_kernels::budget;
-use asap_lm::{Joined, Tokenizer};
+use asap_kernels::budget::by_score;
+use asap_kernels::steps::{is_heading, join};
+use asap_lm::{Joined, Tokenizer, prune_exactly};
+use datafusion::arrow::array::{ArrayRef, Int64Array};
+use datafusion::arrow::buffer::NullBuffer;
+use datafusion::common::Result;
 
+use super::arguments::{MAX_TOKENS, SCORES, STEPS};
 use super::by_row::RowFunction;
-use super::needs::Budget;
 use crate::columns::{Args, Cell, NoValue};
-use crate::declaration::{Arg, Argument, Declaration};
-use crate::output::Numbers;
+use crate::declaration::Argument;
+use crate::output::{Numbers, Output, Results, structs};
+use crate::settings::Settings;
 
-pub(crate) const MAX_TOKENS: Argument = Argument::optional(
-    "max_tokens",
-    Arg::Int,
-    "The maximum number of tokens of the remaining steps. The default is the setting `asap.refine.max_tokens`.",
-);
+const STEPS_SCORES_AND_BUDGET: &[Argument] = &[STEPS, SCORES, MAX_TOKENS];
 
-pub(super) const STEPS_SCORES_AND_BUDGET: &[Argument] = &[
-    Argument::new("steps", Arg::TextList, "The steps of a chain of thought. A NULL step is an empty step."),
-    Argument::new(
-        "scores",
-        Arg::FloatList,
-        "A number for each step. The step with the lowest number is removed first.",
-    ),
-    MAX_TOKENS,
-];
+/// Reads steps, scores and the maximum number of tokens.
+fn arguments<'a>(row: Args<'a>, settings: &Settings) -> Cell<(Vec<&'a str>, Vec<Option<f64>>, i64)> {
+    let (steps, scores) = (row.texts(0)?, row.floats(1)?);
+    let max_tokens = if row.is_given(2) { row.int(2)? } else { settings.refine_max_tokens };
+    if steps.len() == scores.len() { Ok((steps, scores, max_tokens)) } else { Err(NoValue::Null) }
+}
 
 /// Returns the steps that `prune` keeps, by their scores and the maximum number of tokens; none if that is negative.
-pub(super) fn pruned<'a>(
+fn pruned<'a>(
     row: Args<'a>,
-    default: &Budget,
+    settings: &Settings,
     prune: impl FnOnce(&[&'a str], &[Option<f64>], usize) -> asap_lm::Result<Vec<usize>>,
 ) -> Cell<Numbers> {
-    let (steps, scores) = (row.texts(0)?, row.floats(1)?);
-    let max_tokens = if row.is_given(2) { row.int(2)? } else { default.max_tokens };
-    match (steps.len() == scores.len(), usize::try_from(max_tokens)) {
-        (false, _) => Err(NoValue::Null),
-        (true, Err(_)) => Ok(Numbers(vec![])),
-        (true, Ok(max_tokens)) => Ok(Numbers(prune(&steps, &scores, max_tokens)?)),
+    let (steps, scores, max_tokens) = arguments(row, settings)?;
+    match usize::try_from(max_tokens) {
+        Ok(max_tokens) => Ok(Numbers(prune(&steps, &scores, max_tokens)?)),
+        Err(_) => Ok(Numbers(vec![])),
     }
 }
 
-pub(crate) struct CotRefine;
-
-impl RowFunction for CotRefine {
-    const DECLARATION: Declaration = Declaration {
-        name: "cot_refine",
-        about: "The numbers (from 1, ascending) of the steps that remain after Algorithm 2 of the ASAP paper. The algorithm removes the step with the lowest score, one by one, until the remaining steps, joined by a blank line, have at most `max_tokens` tokens of the scoring model. If scores are equal, the algorithm removes the earlier step first. A NULL or NaN score counts as 0. A chain that fits keeps all steps. If no step fits, the result is empty. Lists of different lengths give NULL.",
-        arguments: STEPS_SCORES_AND_BUDGET,
-        example: "select cot_refine(['Hm.', '2 + 2 is 4.', 'Done.'], [0.1, 3.2, 1.4], 12);\n-- [2, 3]",
-    };
-    type Needs = (Arc<Tokenizer>, Budget);
-    type Output<'a> = Numbers;
-
-    fn row<'a>((tokenizer, default): &mut Self::Needs, row: Args<'a>) -> Cell<Numbers> {
-        pruned(row, default, |steps, scores, max_tokens| {
-            Joined::new(tokenizer, steps)?.prune(budget::by_score(scores), max_tokens)
+pub(super) const COT_REFINE: RowFunction<(Arc<Tokenizer>, Settings), Numbers> = RowFunction {
+    name: "cot_refine",
+    about: "The numbers (from 1, ascending) of the steps that remain after Algorithm 2 of the ASAP paper. The algorithm removes the step with the lowest score, one by one, until the remaining steps, joined by a blank line, have at most `max_tokens` tokens of the scoring model. If scores are equal, the algorithm removes the earlier step first. A NULL or NaN score counts as 0. A chain that fits keeps all steps. If no step fits, the result is empty. Lists of different lengths give NULL.",
+    arguments: STEPS_SCORES_AND_BUDGET,
+    example: "select cot_refine(['Hm.', '2 + 2 is 4.', 'Done.'], [0.1, 3.2, 1.4], 12);\n-- [2, 3]",
+    row: |(tokenizer, settings), row| {
+        pruned(row, settings, |steps, scores, max_tokens| {
+            Joined::new(tokenizer, steps)?.prune(by_score(scores), max_tokens)
         })
+    },
+};
+
+pub(super) const COT_FIT: RowFunction<(Arc<Tokenizer>, Settings), Numbers> = RowFunction {
+    name: "cot_fit",
+    about: "The numbers (from 1, ascending) of the steps that remain after removing every step of more than `max_tokens` tokens, and then the steps with the lowest scores, one by one, until the remaining steps have at most `max_tokens` tokens. In contrast, `cot_refine` removes a step that is longer than the budget only after all steps with lower scores. Lists of different lengths give NULL.",
+    arguments: STEPS_SCORES_AND_BUDGET,
+    example: "select cot_fit(['Hm.', 'So 2 + 2 + 2 is 6.', 'Done.'], [0.1, 3.2, 1.4], 7);\n-- [1, 3]",
+    row: |(tokenizer, settings), row| {
+        pruned(row, settings, |steps, scores, max_tokens| {
+            fit(tokenizer, steps, max_tokens, by_score(scores), |_, is_too_long| u8::from(!is_too_long))
+        })
+    },
+};
+
+/// Returns the places of the steps that remain. Steps are removed by rank, and within a rank in this order, until the
+/// rest fits. The rank depends on a step's place and on whether it can never fit.
+fn fit(
+    tokenizer: &Tokenizer,
+    steps: &[&str],
+    max_tokens: usize,
+    mut order: Vec<usize>,
+    rank: impl Fn(usize, bool) -> u8,
+) -> asap_lm::Result<Vec<usize>> {
+    let joined = Joined::new(tokenizer, steps)?;
+    if joined.tokens() <= max_tokens {
+        return Ok(joined.kept());
+    }
+    let lengths = (0..steps.len()).map(|step| joined.tokens_alone(step)).collect::<asap_lm::Result<Vec<_>>>()?;
+    // The sort is stable.
+    order.sort_by_key(|step| rank(*step, lengths[*step] > max_tokens));
+    joined.prune(order, max_tokens)
+}
+
+pub(super) const COT_FIT_WITH_HEADINGS: RowFunction<(Arc<Tokenizer>, Settings), Numbers> = RowFunction {
+    name: "cot_fit_with_headings",
+    about: "The numbers (from 1, ascending) of the steps that remain as in `cot_fit`, with two exceptions: a heading stays with the step after it, and the last step is removed last. A heading is a step that ends in a colon (\"So:\"). A heading and the step after it are kept or removed together, by the score of the step after it. The last step is removed last because it states the result. If the last step is itself a heading, it is removed first. Lists of different lengths give NULL.",
+    arguments: STEPS_SCORES_AND_BUDGET,
+    example: "select cot_fit_with_headings(['Hm:', 'Wait.', 'So 2 + 2 = 4.', 'Done.'], [3.2, 0.1, 1.4, 1.0], 16);\n-- [3, 4]",
+    row: |(tokenizer, settings), row| {
+        pruned(row, settings, |steps, scores, max_tokens| fit_groups(tokenizer, steps, scores, max_tokens))
+    },
+};
+
+/// As [`fit`], for groups of headings and the step after them.
+fn fit_groups(
+    tokenizer: &Tokenizer,
+    steps: &[&str],
+    scores: &[Option<f64>],
+    max_tokens: usize,
+) -> asap_lm::Result<Vec<usize>> {
+    // A group ends at a step that is not a heading, and at the end of the chain.
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    for (place, step) in steps.iter().enumerate() {
+        let start = groups.last().map_or(0, |group| group.end);
+        if !is_heading(step) || place + 1 == steps.len() {
+            groups.push(start..place + 1);
+        }
+    }
+    let texts: Vec<String> = groups.iter().map(|group| join(steps[group.clone()].iter().copied())).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let order = by_score(&groups.iter().map(|group| scores[group.end - 1]).collect::<Vec<_>>());
+    let is_loose_end = steps.last().is_some_and(|step| is_heading(step));
+    let (loose_end, result) = match (is_loose_end, texts.len()) {
+        (true, groups) => (groups.checked_sub(1), groups.checked_sub(2)),
+        (false, groups) => (None, groups.checked_sub(1)),
+    };
+    let kept = fit(tokenizer, &texts, max_tokens, order, |group, is_too_long| match Some(group) {
+        group if is_too_long || group == loose_end => 0,
+        group if group != result => 1,
+        _ => 2,
+    })?;
+    Ok(kept.into_iter().flat_map(|group| groups[group].clone()).collect())
+}
+
+pub(super) const COT_REFINE_EXACTLY: RowFunction<(Arc<Tokenizer>, Settings), Refinement> = RowFunction {
+    name: "cot_refine_exactly",
+    about: "The steps that `cot_refine` keeps, plus as many tokens as fit in `max_tokens` from the step that `cot_refine` removes last. Use this function to compare methods at the same length, because methods that keep whole steps differ in length. The result is a struct of `steps`, `kept` and `cut`. `steps` holds all steps, with the cut step shortened. `kept` holds the numbers (from 1) of the remaining steps, the cut step included. `cut` is the number of the cut step, or NULL if no step is cut. The cut step keeps its first tokens, except in two cases. The cut step keeps its last tokens if all other remaining steps come after it, or if no other step remains and it is the last of several steps. The result may have one or two tokens less than `max_tokens`. Lists of different lengths give NULL.",
+    arguments: STEPS_SCORES_AND_BUDGET,
+    example: "select cot_refine_exactly(['Hm.', '2 + 2 is 4.', 'Done.'], [2, 1, 0], 6)['kept'];\n-- [1, 2]",
+    row: |(tokenizer, settings), row| {
+        let (steps, scores, max_tokens) = arguments(row, settings)?;
+        // A negative maximum keeps nothing.
+        let max_tokens = usize::try_from(max_tokens).unwrap_or(0);
+        let pruned = prune_exactly(tokenizer, &steps, by_score(&scores), max_tokens)?;
+        let mut steps: Vec<Option<Cow<str>>> = steps.into_iter().map(|step| Some(step.into())).collect();
+        if let Some((step, piece)) = pruned.cut {
+            steps[step] = Some(piece.into());
+        }
+        Ok(Refined { steps, kept: pruned.kept, cut: pruned.cut.map(|(step, _)| step) })
+    },
+};
+
+/// The steps with the cut one shortened, the indices of the kept ones, and that of the cut one.
+pub(super) struct Refined<'a> {
+    steps: Vec<Option<Cow<'a, str>>>,
+    kept: Vec<usize>,
+    cut: Option<usize>,
+}
+
+pub(super) struct Refinement;
+
+impl Results for Refinement {
+    type Row<'a> = Refined<'a>;
+}
+
+impl Output for Refined<'_> {
+    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
+        let valid: NullBuffer = rows.iter().map(Option::is_some).collect();
+        let cut = rows.iter().map(|row| row.as_ref().and_then(|row| row.cut).map(|step| step as i64 + 1));
+        let cut: ArrayRef = Arc::new(Int64Array::from_iter(cut));
+        let (steps, kept) = rows.into_iter().map(|row| row.map(|row| (row.steps, Numbers(row.kept))).unzip()).unzip();
+        structs(vec![("steps", Output::array(steps)?), ("kept", Output::array(kept)?), ("cut", cut)], Some(valid))
     }
 }

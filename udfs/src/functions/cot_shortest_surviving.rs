@@ -1,21 +1,23 @@
+//! The shortest of several prunings in which the answer survives.
+
 use std::sync::Arc;
 
 use asap_kernels::budget::{by_score, share};
 use asap_lm::{Asked, Joined, Scored, Scorer, Tokenizer};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, Float64Array};
-use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result, exec_datafusion_err};
 use futures::future::try_join_all;
 
-use super::by_score::{WHAT_IS_ASKED, lost};
+use super::arguments::{QUESTION, SCORES, STATED_ANSWER, STEPS};
+use super::by_score::lost;
+use super::cot_survives::{Expected, Judged, check};
 use super::needs::SessionModels;
-use super::survival::{Expected, Judged, check};
 use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, NoValue, nullable};
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::function::{AsyncCall, CallRows};
+use crate::function::{AsyncCall, CallRows, Function};
 use crate::models::failed;
 use crate::output::{Numbers, Output, structs};
 
@@ -23,35 +25,33 @@ use crate::output::{Numbers, Output, structs};
 const ROWS_IN_FLIGHT: usize = 2;
 const SHARES: [f64; 5] = [0.25, 0.35, 0.5, 0.7, 1.0];
 
-pub(crate) struct CotShortestSurviving {
-    pub session: SessionModels,
+const DECLARATION: Declaration = Declaration {
+    name: "cot_shortest_surviving",
+    about: "Of several prunings of a chain, the shortest pruning in which the answer survives (see `cot_survives`), or the whole chain if there is no such pruning. For each number in `shares`, asap removes the steps with the lowest scores, as in `cot_refine`, until at most this share of the chain's tokens remains. asap checks the prunings from the shortest to the longest, and stops at the first pruning in which the answer survives. The result is a struct of `share` (1 for the whole chain), `kept` (the numbers of the kept steps, from 1), and the fields `log_probability`, `stated` and `survives` of `cot_survives` for this pruning. If the answer does not survive in the whole chain either, `survives` is false. If the answer is a program, `stated` and `survives` are NULL, and asap takes the shortest pruning whose log-probability is at least the log-probability of the whole chain. Lists of different lengths, and an empty answer, give NULL. A chain longer than the model's window gives NULL.",
+    arguments: &[
+        QUESTION,
+        STEPS,
+        SCORES,
+        STATED_ANSWER,
+        Argument::optional(
+            "shares",
+            Arg::FloatList,
+            "The shares of the chain's tokens that the prunings keep: numbers above 0 and at most 1. Other numbers fail the query. The default is `[0.25, 0.35, 0.5, 0.7, 1.0]`.",
+        ),
+    ],
+    example: "select cot_shortest_surviving('2 + 2?', ['Hm.', '2 + 2 is 4.', 'Done.'], [0.1, 3.2, 1.4], '4')['share'];",
+};
+
+struct CotShortestSurviving {
+    session: SessionModels,
 }
 
-impl CotShortestSurviving {
-    pub(crate) const DECLARATION: Declaration = Declaration {
-        name: "cot_shortest_surviving",
-        about: "Of several prunings of a chain, the shortest pruning in which the answer survives (see `cot_survives`), or the whole chain if there is no such pruning. For each number in `shares`, asap removes the steps with the lowest scores, as in `cot_refine`, until at most this share of the chain's tokens remains. asap checks the prunings from the shortest to the longest, and stops at the first pruning in which the answer survives. The result is a struct of `share` (1 for the whole chain), `kept` (the numbers of the kept steps, from 1), and the fields `log_probability`, `stated` and `survives` of `cot_survives` for this pruning. If the answer does not survive in the whole chain either, `survives` is false. If the answer is a program, `stated` and `survives` are NULL, and asap takes the shortest pruning whose log-probability is at least the log-probability of the whole chain. Lists of different lengths, and an empty answer, give NULL. A chain longer than the model's window gives NULL.",
-        arguments: &[
-            WHAT_IS_ASKED,
-            Argument::new("steps", Arg::TextList, "The steps of a chain of thought. A NULL step is an empty step."),
-            Argument::new(
-                "scores",
-                Arg::FloatList,
-                "A number for each step. The step with the lowest number is removed first.",
-            ),
-            Argument::new("answer", Arg::Text, "The answer, or a response that states it as `cot_answer` finds it."),
-            Argument::optional(
-                "shares",
-                Arg::FloatList,
-                "The shares of the chain's tokens that the prunings keep: numbers above 0 and at most 1. Other numbers fail the query. The default is `[0.25, 0.35, 0.5, 0.7, 1.0]`.",
-            ),
-        ],
-        example: "select cot_shortest_surviving('2 + 2?', ['Hm.', '2 + 2 is 4.', 'Done.'], [0.1, 3.2, 1.4], '4')['share'];",
-    };
-
-    pub(crate) fn data_type() -> Result<DataType> {
-        Ok(array(&[])?.data_type().clone())
-    }
+pub(super) fn cot_shortest_surviving(session: &SessionModels) -> Result<Function> {
+    Ok(Function::of_calls(
+        DECLARATION,
+        array(&[])?.data_type().clone(),
+        CotShortestSurviving { session: session.clone() },
+    ))
 }
 
 struct Row<'a> {
@@ -182,7 +182,7 @@ impl AsyncCall for CotShortestSurviving {
                 let ladder = row.ladder(tokenizer).map_err(failed)?;
                 match row.climb(ladder, scorer, metrics).await? {
                     Ok(found) => Ok(Some(found)),
-                    Err(none) => lost(Self::DECLARATION.name, &none, rows, metrics),
+                    Err(none) => lost(DECLARATION.name, &none, rows, metrics),
                 }
             }
         };

@@ -1,3 +1,5 @@
+//! Pruning by SPIRIT: one step less in each round.
+
 use std::sync::Arc;
 
 use asap_lm::QuestionAndSteps;
@@ -7,40 +9,43 @@ use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use futures::future::try_join_all;
 
-use super::by_score::{WHAT_IS_ASKED, lost};
-use super::cot_refine::MAX_TOKENS;
-use super::needs::{Budget, Needs, SessionModels};
+use super::arguments::{MAX_TOKENS, QUESTION, STEPS};
+use super::by_score::lost;
+use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, nullable};
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::function::{AsyncCall, CallRows};
+use crate::function::{AsyncCall, CallRows, Function};
 use crate::models::failed;
 use crate::output::{Numbers, Output};
+use crate::settings::Settings;
 
 /// Rows that wait for the model at the same time: one is read while another is tokenized.
 const ROWS_IN_FLIGHT: usize = 8;
 
-pub(crate) struct CotSpirit {
-    pub session: SessionModels,
+const DECLARATION: Declaration = Declaration {
+    name: "cot_spirit",
+    about: "The numbers (from 1, ascending) of the steps that remain when the least necessary step is removed in each round, until the remaining steps fit the budget. The method is SPIRIT (Cui et al. 2025), without the merging of steps by a language model. In each round, the scoring model (`asap.scorer.model`) reads the question, the remaining steps, `</think>` and the answer, once without each of the remaining steps. asap then removes the step without which the text after the question has the lowest perplexity. Rounds end when the remaining steps, joined by a blank line, have at most `max_tokens` tokens. The model reads about K²/6 times the tokens of a chain of K steps. With `cot_refine` on the scores of `cot_perplexity`, the model reads the chain only once. A chain that fits keeps all steps, and the model does not read it. A chain longer than the model's window gives NULL.",
+    arguments: &[
+        QUESTION,
+        STEPS,
+        Argument::new("answer", Arg::Text, "The answer, as it stands after `</think>`."),
+        MAX_TOKENS,
+    ],
+    example: "select cot_spirit('2 + 2?', ['Hm.', '2 + 2 is 4.', 'Done.'], '4', 12);",
+};
+
+struct CotSpirit {
+    session: SessionModels,
 }
 
-impl CotSpirit {
-    pub(crate) const DECLARATION: Declaration = Declaration {
-        name: "cot_spirit",
-        about: "The numbers (from 1, ascending) of the steps that remain when the least necessary step is removed in each round, until the remaining steps fit the budget. The method is SPIRIT (Cui et al. 2025), without the merging of steps by a language model. In each round, the scoring model (`asap.scorer.model`) reads the question, the remaining steps, `</think>` and the answer, once without each of the remaining steps. asap then removes the step without which the text after the question has the lowest perplexity. Rounds end when the remaining steps, joined by a blank line, have at most `max_tokens` tokens. The model reads about K²/6 times the tokens of a chain of K steps. With `cot_refine` on the scores of `cot_perplexity`, the model reads the chain only once. A chain that fits keeps all steps, and the model does not read it. A chain longer than the model's window gives NULL.",
-        arguments: &[
-            WHAT_IS_ASKED,
-            Argument::new("steps", Arg::TextList, "The steps of a chain of thought. A NULL step is an empty step."),
-            Argument::new("answer", Arg::Text, "The answer, as it stands after `</think>`."),
-            MAX_TOKENS,
-        ],
-        example: "select cot_spirit('2 + 2?', ['Hm.', '2 + 2 is 4.', 'Done.'], '4', 12);",
-    };
+pub(super) fn cot_spirit(session: &SessionModels) -> Result<Function> {
+    Ok(Function::of_calls(DECLARATION, Numbers::data_type()?, CotSpirit { session: session.clone() }))
 }
 
-fn arguments<'a>(row: Args<'a>, default: Budget) -> Cell<(QuestionAndSteps<'a>, &'a str, usize)> {
+fn arguments<'a>(row: Args<'a>, settings: &Settings) -> Cell<(QuestionAndSteps<'a>, &'a str, usize)> {
     let chain = QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? };
-    let max_tokens = if row.is_given(3) { row.int(3)? } else { default.max_tokens };
+    let max_tokens = if row.is_given(3) { row.int(3)? } else { settings.refine_max_tokens };
     // A negative maximum keeps nothing.
     Ok((chain, row.text(2)?, usize::try_from(max_tokens).unwrap_or(0)))
 }
@@ -62,11 +67,11 @@ impl AsyncCall for CotSpirit {
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {
         let (scorer, tokenizer) =
             (self.session.models.scorer(rows.config())?, self.session.models.tokenizer(rows.config())?);
-        let budget = Budget::load(&self.session, rows.config())?;
+        let settings = Settings::of(rows.config())?;
         let prune = |row| {
             let (scorer, tokenizer) = (&scorer, &tokenizer);
             async move {
-                let Some((chain, answer, max_tokens)) = nullable(arguments(rows.columns.row(row), budget))? else {
+                let Some((chain, answer, max_tokens)) = nullable(arguments(rows.columns.row(row), settings))? else {
                     return Ok(None);
                 };
                 match scorer.prune_greedily(&chain, answer, tokenizer, max_tokens).await.map_err(failed)? {
@@ -75,7 +80,7 @@ impl AsyncCall for CotSpirit {
                         metrics.add_tokens(pruned.tokens, 0);
                         Ok(Some(Numbers(pruned.kept)))
                     }
-                    Err(none) => lost(Self::DECLARATION.name, &none, rows, metrics),
+                    Err(none) => lost(DECLARATION.name, &none, rows, metrics),
                 }
             }
         };

@@ -1,49 +1,55 @@
+//! Whether an answer survives when only some steps of a chain are kept.
+
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use asap_lm::{Asked, QuestionAndSteps, Reading, Scored, Scorer, Survival, Wanted};
 use async_trait::async_trait;
-use datafusion::arrow::array::ArrayRef;
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::array::{ArrayRef, BooleanArray, Float64Array, StringArray};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 
-use super::by_score::{WHAT_IS_ASKED, lost};
+use super::arguments::{QUESTION, STATED_ANSWER, STEPS};
+use super::by_score::lost;
 use super::needs::SessionModels;
-use super::survival::{Expected, Judged, check};
 use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, NoValue};
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::function::{AsyncCall, CallRows};
+use crate::function::{AsyncCall, CallRows, Function};
+use crate::models::failed;
 use crate::output::structs;
 
 /// Rows that wait for the model at the same time. Each is its own piece, so that several calls for one row reach the
 /// model together, and the rows of one question follow each other.
 const ROWS_IN_FLIGHT: usize = 8;
 
-pub(crate) struct CotSurvives {
-    pub session: SessionModels,
+const DECLARATION: Declaration = Declaration {
+    name: "cot_survives",
+    about: "Whether the answer survives pruning: whether the scoring model (`asap.scorer.model`) still states it after reading only some steps of a chain. The model reads the question, the kept steps, `</think>` and `The final answer is \\boxed{`. The result is a struct of `log_probability`, `stated` and `survives`. `log_probability` is the mean ln P of the answer's tokens, at most 0. `stated` is the text that the model writes up to the closing brace, by greedy decoding, at most 64 tokens. `survives` is true if `stated` equals the answer by the rules of `cot_verify`. The answer is the text that `cot_answer` finds in the argument `answer`, or else the whole argument if it is one line. Any other argument is a program, and so is an argument with a fenced block of code and no `\\boxed`. For a program, the model reads only `</think>` after the steps, `log_probability` covers the whole argument, and `stated` and `survives` are NULL. Kept steps are joined by a blank line. Empty steps are left out. If consecutive rows have the same question, the model reads the shared beginning of their texts only once. An empty answer, and a number in `kept` that no step has, give NULL. A chain longer than the model's window gives NULL.",
+    arguments: &[
+        QUESTION,
+        STEPS,
+        Argument::new("kept", Arg::IntList, "The numbers of the steps that the model reads, from 1."),
+        STATED_ANSWER,
+    ],
+    example: "select cot_survives('2 + 2?', ['Hm.', '2 + 2 is 4.', 'Done.'], [2], '4')['survives'];",
+};
+
+struct CotSurvives {
+    session: SessionModels,
 }
 
-impl CotSurvives {
-    pub(crate) const DECLARATION: Declaration = Declaration {
-        name: "cot_survives",
-        about: "Whether the answer survives pruning: whether the scoring model (`asap.scorer.model`) still states it after reading only some steps of a chain. The model reads the question, the kept steps, `</think>` and `The final answer is \\boxed{`. The result is a struct of `log_probability`, `stated` and `survives`. `log_probability` is the mean ln P of the answer's tokens, at most 0. `stated` is the text that the model writes up to the closing brace, by greedy decoding, at most 64 tokens. `survives` is true if `stated` equals the answer by the rules of `cot_verify`. The answer is the text that `cot_answer` finds in the argument `answer`, or else the whole argument if it is one line. Any other argument is a program, and so is an argument with a fenced block of code and no `\\boxed`. For a program, the model reads only `</think>` after the steps, `log_probability` covers the whole argument, and `stated` and `survives` are NULL. Kept steps are joined by a blank line. Empty steps are left out. If consecutive rows have the same question, the model reads the shared beginning of their texts only once. An empty answer, and a number in `kept` that no step has, give NULL. A chain longer than the model's window gives NULL.",
-        arguments: &[
-            WHAT_IS_ASKED,
-            Argument::new("steps", Arg::TextList, "The steps of a chain of thought. A NULL step is an empty step."),
-            Argument::new("kept", Arg::IntList, "The numbers of the steps that the model reads, from 1."),
-            Argument::new("answer", Arg::Text, "The answer, or a response that states it as `cot_answer` finds it."),
-        ],
-        example: "select cot_survives('2 + 2?', ['Hm.', '2 + 2 is 4.', 'Done.'], [2], '4')['survives'];",
-    };
-
-    pub(crate) fn data_type() -> Result<DataType> {
-        Ok(structs(Judged::columns(&[]), None)?.data_type().clone())
-    }
+pub(super) fn cot_survives(session: &SessionModels) -> Result<Function> {
+    Ok(Function::of_calls(
+        DECLARATION,
+        structs(Judged::columns(&[]), None)?.data_type().clone(),
+        CotSurvives { session: session.clone() },
+    ))
 }
 
 /// What is checked for a row.
 struct Row<'a> {
-    question: asap_lm::Asked<'a>,
+    question: Asked<'a>,
     kept: Vec<&'a str>,
     expected: Expected<'a>,
 }
@@ -75,7 +81,7 @@ impl AsyncCall for CotSurvives {
         let mut found = check(&scorer, &readings, metrics).await?.into_iter();
         let judge = |row: &Option<Row>| match (row, row.as_ref().and_then(|_| found.next())) {
             (Some(row), Some(Ok(survival))) => Ok(Some(row.expected.judge(&survival))),
-            (_, Some(Err(none))) => lost(Self::DECLARATION.name, &none, rows, metrics),
+            (_, Some(Err(none))) => lost(DECLARATION.name, &none, rows, metrics),
             _ => Ok(None),
         };
         let judged = read.iter().map(judge).collect::<Result<Vec<_>>>()?;
@@ -83,4 +89,85 @@ impl AsyncCall for CotSurvives {
         let valid = judged.iter().map(Option::is_some).collect();
         structs(Judged::columns(&judged.iter().map(Option::as_ref).collect::<Vec<_>>()), Some(valid))
     }
+}
+
+/// An answer as far as the model may state it in a box.
+#[derive(Debug, Clone)]
+pub(super) struct Expected<'a> {
+    text: Cow<'a, str>,
+    /// A program is not stated in a box and not compared.
+    is_program: bool,
+}
+
+impl<'a> Expected<'a> {
+    pub(crate) fn of(answer: &'a str) -> Self {
+        let Some(stated) = asap_verify::comparable(answer) else {
+            return Self { text: Cow::Borrowed(answer), is_program: true };
+        };
+        // In a box, a formula has no marks.
+        let formula = stated.strip_prefix('$').and_then(|rest| rest.strip_suffix('$'));
+        match formula.map(|formula| formula.trim_matches('$').trim()).filter(|formula| !formula.contains('$')) {
+            Some(formula) => Self { text: Cow::Owned(formula.to_string()), is_program: false },
+            None => Self { text: stated, is_program: false },
+        }
+    }
+
+    pub(crate) fn is_program(&self) -> bool {
+        self.is_program
+    }
+
+    /// What the model reads after these steps; steps without text are left out.
+    pub(crate) fn reading<'b>(&'b self, question: Asked<'b>, steps: impl Iterator<Item = &'b str>) -> Reading<'b> {
+        let steps = steps.filter(|step| !step.trim().is_empty()).collect();
+        let chain = QuestionAndSteps { question, steps };
+        Reading::Survival { chain, answer: &self.text, states: !self.is_program }
+    }
+
+    pub(crate) fn judge(&self, survival: &Survival) -> Judged {
+        let survives = survival.stated.as_ref().map(|stated| asap_verify::equal(&self.text, stated));
+        Judged { log_probability: survival.log_probability, stated: survival.stated.clone(), survives }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Judged {
+    pub log_probability: f64,
+    pub stated: Option<String>,
+    pub survives: Option<bool>,
+}
+
+impl Judged {
+    pub(crate) fn columns(rows: &[Option<&Self>]) -> Vec<(&'static str, ArrayRef)> {
+        let log_probability = rows.iter().map(|row| row.map(|row| row.log_probability));
+        let stated = rows.iter().map(|row| row.and_then(|row| row.stated.as_deref()));
+        let survives = rows.iter().map(|row| row.and_then(|row| row.survives));
+        vec![
+            ("log_probability", Arc::new(Float64Array::from_iter(log_probability))),
+            ("stated", Arc::new(StringArray::from_iter(stated))),
+            ("survives", Arc::new(BooleanArray::from_iter(survives))),
+        ]
+    }
+}
+
+/// Checks answers, and adds the calls, cache hits and tokens to `metrics`. An inner `Err` says why a row has no result.
+pub(super) async fn check(
+    scorer: &Scorer,
+    readings: &[Reading<'_>],
+    metrics: &CallMetrics,
+) -> Result<Vec<std::result::Result<Survival, Scored>>> {
+    let prepared = scorer.prepare(readings, Wanted::AllTokens).map_err(failed)?;
+    metrics.calls.add(prepared.calls());
+    metrics.cache_hits.add(prepared.remembered());
+    let found = scorer.score(prepared).await.map_err(failed)?.into_iter();
+    Ok(found
+        .map(|scored| match scored {
+            Scored::Steps(scores) => scores.survival.clone().ok_or(Scored::NotFinite),
+            none => Err(none),
+        })
+        .inspect(|found| {
+            if let Ok(survival) = found {
+                metrics.add_tokens(survival.tokens_read, survival.tokens_written);
+            }
+        })
+        .collect())
 }

@@ -1,24 +1,58 @@
+//! Lengths in tokens, and the limits that they must keep.
+
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use asap_lm::Tokenizer;
+use asap_kernels::budget;
+use asap_lm::{QuestionAndSteps, Scorer, Tokenizer};
 
+use super::arguments::{QUESTION, READ_STEPS};
 use super::by_row::RowFunction;
-use crate::columns::{Args, Cell};
-use crate::declaration::{Arg, Argument, Declaration};
+use crate::columns::NoValue;
+use crate::declaration::{Arg, Argument};
+use crate::output::Text;
+use crate::settings::Settings;
 
-pub(crate) struct CotTokens;
+pub(super) const COT_TOKENS: RowFunction<Arc<Tokenizer>, i64> = RowFunction {
+    name: "cot_tokens",
+    about: "The length of a text in tokens of the scoring model (`asap.scorer.model`), without special tokens.",
+    arguments: &[Argument::new("text", Arg::Text, "Any text.")],
+    example: "select cot_tokens('2 + 2 is 4');\n-- 7",
+    row: |tokenizer, row| Ok(tokenizer.length(row.text(0)?)? as i64),
+};
 
-impl RowFunction for CotTokens {
-    const DECLARATION: Declaration = Declaration {
-        name: "cot_tokens",
-        about: "The length of a text in tokens of the scoring model (`asap.scorer.model`), without special tokens.",
-        arguments: &[Argument::new("text", Arg::Text, "Any text.")],
-        example: "select cot_tokens('2 + 2 is 4');\n-- 7",
-    };
-    type Needs = Arc<Tokenizer>;
-    type Output<'a> = i64;
+pub(super) const COT_BUDGET: RowFunction<Settings, i64> = RowFunction {
+    name: "cot_budget",
+    about: "The largest number of tokens that a pruned chain may have. If `tokens` is given and `asap.refine.ratio` is below 1, the budget is the smaller of two numbers: `asap.refine.max_tokens`, and `tokens` times `asap.refine.ratio`, rounded down. Otherwise, the budget is `asap.refine.max_tokens`.",
+    arguments: &[Argument::optional("tokens", Arg::Int, "The length of the original chain in tokens.")],
+    example: "select cot_budget(cot_tokens('Hm. 2 + 2 is 4.'));\n-- 4096",
+    row: |settings, row| {
+        let (ratio, max_tokens) = (settings.refine_ratio.0, settings.refine_max_tokens);
+        if !row.is_given(0) || ratio == 1.0 {
+            return Ok(max_tokens);
+        }
+        let tokens = usize::try_from(row.int(0)?).unwrap_or(0);
+        let share = i64::try_from(budget::share(ratio, tokens)).unwrap_or(i64::MAX);
+        Ok(share.min(max_tokens))
+    },
+};
 
-    fn row<'a>(tokenizer: &mut Arc<Tokenizer>, row: Args<'a>) -> Cell<i64> {
-        Ok(tokenizer.length(row.text(0)?)? as i64)
-    }
-}
+pub(super) const COT_TOO_LONG: RowFunction<Arc<Scorer>, Text> = RowFunction {
+    name: "cot_too_long",
+    about: "The reason, in words, why the scoring model (`asap.scorer.model`) cannot read a chain, or a chain and its answer; NULL if the text fits. The reason names the length of the text in tokens, the prompt included, and the model's window.",
+    arguments: &[
+        QUESTION,
+        READ_STEPS,
+        Argument::optional(
+            "answer",
+            Arg::Text,
+            "The answer, for functions that read the answer after `</think>`. Without this argument, only the chain must fit.",
+        ),
+    ],
+    example: "select cot_too_long('2 + 2?', ['2 + 2 is 4.']);\n-- NULL",
+    row: |scorer, row| {
+        let chain = QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? };
+        let answer = if row.is_given(2) { Some(row.text(2)?) } else { None };
+        scorer.too_long(&chain, answer)?.map(Cow::Owned).ok_or(NoValue::Null)
+    },
+};

@@ -1,36 +1,60 @@
+//! Conversations: the turns of a role, and the messages of a training example.
+
+use asap_kernels::tags;
+
 use super::by_row::RowFunction;
-use crate::columns::{Args, Cell};
-use crate::declaration::{Arg, Argument, Declaration};
+use crate::declaration::{Arg, Argument};
+use crate::output::{Messages, Texts};
 
-pub(crate) struct CotTurns;
+pub(super) const COT_TURNS: RowFunction<(), Texts> = RowFunction {
+    name: "cot_turns",
+    about: "The texts of one role in a conversation, turn by turn. The roles `human`, `gpt` and `developer` are other names for `user`, `assistant` and `system`. A conversation is a list of structs with the fields `role` and `content`, or `from` and `value`. A conversation may also be one struct in which each of these two fields is a list of texts.",
+    arguments: &[
+        Argument::new("messages", Arg::Conversation, "The conversation."),
+        Argument::new("role", Arg::Text, "The role: `user`, `assistant`, `system`, or any other."),
+    ],
+    example: "select cot_turns([{'role': 'user', 'content': '2 + 2?'}, {'role': 'assistant', 'content': '4'}], 'user');\n-- [2 + 2?]",
+    row: |_, row| {
+        let role = plain(row.text(1)?);
+        let own = row.turns(0)?.into_iter().filter(|(speaker, _)| speaker.map(plain) == Some(role));
+        Ok(own.map(|(_, text)| text.map(Into::into)).collect())
+    },
+};
 
-impl RowFunction for CotTurns {
-    const DECLARATION: Declaration = Declaration {
-        name: "cot_turns",
-        about: "The texts of one role in a conversation, turn by turn. The roles `human`, `gpt` and `developer` are other names for `user`, `assistant` and `system`. A conversation is a list of structs with the fields `role` and `content`, or `from` and `value`. A conversation may also be one struct in which each of these two fields is a list of texts.",
-        arguments: &[
-            Argument::new("messages", Arg::Conversation, "The conversation."),
-            Argument::new("role", Arg::Text, "The role: `user`, `assistant`, `system`, or any other."),
-        ],
-        example: "select cot_turns([{'role': 'user', 'content': '2 + 2?'}, {'role': 'assistant', 'content': '4'}], 'user');\n-- [2 + 2?]",
-    };
-    type Needs = ();
-    type Output<'a> = Vec<Option<&'a str>>;
-
-    fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<Vec<Option<&'a str>>> {
-        let role = row.text(1)?;
-        let own =
-            row.turns(0)?.into_iter().filter(|(speaker, _)| speaker.is_some_and(|speaker| is_same(speaker, role)));
-        Ok(own.map(|(_, text)| text).collect())
-    }
-}
-
-fn is_same(a: &str, b: &str) -> bool {
-    let plain = |role| match role {
+fn plain(role: &str) -> &str {
+    match role {
         "human" => "user",
         "gpt" => "assistant",
         "developer" => "system",
         other => other,
-    };
-    plain(a) == plain(b)
+    }
 }
+
+pub(super) const COT_PROMPT: RowFunction<(), Messages> = RowFunction {
+    name: "cot_prompt",
+    about: "The prompt of a training example, in a list of structs with role and content. The list holds the system prompt and then the question as the user's message. A NULL or blank system prompt is left out.",
+    arguments: &[
+        Argument::new("question", Arg::Text, "The question."),
+        Argument::optional("system", Arg::Text, "The system prompt."),
+    ],
+    example: "select cot_prompt('2 + 2?', 'Be brief.');\n-- [{role: system, content: Be brief.}, {role: user, content: 2 + 2?}]",
+    row: |_, row| {
+        let question = ("user", row.text(0)?.to_string());
+        let system = row.text(1).ok().filter(|system| !system.trim().is_empty());
+        Ok(Messages(system.map(|system| ("system", system.to_string())).into_iter().chain([question]).collect()))
+    },
+};
+
+pub(super) const COT_COMPLETION: RowFunction<(), Messages> = RowFunction {
+    name: "cot_completion",
+    about: "The completion of a training example, in a list of structs with role and content. The list holds one message of the assistant: the chain between think tags and, after a blank line, the answer. A NULL answer is left out. A NULL chain gives NULL.",
+    arguments: &[
+        Argument::new("cot", Arg::Text, "The chain of thought."),
+        Argument::new("answer", Arg::Text, "The text that follows the chain."),
+    ],
+    example: "select cot_completion('2 and 2 is 4', '4');\n-- [{role: assistant, content: <think>\\n2 and 2 is 4\\n</think>\\n\\n4}]",
+    row: |_, row| {
+        let answer = row.text(1).unwrap_or_default();
+        Ok(Messages(vec![("assistant", tags::wrap(row.text(0)?, answer))]))
+    },
+};

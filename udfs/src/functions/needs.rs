@@ -1,8 +1,7 @@
 //! What functions need: the models of their session, settings, and buffers to compare texts.
 
-use std::any::Any;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use asap_kernels::gestalt::Gestalt;
 use asap_lm::example::ExampleTemplate;
@@ -10,22 +9,27 @@ use asap_lm::{Scorer, Tokenizer};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::execution::TaskContext;
-use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
 use datafusion::logical_expr::Volatility;
+use parking_lot::Mutex;
 
 use crate::anchor::Anchorers;
-use crate::cache_reservation::CacheReservation;
 use crate::models::Models;
 use crate::settings::Settings;
 
 /// Number of scored steps after which the session judges whether the model fits such text at all.
 const JUDGED: u64 = 200;
 
+/// Caches use at most 1 / `MOST` of the pool: queries fail if they find no room.
+const MOST: usize = 4;
+
+type Reserved = (Weak<dyn MemoryPool>, MemoryReservation);
+
 #[derive(Clone)]
 pub struct SessionModels {
     pub(crate) models: Models,
     pub(crate) anchorers: Anchorers,
-    reservation: CacheReservation,
+    reserved: Arc<Mutex<Option<Reserved>>>,
     chance: Arc<Chance>,
 }
 
@@ -39,7 +43,7 @@ struct Chance {
 
 impl SessionModels {
     pub(crate) fn new(models: Models, anchorers: Anchorers) -> Self {
-        Self { models, anchorers, reservation: CacheReservation::default(), chance: Arc::default() }
+        Self { models, anchorers, reserved: Arc::default(), chance: Arc::default() }
     }
 
     /// Counts first tokens of steps, `above` of them with more nats than `chance`. Warns once if the scoring model
@@ -57,32 +61,43 @@ impl SessionModels {
         }
     }
 
-    /// Holds the scoring model for a statement: the same settings then find it again. If there is none, the first call
-    /// reports why.
-    pub(crate) fn hold_scorer(&self, context: &TaskContext) -> Option<Arc<dyn Any + Send + Sync>> {
-        let scorer = self.models.scorer(context.session_config().options()).ok()?;
-        Some(scorer)
-    }
-
     pub(crate) fn count_remembered(&self, context: &TaskContext) {
         self.remember_in(context.memory_pool());
         self.recount_remembered();
     }
 
+    /// Counts the session's caches in the memory of this pool from now on.
     pub(crate) fn remember_in(&self, pool: &Arc<dyn MemoryPool>) {
-        self.reservation.move_to(pool);
+        let mut reserved = self.reserved.lock();
+        // Setting a new memory limit in the engine creates a new pool.
+        if !reserved.as_ref().is_some_and(|(of, _)| Weak::ptr_eq(of, &Arc::downgrade(pool))) {
+            let reservation = MemoryConsumer::new("asap.cache.memory").register(pool);
+            *reserved = Some((Arc::downgrade(pool), reservation));
+        }
     }
 
-    /// Counts what the session remembers in the last known memory pool: a row function is not passed its query's pool.
+    /// Reserves the current size of the caches in the last known pool: a row function is not passed its query's pool.
+    /// Sets their limits: a quarter of the pool together, less if the pool is full.
     pub(crate) fn recount_remembered(&self) {
-        self.reservation.resize([&**self.models.memory(), &**self.anchorers.llm().memory()]);
+        let reserved = self.reserved.lock();
+        let Some((pool, reservation)) = reserved.as_ref() else { return };
+        let Some(pool) = pool.upgrade() else { return };
+        let memories = [self.models.memory(), self.anchorers.llm().memory()];
+        let has_room = reservation.try_resize(memories.iter().map(|memory| memory.used()).sum()).is_ok();
+        let granted = match pool.memory_limit() {
+            MemoryLimit::Finite(bytes) => bytes / MOST / memories.len(),
+            _ => usize::MAX,
+        };
+        for memory in memories {
+            memory.grant(if has_room { granted } else { granted.min(memory.used() / 2) });
+        }
     }
 }
 
 /// What a row function needs. A need that depends on settings or models makes the function stable; others are
 /// immutable.
-pub(crate) trait Needs: Clone + Send + Sync {
-    const VOLATILITY: Volatility;
+pub(crate) trait Needs: Clone + Send + Sync + 'static {
+    const VOLATILITY: Volatility = Volatility::Stable;
     const ON_ALL_CORES: bool = false;
 
     fn load(session: &SessionModels, config: &ConfigOptions) -> Result<Self>;
@@ -97,7 +112,6 @@ impl Needs for () {
 }
 
 impl Needs for Arc<Tokenizer> {
-    const VOLATILITY: Volatility = Volatility::Stable;
     const ON_ALL_CORES: bool = true;
 
     fn load(session: &SessionModels, config: &ConfigOptions) -> Result<Self> {
@@ -106,7 +120,6 @@ impl Needs for Arc<Tokenizer> {
 }
 
 impl Needs for Arc<Scorer> {
-    const VOLATILITY: Volatility = Volatility::Stable;
     const ON_ALL_CORES: bool = true;
 
     fn load(session: &SessionModels, config: &ConfigOptions) -> Result<Self> {
@@ -115,36 +128,14 @@ impl Needs for Arc<Scorer> {
 }
 
 impl Needs for Arc<ExampleTemplate> {
-    const VOLATILITY: Volatility = Volatility::Stable;
-
     fn load(session: &SessionModels, config: &ConfigOptions) -> Result<Self> {
         session.models.examples(config)
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Budget {
-    pub max_tokens: i64,
-    pub ratio: f64,
-}
-
-impl Needs for Budget {
-    const VOLATILITY: Volatility = Volatility::Stable;
-
+impl Needs for Settings {
     fn load(_: &SessionModels, config: &ConfigOptions) -> Result<Self> {
-        let settings = Settings::of(config)?;
-        Ok(Self { max_tokens: settings.refine_max_tokens, ratio: settings.refine_ratio.0 })
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Threshold(pub f64);
-
-impl Needs for Threshold {
-    const VOLATILITY: Volatility = Volatility::Stable;
-
-    fn load(_: &SessionModels, config: &ConfigOptions) -> Result<Self> {
-        Ok(Self(Settings::of(config)?.match_threshold.0))
+        Settings::of(config).cloned()
     }
 }
 

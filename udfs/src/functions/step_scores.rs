@@ -1,85 +1,97 @@
 //! Functions that give each step a score by the scoring model.
 
-use asap_lm::{Left, Reading, Scores, Wanted};
+use asap_lm::{Left, Over, QuestionAndSteps, Reading, Wanted};
 
-use super::by_score::{QUESTION_AND_STEPS, QUESTION_STEPS_AND_ANSWER, StepScore, answer_reading, chain_reading};
-use crate::declaration::{Arg, Argument, Declaration};
+use super::arguments::{QUESTION, READ_STEPS, STEPS};
+use super::by_score::StepScore;
+use crate::columns::{Args, Cell, NoValue};
+use crate::declaration::{Arg, Argument};
 
-/// A score that the model gives the steps of a chain after its question.
-const fn of_chain(
-    name: &'static str,
-    about: &'static str,
-    example: &'static str,
-    wanted: Wanted,
-    pick: fn(&Scores) -> Vec<Option<f32>>,
-) -> StepScore {
-    let declaration = Declaration { name, about, arguments: QUESTION_AND_STEPS, example };
-    StepScore { declaration, wanted, readings: chain_reading, pick }
+const QUESTION_AND_STEPS: &[Argument] = &[QUESTION, READ_STEPS];
+const QUESTION_STEPS_AND_ANSWER: &[Argument] = &[
+    QUESTION,
+    Argument::new("steps", Arg::TextList, "The steps of a chain of thought, joined by a blank line."),
+    Argument::new("answer", Arg::Text, "The answer, as it stands after `</think>`. An empty answer gives NULL."),
+];
+
+fn answer_reading(row: Args, left: Left) -> Cell<Vec<Reading>> {
+    let (chain, answer) = (QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? }, row.text(2)?);
+    if answer.is_empty() {
+        Err(NoValue::Null)
+    } else {
+        Ok(vec![Reading::Answer { chain, answer, left, over: Over::Answer }])
+    }
 }
 
-pub(super) const COT_SURPRISAL: StepScore = of_chain(
-    "cot_surprisal",
-    "The first-token surprisal of each step, in nats: −ln P(first token | question, earlier steps) by the scoring model (`asap.scorer.model`). One forward pass scores all steps. The first token is the token that covers the first character of the step. A step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives NULL.",
-    "select cot_surprisal('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
-    Wanted::FirstTokens,
-    |scores| scores.first.iter().map(|token| token.map(|token| token.surprisal)).collect(),
-);
+fn chain_reading(row: Args) -> Cell<Vec<Reading>> {
+    Ok(vec![Reading::Chain(QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? })])
+}
 
-pub(super) const COT_ENTROPY: StepScore = of_chain(
-    "cot_entropy",
-    "The entropy, in nats, of the distribution that the scoring model (`asap.scorer.model`) predicts for the first token of each step. One forward pass computes this entropy and `cot_surprisal`. A step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives NULL.",
-    "select cot_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
-    Wanted::FirstTokens,
-    |scores| scores.first.iter().map(|token| token.map(|token| token.entropy)).collect(),
-);
+pub(super) const COT_SURPRISAL: StepScore = StepScore {
+    name: "cot_surprisal",
+    about: "The first-token surprisal of each step, in nats: −ln P(first token | question, earlier steps) by the scoring model (`asap.scorer.model`). One forward pass scores all steps. The first token is the token that covers the first character of the step. A step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives NULL.",
+    arguments: QUESTION_AND_STEPS,
+    example: "select cot_surprisal('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
+    wanted: Wanted::FirstTokens,
+    readings: chain_reading,
+    pick: |scores| scores.first.iter().map(|token| token.map(|token| token.surprisal)).collect(),
+};
 
-pub(super) const COT_PERPLEXITY: StepScore = of_chain(
-    "cot_perplexity",
-    "The perplexity of each step by the scoring model (`asap.scorer.model`). The perplexity is exp of the mean −ln P over the step's own tokens, from the first token of the step to the last token that begins before the end of the step. A step gets NULL if one of these tokens has no score. One forward pass computes this perplexity, `cot_surprisal` and `cot_entropy`. A chain longer than the model's window gives NULL.",
-    "select cot_perplexity('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
-    Wanted::AllTokens,
-    |scores| scores.perplexity.clone(),
-);
+pub(super) const COT_ENTROPY: StepScore = StepScore {
+    name: "cot_entropy",
+    about: "The entropy, in nats, of the distribution that the scoring model (`asap.scorer.model`) predicts for the first token of each step. One forward pass computes this entropy and `cot_surprisal`. A step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives NULL.",
+    arguments: QUESTION_AND_STEPS,
+    example: "select cot_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
+    wanted: Wanted::FirstTokens,
+    readings: chain_reading,
+    pick: |scores| scores.first.iter().map(|token| token.map(|token| token.entropy)).collect(),
+};
 
-pub(super) const COT_STEP_ENTROPY: StepScore = of_chain(
-    "cot_step_entropy",
-    "The total entropy of the tokens of each step, in nats, by the scoring model (`asap.scorer.model`). The entropy of a token is the entropy of the distribution that the model predicts for this token. In the first version of their paper, Li et al. (2025) prune the steps with the lowest totals first. The second version divides the totals by the number of tokens (`cot_mean_step_entropy`). A step gets NULL if one of its tokens has no token before it. One forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's window gives NULL.",
-    "select cot_step_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
-    Wanted::AllTokens,
-    |scores| scores.entropy.clone(),
-);
+pub(super) const COT_PERPLEXITY: StepScore = StepScore {
+    name: "cot_perplexity",
+    about: "The perplexity of each step by the scoring model (`asap.scorer.model`). The perplexity is exp of the mean −ln P over the step's own tokens, from the first token of the step to the last token that begins before the end of the step. A step gets NULL if one of these tokens has no score. One forward pass computes this perplexity, `cot_surprisal` and `cot_entropy`. A chain longer than the model's window gives NULL.",
+    arguments: QUESTION_AND_STEPS,
+    example: "select cot_perplexity('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
+    wanted: Wanted::AllTokens,
+    readings: chain_reading,
+    pick: |scores| scores.perplexity.clone(),
+};
 
-pub(super) const COT_MEAN_STEP_ENTROPY: StepScore = of_chain(
-    "cot_mean_step_entropy",
-    "The mean entropy of the tokens of each step, in nats: `cot_step_entropy` divided by the number of the step's tokens. The blank line before a step does not count. In the first version of the paper of Li et al. (2025), step entropy is a sum, which favors long steps. In the second version, step entropy is this mean. A step gets NULL if one of its tokens has no token before it. One forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's window gives NULL.",
-    "select cot_mean_step_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
-    Wanted::AllTokens,
-    |scores| scores.mean_entropy.clone(),
-);
+pub(super) const COT_STEP_ENTROPY: StepScore = StepScore {
+    name: "cot_step_entropy",
+    about: "The total entropy of the tokens of each step, in nats, by the scoring model (`asap.scorer.model`). The entropy of a token is the entropy of the distribution that the model predicts for this token. In the first version of their paper, Li et al. (2025) prune the steps with the lowest totals first. The second version divides the totals by the number of tokens (`cot_mean_step_entropy`). A step gets NULL if one of its tokens has no token before it. One forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's window gives NULL.",
+    arguments: QUESTION_AND_STEPS,
+    example: "select cot_step_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
+    wanted: Wanted::AllTokens,
+    readings: chain_reading,
+    pick: |scores| scores.entropy.clone(),
+};
+
+pub(super) const COT_MEAN_STEP_ENTROPY: StepScore = StepScore {
+    name: "cot_mean_step_entropy",
+    about: "The mean entropy of the tokens of each step, in nats: `cot_step_entropy` divided by the number of the step's tokens. The blank line before a step does not count. In the first version of the paper of Li et al. (2025), step entropy is a sum, which favors long steps. In the second version, step entropy is this mean. A step gets NULL if one of its tokens has no token before it. One forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's window gives NULL.",
+    arguments: QUESTION_AND_STEPS,
+    example: "select cot_mean_step_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
+    wanted: Wanted::AllTokens,
+    readings: chain_reading,
+    pick: |scores| scores.mean_entropy.clone(),
+};
 
 pub(super) const COT_SELF_INFORMATION: StepScore = StepScore {
-    declaration: Declaration {
-        name: "cot_self_information",
-        about: "The self-information of each step, in nats per token: the mean −ln P of its tokens by the scoring model (`asap.scorer.model`). Selective Context (Li et al. 2023) prunes by this score. The model reads each step separately, after the token that begins a text (the tokenizer's BOS, else `<|endoftext|>`). So neither the question nor other steps influence the score. A step without a token gets NULL. A step longer than the model's window makes the row NULL.",
-        arguments: &[Argument::new(
-            "steps",
-            Arg::TextList,
-            "The steps of a chain of thought. A NULL step is an empty step.",
-        )],
-        example: "select cot_self_information(['2 + 2 is 4.', 'Done.']);",
-    },
+    name: "cot_self_information",
+    about: "The self-information of each step, in nats per token: the mean −ln P of its tokens by the scoring model (`asap.scorer.model`). Selective Context (Li et al. 2023) prunes by this score. The model reads each step separately, after the token that begins a text (the tokenizer's BOS, else `<|endoftext|>`). So neither the question nor other steps influence the score. A step without a token gets NULL. A step longer than the model's window makes the row NULL.",
+    arguments: &[STEPS],
+    example: "select cot_self_information(['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::AllTokens,
     readings: |row| Ok(row.texts(0)?.into_iter().map(Reading::Alone).collect()),
     pick: |scores| scores.perplexity.iter().map(|perplexity| perplexity.map(f32::ln)).collect(),
 };
 
 pub(super) const COT_ANSWER_GAIN: StepScore = StepScore {
-    declaration: Declaration {
-        name: "cot_answer_gain",
-        about: "How much each step lowers the mean −ln P of the answer's tokens, in nats per token. For each step, the scoring model (`asap.scorer.model`) reads the question, the steps up to this step, `</think>` and the answer: once without the step, and once with it. The gains of all steps add up to the gain of the whole chain. The model reads the chain only once, and the answer once more for each step. An empty answer gives NULL. A chain longer than the model's window gives NULL.",
-        arguments: QUESTION_STEPS_AND_ANSWER,
-        example: "select cot_answer_gain('2 + 2?', ['2 + 2 is 4.', 'Done.'], '4');",
-    },
+    name: "cot_answer_gain",
+    about: "How much each step lowers the mean −ln P of the answer's tokens, in nats per token. For each step, the scoring model (`asap.scorer.model`) reads the question, the steps up to this step, `</think>` and the answer: once without the step, and once with it. The gains of all steps add up to the gain of the whole chain. The model reads the chain only once, and the answer once more for each step. An empty answer gives NULL. A chain longer than the model's window gives NULL.",
+    arguments: QUESTION_STEPS_AND_ANSWER,
+    example: "select cot_answer_gain('2 + 2?', ['2 + 2 is 4.', 'Done.'], '4');",
     wanted: Wanted::AllTokens,
     readings: |row| answer_reading(row, Left::First),
     pick: |scores| {
@@ -90,12 +102,10 @@ pub(super) const COT_ANSWER_GAIN: StepScore = StepScore {
 };
 
 pub(super) const COT_ATTRIBUTION: StepScore = StepScore {
-    declaration: Declaration {
-        name: "cot_attribution",
-        about: "For each step, how much the mean −ln P of the answer's tokens rises if this step is left out, in nats per token; above 0 if the step helps. This is the score of PIR (Xiao et al. 2025): the logarithm of a ratio of perplexities. PIR drops only functional steps (verification, other methods, error correction) by this score: see `cot_drop_functional`. The scoring model (`asap.scorer.model`) reads the question, the steps, `</think>` and the answer: once with all steps, and once without each step. For each step, the model reads about half of the chain's tokens again. An empty answer gives NULL. A chain longer than the model's window gives NULL.",
-        arguments: QUESTION_STEPS_AND_ANSWER,
-        example: "select cot_attribution('2 + 2?', ['2 + 2 is 4.', 'Done.'], '4');",
-    },
+    name: "cot_attribution",
+    about: "For each step, how much the mean −ln P of the answer's tokens rises if this step is left out, in nats per token; above 0 if the step helps. This is the score of PIR (Xiao et al. 2025): the logarithm of a ratio of perplexities. PIR drops only functional steps (verification, other methods, error correction) by this score: see `cot_drop_functional`. The scoring model (`asap.scorer.model`) reads the question, the steps, `</think>` and the answer: once with all steps, and once without each step. For each step, the model reads about half of the chain's tokens again. An empty answer gives NULL. A chain longer than the model's window gives NULL.",
+    arguments: QUESTION_STEPS_AND_ANSWER,
+    example: "select cot_attribution('2 + 2?', ['2 + 2 is 4.', 'Done.'], '4');",
     wanted: Wanted::AllTokens,
     readings: |row| answer_reading(row, Left::AllButOne),
     pick: |scores| {

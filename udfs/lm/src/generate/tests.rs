@@ -168,7 +168,10 @@ fn a_conversation_that_fills_the_window_says_so_in_numbers() {
     let messages = [Message { role: "user", content: &long }];
     let prompt = generator.prompt(&messages, false).unwrap();
     let error = answer_prompt(&mut generator, prompt, &GREEDY, &|| true).unwrap_err().to_string();
-    assert!(error.contains("tokens with the chat template leave no room for an answer: the model's window is 4096"), "{error}");
+    assert!(
+        error.contains("tokens with the chat template leave no room for an answer: the model's window is 4096"),
+        "{error}"
+    );
 }
 
 #[test]
