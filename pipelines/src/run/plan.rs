@@ -243,8 +243,8 @@ mod tests {
             ("SELECT source FROM files", "only the table corpus, found files"),
             ("SELECT 1 AS source", "without FROM corpus"),
             ("SELECT cot FROM corpus", "must return the column source"),
-            ("SELECT cot AS source FROM corpus", "unchanged"),
-            ("SELECT named_struct('file', 'x', 'row', 1) AS source FROM corpus", "unchanged"),
+            ("SELECT cot AS source FROM corpus", "without changes"),
+            ("SELECT named_struct('file', 'x', 'row', 1) AS source FROM corpus", "without changes"),
             ("WITH corpus AS (SELECT * FROM corpus LIMIT 3) SELECT source FROM corpus", "LIMIT"),
         ] {
             let error = refusal(sql).await;
