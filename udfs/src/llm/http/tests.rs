@@ -89,7 +89,7 @@ async fn limits_at_random_slow_nothing() {
         });
         let chat = chat(&server, &[("max_concurrent_requests", at_once)]);
         let outcomes = ask(&chat, 600).await;
-        assert!(outcomes.iter().all(Result::is_ok));
+        assert!(outcomes.iter().all(Result::is_ok), "{:?}", outcomes.iter().find(|outcome| outcome.is_err()));
         assert!(server.count() <= 800, "{} requests", server.count());
         let state = chat.endpoint.throttle.state.lock();
         assert!(state.stops == 0 && state.pace.trials <= 1, "{} trials", state.pace.trials);
