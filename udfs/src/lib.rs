@@ -38,7 +38,6 @@
 //! command line.
 
 pub mod anchor;
-mod cache_reservation;
 pub mod call_metrics;
 pub mod columns;
 mod cores;

@@ -20,8 +20,10 @@ use crate::settings::Settings;
 
 const STEPS_SCORES_AND_BUDGET: &[Argument] = &[STEPS, SCORES, MAX_TOKENS];
 
-/// Reads steps, scores and the maximum number of tokens.
-fn arguments<'a>(row: Args<'a>, settings: &Settings) -> Cell<(Vec<&'a str>, Vec<Option<f64>>, i64)> {
+/// Steps, their scores, and the maximum number of tokens.
+type Given<'a> = (Vec<&'a str>, Vec<Option<f64>>, i64);
+
+fn arguments<'a>(row: Args<'a>, settings: &Settings) -> Cell<Given<'a>> {
     let (steps, scores) = (row.texts(0)?, row.floats(1)?);
     let max_tokens = if row.is_given(2) { row.int(2)? } else { settings.refine_max_tokens };
     if steps.len() == scores.len() { Ok((steps, scores, max_tokens)) } else { Err(NoValue::Null) }
