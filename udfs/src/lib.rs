@@ -29,7 +29,6 @@
 //! | [`llm`] | calls to a language model: limits, cost, answer cache |
 //! | [`models`] | the scoring model of a session; the language models themselves are the crate `asap-lm` |
 //! | [`flights`], `cores` | one computation for equal requests; work on all cores |
-//! | `cache_reservation` | the size of caches, counted in the engine's memory |
 //! | [`messages`] | conversations in the format of trainers |
 //! | [`plan`] | changes to a query plan before and while it runs |
 //! | [`settings`], [`typo`] | `SET asap.…`, suggestions for misspelled names |
