@@ -173,7 +173,7 @@ def interrupt(out, *more, step, number, ranks):
 
 
 def regroups(expected):
-    """A training that two ranks began resumes on one, and the other way round."""
+    """A training that two ranks began resumes on one rank, and a training of one rank resumes on two."""
     for out, before, after in [("fewer", (["--fsdp"], 2), ([], 1)), ("more", ([], 1), (["--fsdp"], 2))]:
         interrupt(out, *before[0], step=17, number=signal.SIGTERM, ranks=before[1])
         found, weights = trained(out, *after[0], ranks=after[1])

@@ -177,8 +177,8 @@ impl<'a> Writer<'a> {
         true
     }
 
-    /// Writes a step with a derivation, and the idle sentences that may surround a derivation of any label. The step advances
-    /// the work by `forward` derivations, ends a detour, or does neither.
+    /// Writes a step with a derivation, and the idle sentences that may surround a derivation of any label. The step
+    /// advances the work by `forward` derivations, ends a detour, or does neither.
     fn derivation(&mut self, label: Label, texts: Vec<String>, forward: usize, is_end: bool) {
         let mut sentences = Vec::new();
         if self.steps.is_empty() {

@@ -21,7 +21,7 @@ use datafusion::logical_expr::{Distinct, DistinctOn, Expr, Filter, LogicalPlan, 
 use datafusion::optimizer::AnalyzerRule;
 
 use super::node::{Fence, FencedCall};
-use crate::function::{Function, first_call, misplaced};
+use crate::function::{called, first_call, misplaced};
 
 const COLUMN: &str = "__call_";
 /// The name of a column for a subquery in an argument, followed by a number.
@@ -151,7 +151,7 @@ impl Calls<'_> {
     fn hoist(&mut self, expr: Expr) -> Result<Expr> {
         refuse_lambdas(&expr)?;
         let hoisted = expr.transform_up(|expr| {
-            if first_call_itself(&expr).is_none() {
+            if called(&expr).is_none() {
                 return Ok(Transformed::no(expr));
             }
             Ok(Transformed::yes(Expr::Column(Column::from_name(self.column_of(expr)?))))
@@ -219,13 +219,6 @@ fn place(input: LogicalPlan, calls: Vec<FencedCall>) -> Result<LogicalPlan> {
             Ok(LogicalPlan::Filter(Filter::try_new(filter.predicate, Arc::new(input))?))
         }
         input => Ok(Fence::try_new(input, calls)?.into_plan()),
-    }
-}
-
-fn first_call_itself(expr: &Expr) -> Option<&str> {
-    match expr {
-        Expr::ScalarFunction(function) if Function::call_of(&function.func).is_some() => Some(function.name()),
-        _ => None,
     }
 }
 

@@ -215,8 +215,8 @@ impl Json {
         exec_err!("{} cannot be read: {error}", self.name)
     }
 
-    /// The object of every non-empty line, or the reason why it has none, each with its index. A failed read is an error, and the next
-    /// read would fail too.
+    /// The object of every non-empty line, or the reason why it has none, each with its index. A failed read is an error,
+    /// and the next read would fail too.
     fn lines(&self) -> Result<impl Iterator<Item = Result<(usize, Result<Value, String>)>>> {
         let is_blank = |line: &io::Result<Vec<u8>>| line.as_ref().is_ok_and(|line| line.trim_ascii().is_empty());
         let lines = self.open()?.split(b'\n').enumerate().filter(move |(_, line)| !is_blank(line));
