@@ -90,7 +90,7 @@ impl HttpChat {
     /// Sends a request until it is answered, fails for good, or has no retries left. A request that the endpoint limits
     /// is sent again for as long as the endpoint answers others.
     async fn send(&self, request: &ChatRequest, callers: &Arc<Callers>) -> Reply {
-        let (mut used, mut retries, mut alone) = (Usage::default(), 0, 0);
+        let (mut used, mut retries, mut alone, mut answered) = (Usage::default(), 0, 0, 0);
         loop {
             if let Err(down) = self.endpoint.breaker.check(self.account, Instant::now()) {
                 return self.end(Err(down), used, None);
@@ -100,7 +100,13 @@ impl HttpChat {
                 Ok(answer) => return self.end(Ok(answer), used, in_flight),
                 Err(tried) => tried,
             };
-            alone = if limited.is_some_and(|limited| limited.is_alone) { alone + 1 } else { 0 };
+            alone = match limited {
+                Some(limited) if !limited.is_alone => 0,
+                Some(limited) if limited.answered > answered => 1,
+                Some(_) => alone + 1,
+                None => 0,
+            };
+            answered = limited.map_or(answered, |limited| limited.answered);
             let is_over = match limited {
                 Some(Limited { stops, .. }) => stops.max(alone) > self.max_retries,
                 None => !failure.is_passing || retries >= self.max_retries,

@@ -97,6 +97,23 @@ async fn limits_at_random_slow_nothing() {
 }
 
 #[tokio::test]
+async fn a_limited_call_is_sent_again_for_as_long_as_others_are_answered() {
+    let is_limited = |number| number % 2 == 0 && number < 8;
+    let server =
+        Server::start(move |call| if is_limited(call.number) { limit(429, "0.3") } else { Served::text("add") });
+    let chat = chat(&server, &[]);
+    let limited = tokio::spawn({
+        let chat = Arc::clone(&chat);
+        async move { ask(&chat, 1).await }
+    });
+    for others in 0..4 {
+        until(|| server.answered() > 2 * others).await;
+        assert!(ask(&chat, 1).await[0].is_ok());
+    }
+    assert!(limited.await.unwrap()[0].is_ok());
+}
+
+#[tokio::test]
 async fn faults_of_one_call_in_five_end_no_run() {
     let server = Server::start(|call| match call.number % 7 {
         _ if !is_one_of(call.number, 0.2) => Served::After(Duration::from_millis(5), Box::new(Served::text("add"))),

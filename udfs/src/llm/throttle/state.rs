@@ -45,6 +45,7 @@ pub(crate) struct ThrottleState {
     stopped_at: Option<Instant>,
     tried_at: Option<Instant>,
     pub stops: u32,
+    answered: u64,
     is_reported: bool,
 }
 
@@ -65,6 +66,7 @@ impl Default for ThrottleState {
             stopped_at: None,
             tried_at: None,
             stops: 0,
+            answered: 0,
             is_reported: false,
         }
     }
@@ -128,6 +130,7 @@ impl ThrottleState {
 
     pub(super) fn answered(&mut self, number: u64) {
         self.calls.end(number, Known::Taken);
+        self.answered += 1;
         // A call from before the stop does not show that the endpoint accepts calls again.
         if number >= self.fresh_from {
             self.take_up();
@@ -148,6 +151,7 @@ impl ThrottleState {
         Limited {
             stops: if others { 0 } else { self.stops },
             is_alone: !others && Arc::strong_count(&self.waiting) == 1,
+            answered: self.answered,
         }
     }
 
@@ -223,6 +227,8 @@ pub(crate) struct Limited {
     /// Number of stops since a call was accepted; 0 while others are in flight, which may still be accepted.
     pub stops: u32,
     pub is_alone: bool,
+    /// Number of calls that the endpoint has answered.
+    pub answered: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -394,7 +394,7 @@ async fn a_call_is_alone_if_no_other_waits_or_is_in_flight() {
     let throttle = Arc::new(Throttle::default());
     let one = Limits { at_once: 1, ..FREE };
     let first = throttle.admit(one, 1).await;
-    let alone = Limited { stops: 0, is_alone: true };
+    let alone = Limited { stops: 0, is_alone: true, answered: 0 };
     assert_eq!(first.limited(Duration::ZERO), alone);
     drop(first);
     let first = throttle.admit(one, 1).await;
