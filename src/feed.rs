@@ -1,6 +1,8 @@
 //! `asap feed`: streams rows as training tokens, in Arrow batches for a trainer.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use asap_lm::example::Long;
 use asap_lm::locate;
@@ -13,11 +15,14 @@ use clap::Args;
 use datafusion::arrow::array::{ArrayRef, Int32Builder, ListBuilder, RecordBatch, StringArray};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::writer::StreamWriter;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output::{at_least_one, count, note, parsed, print};
 use crate::progress::while_opening;
+
+const READER_CHECKED_EVERY: Duration = Duration::from_secs(1);
 
 /// Write rows as training tokens to stdout in Arrow's stream format, one batch per step
 ///
@@ -125,7 +130,12 @@ pub async fn run(args: FeedArgs) -> Result<(), Failure> {
     let stream = || StreamWriter::try_new_buffered(std::io::stdout(), &schema).map_err(failed);
     // The stream begins with the first step, so that an earlier error leaves no output.
     let mut begun = None;
-    while let Some(step) = feed.next_share(size).await? {
+    loop {
+        let step = tokio::select! {
+            step = feed.next_share(size) => step?,
+            () = reader_gone() => return Err(Failure::ReaderGone),
+        };
+        let Some(step) = step else { break };
         let writer = match &mut begun {
             Some(writer) => writer,
             None => begun.insert(stream()?),
@@ -178,6 +188,22 @@ async fn print_total(
     feed.notes.iter().for_each(note);
     let Counts { cut, too_long, rejected, .. } = feed.counts;
     Ok(print(&serde_json::to_string(&Total { cut, too_long, rejected, ..total })?)?)
+}
+
+/// Waits until no process can read our output any more. A feed that waits for new rows does not write, and would not
+/// notice that its trainer was killed.
+async fn reader_gone() {
+    loop {
+        tokio::time::sleep(READER_CHECKED_EVERY).await;
+        let stdout = std::io::stdout();
+        let mut polled = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+        let is_polled = poll(&mut polled, PollTimeout::ZERO).is_ok();
+        if is_polled
+            && polled[0].revents().is_some_and(|found| found.intersects(PollFlags::POLLERR | PollFlags::POLLHUP))
+        {
+            return;
+        }
+    }
 }
 
 fn failed(error: ArrowError) -> Failure {

@@ -98,6 +98,17 @@ fn a_table_is_followed_while_a_run_fills_it() {
 }
 
 #[test]
+fn a_feed_that_waits_for_rows_ends_after_its_reader() {
+    let workplace = Workplace::new();
+    workplace.run(["sample", "--rows", "40", "--seed", "9", "--to", "traces"]).ok();
+    workplace.run("run truncate --from traces --to out --slice-rows 5 --part 1/2".split(' ')).ok();
+    let follow = ["feed", "--model", "data/model", "--data", "out", "--follow", "--step", "7"];
+    let mut follower = workplace.command(&follow).stdout(Stdio::piped()).spawn().unwrap();
+    drop(follower.stdout.take());
+    assert!(follower.wait().unwrap().success());
+}
+
+#[test]
 fn a_count_has_the_steps_that_all_trainers_get() {
     let workplace = pruned("40");
     for (size, world) in [(["--step", "3"], "1"), (["--step", "3"], "4"), (["--step-tokens", "900"], "3")] {

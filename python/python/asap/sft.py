@@ -124,6 +124,16 @@ def processes_agree(processes, function):
     return broadcast_object_list(found)[0] if processes.num_processes > 1 else found[0]
 
 
+def in_turns(processes, function):
+    """What `function` returns in this process. The processes of a machine run it one after the other."""
+    found = None
+    for turn in range(int(os.environ.get("LOCAL_WORLD_SIZE", 1))):
+        if turn == processes.local_process_index:
+            found = function()
+        processes.wait_for_everyone()
+    return found
+
+
 class Training:
     """The model with its optimizer, and the steps made so far."""
 
@@ -133,7 +143,7 @@ class Training:
         self.args, self.processes, self.out, self.total = args, processes, out, total
         # Adapters begin with equal weights on all ranks.
         torch.manual_seed(args.seed)
-        self.model = sharded(args, prepared(args, load(args, torch.float32 if args.fsdp else None), processes.device))
+        self.model = in_turns(processes, self.build) if args.fsdp else self.build()
         trained = [weights for weights in self.model.parameters() if weights.requires_grad]
         decays, others = [[each for each in trained if (each.ndim > 1) == decay] for decay in (True, False)]
         groups = [{"params": decays, "weight_decay": args.weight_decay}, {"params": others, "weight_decay": 0.0}]
@@ -143,6 +153,12 @@ class Training:
         self.state = out.restore(self.model, self.optimizer) or self.state
         self.rates = Rates(args, None if args.follow else total["steps"], self.state)
         self.seconds, self.tokens, self.begun, self.is_asked = 0.0, 0, time.monotonic(), False
+
+    def build(self):
+        import torch
+
+        model = prepared(self.args, load(self.args, torch.float32 if self.args.fsdp else None), self.processes.device)
+        return sharded(self.args, model)
 
     def run(self, feed):
         for number in (signal.SIGINT, signal.SIGTERM):
