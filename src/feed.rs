@@ -56,7 +56,7 @@ pub struct FeedArgs {
     /// Set the maximum tokens of an example, up to the model's window
     #[arg(long, value_name = "TOKENS", default_value_t = 16_384, value_parser = at_least_one)]
     max_length: usize,
-    /// Drop longer examples, or cut them (a cut chain teaches a model not to end)
+    /// Drop examples longer than --max-length, or cut them (a model trained on cut chains may not learn to stop)
     #[arg(long, value_name = "drop|cut", default_value = "drop")]
     long: Long,
     /// Set the number of examples per step, for each trainer

@@ -36,7 +36,7 @@ const ALL: [&str; 18] = [
 ];
 
 /// Pipelines that do not fit: they need an encoder, or prune nothing.
-const UNFIT: [&str; 3] = ["llmlingua2", "tokenskip", "examples"];
+const UNFIT: &[&str] = &["llmlingua2", "tokenskip", "examples"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Arm {

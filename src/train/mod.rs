@@ -77,7 +77,7 @@ pub struct TrainArgs {
     /// Set the maximum tokens of an example
     #[arg(long, value_name = "TOKENS", default_value_t = 16_384, value_parser = at_least_one)]
     max_length: usize,
-    /// Drop longer examples, or cut them (a cut chain teaches a model not to end)
+    /// Drop examples longer than --max-length, or cut them (a model trained on cut chains may not learn to stop)
     #[arg(long, value_name = "drop|cut", default_value = "drop")]
     long: Long,
     /// Set the highest learning rate

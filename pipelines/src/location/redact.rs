@@ -1,6 +1,6 @@
 //! Removes the secrets of URLs from messages: user, password, and query values, which may be a signature.
 
-const TAKEN_OUT: char = '…';
+const PLACEHOLDER: char = '…';
 
 /// Removes user names, passwords and query values from the URLs in a message. Other text stays unchanged, and so does
 /// the container of an Azure URL, which is where other URLs have a user name.
@@ -34,7 +34,7 @@ fn push(redacted: &mut String, scheme: &str, url: &str) {
             redacted.extend([user, "@", host]);
         }
         Some((_, host)) => {
-            redacted.push(TAKEN_OUT);
+            redacted.push(PLACEHOLDER);
             redacted.extend(["@", host]);
         }
         None => redacted.push_str(authority),
@@ -46,7 +46,7 @@ fn push(redacted: &mut String, scheme: &str, url: &str) {
             redacted.extend([name, "="]);
         }
         if !pair.is_empty() {
-            redacted.push(TAKEN_OUT);
+            redacted.push(PLACEHOLDER);
         }
     }
 }

@@ -35,7 +35,7 @@ impl Kernels {
             "--std=c++17".to_string(),
             "--use_fast_math".to_string(),
         ];
-        // Not PTX: an older driver rejects the PTX of a newer NVRTC.
+        // Despite its name, the type holds machine code here: an older driver rejects the PTX of a newer NVRTC.
         let module = context.load_module(Ptx::from_binary(machine_code(&options)?)).map_err(failed)?;
         let kernel = |name| module.load_function(name).map_err(failed);
         let attend = kernel("attend")?;

@@ -19,18 +19,18 @@ use tokio::time::Instant;
 
 /// The amount that an accepted call adds to the logarithm of the pace, ...
 const UP: f64 = 0.01;
-/// ... and the amount that a limited one subtracts, beyond the share that does not depend on the pace.
+/// ... and the amount that a limited one subtracts. The share of calls that is limited at any pace does not count.
 const DOWN: f64 = 0.09;
-/// Up to this many calls in flight or per second, calls take full steps. With more calls the steps are smaller, so that
-/// a second or a round trip does not change the pace by more.
+/// The calls of one second, or of one round trip, together change the pace by at most this many full steps: with more
+/// calls, each step is smaller.
 const FULL_STEPS: f64 = 5.0;
 const BELOW: f64 = 0.9;
-/// The fall of the sum of steps that starts a trial, for few calls.
+/// A trial starts when the sum of steps is this far below its maximum (for few calls).
 const FALL: f64 = std::f64::consts::LN_2 * 2.0;
 const TRIAL: u32 = 50;
-/// Endpoints count by the second or longer, so a shorter span does not show a pace.
+/// Endpoints limit the calls of a second or more, so a shorter span does not show which pace they allow.
 const SHORTEST_SPAN: Duration = Duration::from_secs(1);
-/// The factor by which a pace decays per span: with few calls, a low rate is not the endpoint's.
+/// The factor by which the measured rates decay per span. A low rate may be due to few calls.
 const FADED: f64 = 0.95;
 /// A trial helped if it lowers the share of limited calls to at most this factor.
 const HELPED: f64 = 0.4;
@@ -42,15 +42,18 @@ const SMOOTHED: f64 = 200.0;
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     pace: Option<f64>,
-    /// The calls of this span, and the starts and accepted calls per second of earlier spans.
     span: Option<Span>,
+    /// Of earlier spans: the calls started per second, and the calls accepted per second.
     last: (f64, f64),
-    /// The share of limited calls that does not depend on the pace, and its maximum from the last trial.
+    /// The share of calls that is limited at any pace, ...
     noise: f64,
+    /// ... and its upper bound, which the last trial found.
     most_noise: f64,
-    /// The fall of the sum of steps from its maximum, the calls since then, and the pace at that time.
+    /// How far the sum of steps is below its maximum.
     fall: f64,
+    /// The calls since that maximum.
     fallen: Share,
+    /// The pace at that maximum.
     before: Option<f64>,
     trial: Option<Trial>,
     #[cfg(test)]
