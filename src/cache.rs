@@ -10,7 +10,7 @@ use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
 use crate::output::{SummaryFormat, count, print_as, table, time_or_dash};
 
-/// List, sum and compact the paid answers of language models
+/// List, count and compact the cache of paid answers of language models
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

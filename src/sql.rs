@@ -48,8 +48,8 @@ pub struct SqlArgs {
     /// reads them)
     #[arg(long, value_name = "LOC")]
     from: Option<String>,
-    /// Name the question, cot and answer columns if asap cannot recognize them. If you name no answer column, cot is
-    /// the whole generation: the chain between think tags, then the answer
+    /// Name the question, cot and answer columns if asap cannot recognize them. If you name no answer column, the
+    /// cot column must hold the whole generation: the chain between think tags, then the answer
     #[arg(long, value_name = "question=…,cot=…,answer=…", requires = "from", value_parser = parsed::<ColumnMapping>)]
     columns: Option<ColumnMapping>,
     /// Run this SQL and exit. May be repeated; all commands run in one session

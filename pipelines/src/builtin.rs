@@ -40,7 +40,7 @@ pub fn names() -> Vec<&'static str> {
 pub fn help() -> String {
     let names = names().join(", ");
     let names = names.rsplit_once(", ").map_or(names.clone(), |(first, last)| format!("{first} or {last}"));
-    format!("Run this pipeline: a file with one SELECT over the table corpus, or a built-in pipeline: {names}")
+    format!("Run this pipeline: an SQL file with one SELECT from the table `corpus`, or a built-in pipeline ({names})")
 }
 
 /// Returns the SQL of a built-in pipeline, else of a file. The error is a message for users.

@@ -5,7 +5,7 @@ use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, Result};
 
-/// What was found; None if it does not exist.
+/// Turns the error that an object does not exist into None.
 pub(crate) fn existing<T>(found: Result<T>) -> Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -19,7 +19,7 @@ pub(crate) async fn read(store: &dyn ObjectStore, path: &Path) -> Result<Option<
     existing(read.await)
 }
 
-/// The objects in a folder and its subfolders. Some stores have no empty folders.
+/// The objects in a folder and its subfolders. A missing folder has none: some stores keep no empty folders.
 pub(crate) async fn list(store: &dyn ObjectStore, folder: &Path) -> Result<Vec<ObjectMeta>> {
     Ok(existing(store.list(Some(folder)).try_collect().await)?.unwrap_or_default())
 }

@@ -68,8 +68,8 @@ pub struct RunArgs {
     /// Write to this folder: a new folder, or an output of the same pipeline
     #[arg(long, value_name = "LOC", required_unless_present = "print")]
     to: Option<String>,
-    /// Name the question, cot and answer columns if asap cannot recognize them. If you name no answer column, cot is
-    /// the whole generation: the chain between think tags, then the answer
+    /// Name the question, cot and answer columns if asap cannot recognize them. If you name no answer column, the
+    /// cot column must hold the whole generation: the chain between think tags, then the answer
     #[arg(long, value_name = "question=…,cot=…,answer=…", value_parser = parsed::<ColumnMapping>)]
     columns: Option<ColumnMapping>,
     /// Process at most N input rows, including those of earlier runs

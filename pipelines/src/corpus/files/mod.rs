@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`source`], [`listing`] | a location, and the files below it |
 //! | [`delta`], [`deletion_vector`] | Delta tables |
-//! | [`foreign`] | refused: other formats, and files of tables |
+//! | [`foreign`] | what is refused: files of other formats, and files of a table (Delta, Iceberg, Hudi) |
 //! | [`file`](mod@file), [`file_rows`], [`failure`] | one file, its rows, its failure |
 //! | [`json`] | JSON lines, converted to Parquet |
 //! | [`footer`], [`groups`] | footers, and files of one schema |
@@ -21,7 +21,7 @@ pub(crate) mod json;
 pub(crate) mod listing;
 pub(crate) mod source;
 
-/// Whether readers of folders skip a file or folder.
+/// Whether a file or folder of this name is hidden: tools that read folders of data skip it.
 pub(crate) fn is_hidden(part: &str) -> bool {
     part.starts_with(['_', '.'])
 }

@@ -99,11 +99,13 @@ impl CudaModel {
         Ok(Self { config, gpu, weights, buffers, rope, angles })
     }
 
-    /// Scores `targets`, whose rows index all of the ids; a score is NaN if f16 overflows on the way.
+    /// Scores `targets`. The row of a target is an index into the ids of all chains together. A score is NaN if an f16
+    /// value overflows.
     ///
     /// # Errors
-    /// If a token is not in the model's vocabulary, or the GPU fails: its memory has no room for the KV cache of chains
-    /// of more than [`CudaModel::longest`] tokens. [`LmError::Abandoned`] soon after `is_wanted` returns false.
+    /// If a token is not in the model's vocabulary, or if the GPU fails. For example, its memory has no room for the KV
+    /// cache of a chain of more than [`CudaModel::longest`] tokens. [`LmError::Abandoned`] soon after `is_wanted`
+    /// returns false.
     pub fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
         let Packed { ids, lengths } = chains;
         let mut scores = vec![TokenScore { surprisal: f32::NAN, entropy: f32::NAN }; targets.len()];
