@@ -165,6 +165,24 @@ def test_categories_are_read_as_text():
     assert pruned.rows["question"].to_list() == ["2 + 2?"]
 
 
+def test_a_stream_needs_no_features():
+    rows = [{"question": f"{n} + 1?", "cot": None if n % 3 else f"{n} + 1 is {n + 1}.", "answer": str(n + 1)} for n in range(9)]
+    stream = datasets.IterableDataset.from_generator(lambda: iter(rows))
+    mapped = stream.map(lambda row: {"length": len(row["question"])})
+    assert stream.features is None and mapped.features is None
+    for each in (stream, mapped):
+        pruned = asap.prune(each, "truncate", quiet=True)
+        assert (len(list(pruned.rows)), len(list(pruned.rejects))) == (3, 6)
+    assert asap.sql("SELECT count(cot) AS n FROM corpus", mapped).to_pylist() == [{"n": 3}]
+
+
+def test_a_stream_whose_types_change_is_an_error(monkeypatch):
+    monkeypatch.setattr("asap._data._BATCH", 4)
+    rows = [{"question": f"{n} + 1?", "cot": "2." if n > 5 else None, "answer": "2"} for n in range(9)]
+    with pytest.raises(asap.Error, match="have other types than later rows"):
+        asap.prune(datasets.IterableDataset.from_generator(lambda: iter(rows)), "truncate", quiet=True)
+
+
 def test_a_table_of_a_query_can_be_a_dataset():
     dataset = datasets.Dataset.from_dict({"x": [1, 2, 3]}).select([0, 2])
     assert asap.sql("SELECT * FROM t", t=dataset).to_pylist() == [{"x": 1}, {"x": 3}]
@@ -187,6 +205,12 @@ def test_a_pruner_is_equal_to_its_copy():
     ("call", "message"),
     [
         (lambda: asap.prune(pyarrow.table({"a": ["x"], "b": ["y"]}), quiet=True), "a (text), b (text)"),
+        (lambda: asap.prune(pyarrow.table({"a": ["x"], "b": ["y"]}), quiet=True), "the columns of the data fit no"),
+        (lambda: asap.prune("x", columns=["a", "b"]), "columns takes a dict"),
+        (lambda: asap.run("asap", from_=datasets.Dataset.from_dict({"a": []}), to="b"), "expected a location, found Dataset"),
+        (lambda: asap.Pruner()({"question": "2 + 2?", "cot": "4.", "answer": "4"}), "pass batched=True"),
+        (lambda: asap.Pruner()("traces"), "pass batched=True"),
+        (lambda: asap.Pruner("examples")({"question": ["2 + 2?"], "cot": ["4."], "answer": ["4"]}), "a Pruner needs a pipeline"),
         (lambda: asap.prune([1, 2]), "expected a Dataset, an IterableDataset"),
         (lambda: asap.prune("nowhere", quiet=True), "nowhere"),
         (lambda: asap.prune(datasets.DatasetDict(train=datasets.Dataset.from_dict({"a": []}))), "DatasetDict of train"),

@@ -61,10 +61,10 @@ def test_an_interrupt_ends_a_function():
 
 
 def test_an_interrupt_ends_a_run_and_the_next_resumes(workplace):
-    work = f"asap.run('asap', from_={str(SAMPLE)!r}, to='out', slice_rows=20, refine_max_tokens=64)"
+    work = f"asap.run('asap', from_={str(SAMPLE)!r}, to='out', slice_rows=20, refine_max_tokens=64, commit_every='100ms')"
     process = python(f"import asap\nprint('begins', flush=True)\n{work}")
-    process.stdout.readline()
-    time.sleep(6)
+    while not (workplace / "out/_delta_log/00000000000000000001.json").exists():
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     assert process.wait(60) != 0 and "KeyboardInterrupt" in process.stderr.read()
     again = asap.run("asap", from_=str(SAMPLE), to="out", slice_rows=20, refine_max_tokens=64, limit=400, quiet=True)

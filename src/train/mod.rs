@@ -115,8 +115,8 @@ pub struct TrainArgs {
     /// Seed the row order and the initial weights of a new model: the same seed gives the same model
     #[arg(long, value_name = "S", default_value_t = 42)]
     seed: u64,
-    /// Hold out the rows of this fraction of the questions. asap measures the model on these rows before training and
-    /// after each epoch
+    /// Hold out this fraction of the questions, with all their rows. asap measures the model on these rows
+    /// before training and after each epoch
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = fraction)]
     held_out: f64,
     /// Write a checkpoint after this many steps

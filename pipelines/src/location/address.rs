@@ -68,8 +68,9 @@ fn refuse_secrets(url: &Url) -> Result<()> {
     }
     if url.query().is_some() || url.fragment().is_some() {
         return config_err!(
-            "{shown} contains a ? or a #, which a location cannot have: signed URLs are not supported (set credentials in \
-             the environment, for Azure AZURE_STORAGE_SAS_TOKEN, or download the file); in a name, write %3F or %23"
+            "{shown} contains a ? or a #, which a location cannot have: if it is part of a name, write %3F or %23; signed \
+             URLs are not supported, so set credentials in the environment (for Azure, AZURE_STORAGE_SAS_TOKEN), or \
+             download the file"
         );
     }
     Ok(())

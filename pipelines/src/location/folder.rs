@@ -13,7 +13,7 @@ use super::{display, local_path, store};
 
 #[derive(Debug, Clone)]
 pub struct Folder {
-    /// Its paths are those below the folder.
+    /// Paths in this store are relative to the folder.
     pub store: Arc<dyn ObjectStore>,
     /// The path on this machine; None in an object store.
     pub local: Option<PathBuf>,

@@ -40,7 +40,7 @@ def _batches(dataset):
     """The rows of a dataset, as a stream."""
     import pyarrow
 
-    tables = dataset.with_format("arrow").iter(batch_size=_BATCH)
+    tables = _tables(dataset)
     first = next(tables, None)
     if first is None:
         if dataset.features is None:
@@ -50,11 +50,28 @@ def _batches(dataset):
     return pyarrow.RecordBatchReader.from_batches(first.schema, batches)
 
 
+def _tables(dataset):
+    import pyarrow
+
+    if dataset.features is None:
+        # As Arrow data, datasets would join rows, and fail if a value is NULL in only some of them.
+        return (pyarrow.table(batch) for batch in dataset.iter(batch_size=_BATCH))
+    return dataset.with_format("arrow").iter(batch_size=_BATCH)
+
+
 def _chain(first, others):
+    import pyarrow
+
     yield first
     for table in others:
         # Batches of a stream may differ in columns that are NULL.
-        yield table if table.schema.equals(first.schema) else table.cast(first.schema)
+        try:
+            yield table if table.schema.equals(first.schema) else table.cast(first.schema)
+        except (ValueError, pyarrow.ArrowNotImplementedError) as error:
+            raise _asap.Error(
+                f"the first {_BATCH:,} rows of the dataset have other types than later rows: {error}; name the types: "
+                "dataset.cast(features)"
+            ) from error
 
 
 def like(data, rows):
@@ -114,4 +131,6 @@ def is_location(data):
 
 def location(data):
     """The text of a location. Without a shell, no one else replaces the user's folder."""
+    if not is_location(data):
+        raise _asap.Error(f"expected a location, found {type(data).__name__}: asap.prune and asap.sql take data in memory")
     return os.path.expanduser(os.fspath(data))

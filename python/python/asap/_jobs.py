@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -183,6 +184,8 @@ def prune(
             print(paid, file=sys.stderr)
         else:
             shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, _asap.Error) and not _data.is_location(data):
+            raise _asap.Error(str(error).replace(os.path.join(folder, "rows.parquet"), "the data")) from error
         raise
     shutil.rmtree(folder, ignore_errors=True)
     return found
@@ -241,11 +244,17 @@ class Pruner:
         if type(batch) is dict and all(_data._library(column) == "numpy" for column in batch.values()):
             # A batch of ray.data, which takes a table too.
             batch = pyarrow.table({name: column if column.ndim == 1 else list(column) for name, column in batch.items()})
+        _check_batch(batch)
         table = batch if _data._is_arrow(batch) else pyarrow.table(dict(batch))
         with tempfile.TemporaryDirectory(prefix="asap-") as folder:
             path = os.path.join(folder, "rows.parquet")
             _data.write(table, path)
             pruned = _data.plain(_asap.prune(self._pipeline, path, self._columns, self._settings))
+        if not {"prompt", "completion", "messages"} & set(pruned.column_names):
+            raise _asap.Error(
+                "a Pruner needs a pipeline with the columns prompt and completion, or messages, found "
+                f"{', '.join(pruned.column_names)}: use asap.prune or asap.run"
+            )
         return _with_columns(batch, _aligned(pruned, len(table)))
 
     def __reduce__(self):
@@ -257,6 +266,15 @@ class Pruner:
 
     def __hash__(self):
         return hash(self.fingerprint)
+
+
+def _check_batch(batch):
+    if _data._is_arrow(batch):
+        return
+    is_columns = isinstance(batch, Mapping)
+    if not is_columns or any(value is None or isinstance(value, (str, bytes, int, float, dict)) for value in batch.values()):
+        found = "one row" if is_columns else type(batch).__name__
+        raise _asap.Error(f"a Pruner takes a batch of rows, found {found}: pass batched=True to map")
 
 
 def _restored(pipeline, columns, settings, fingerprint):
@@ -334,7 +352,7 @@ def _check_pipeline(pipeline):
 
 
 def _listed(locations):
-    return [locations] if isinstance(locations, (str, os.PathLike)) else list(locations)
+    return list(locations) if isinstance(locations, (list, tuple)) else [locations]
 
 
 class _Progress:

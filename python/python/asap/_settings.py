@@ -3,6 +3,8 @@
 import json
 import os
 
+from asap import _asap
+
 
 def text(value):
     if value is None:
@@ -22,4 +24,8 @@ def mapping(columns):
     """The columns as the flag --columns takes them."""
     if columns is None or isinstance(columns, str):
         return columns
+    if not isinstance(columns, dict):
+        raise _asap.Error(
+            f"columns takes a dict such as {{'question': 'problem', 'cot': 'solution'}}, found {type(columns).__name__}"
+        )
     return ",".join(f"{role}={name}" for role, name in columns.items())

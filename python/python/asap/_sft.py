@@ -235,7 +235,10 @@ class Folder:
         others = held if isinstance(held, list) else [held]
         generation["eos_token_id"] = [end, *(each for each in others if each not in (None, end))]
         (work / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
+        readable = (work / "generation_config.json").stat().st_mode
         for file in work.iterdir():
+            # safetensors writes files that only their owner can read.
+            file.chmod(readable)
             file.replace(self.path / file.name)
         work.rmdir()
         (self.path / "README.md").write_text(self._card(summary))

@@ -120,6 +120,8 @@ def _steps(command):
     """The Arrow batches that a feed writes."""
     import pyarrow
 
+    # At the end of the interpreter, modules lose their names before generators close.
+    ended_early = (pyarrow.ArrowInvalid, OSError)
     with tempfile.TemporaryFile() as messages:
         # Ctrl-C is for the trainer, which may take further steps until its checkpoint.
         feed = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=messages, start_new_session=True)
@@ -128,7 +130,7 @@ def _steps(command):
                 try:
                     with pyarrow.ipc.open_stream(feed.stdout) as steps:
                         yield from steps
-                except (pyarrow.ArrowInvalid, OSError):
+                except ended_early:
                     # A feed that fails ends its stream too early, and says why.
                     if feed.wait() == 0:
                         raise

@@ -22,7 +22,7 @@ impl PlannedCall {
         let call = function.and_then(|function| Function::call_of(function.fun()));
         let (Some(function), Some(call)) = (function, call) else {
             return Err(exec_datafusion_err!(
-                "expected a call in a fence, found {expression}: register the functions of asap in the session that runs the plan"
+                "expected a call of a function of asap, found {expression}: register the functions of asap in the session that runs the plan"
             ));
         };
         let (args, call) = (function.args().to_vec(), Arc::clone(call));

@@ -190,8 +190,9 @@ impl<'a> Lexer<'a> {
     }
 
     fn number(&mut self) {
-        let is_decimal =
-            |after: &str| after.starts_with(|c: char| c.is_ascii_digit()) || numerals::repeats(after).is_some();
+        let is_decimal = |after: &str| {
+            after.starts_with(|c: char| c.is_ascii_digit()) || numerals::recurring_digits(after).is_some()
+        };
         if self.rest().starts_with('.') {
             let after = &self.rest()[1..];
             if !is_decimal(after) {
@@ -219,7 +220,7 @@ impl<'a> Lexer<'a> {
         if self.rest().starts_with('.') && is_decimal(&self.rest()[1..]) {
             self.place += 1;
             digits.push_str(self.digits());
-            if let Some((period, length)) = numerals::repeats(self.rest()) {
+            if let Some((period, length)) = numerals::recurring_digits(self.rest()) {
                 repeated = Some(digits.len());
                 digits.push_str(period);
                 self.place += length;

@@ -20,8 +20,9 @@ pub(crate) fn is_date(text: &str) -> bool {
     is_of('/') || is_of('-') && text.split('-').map(str::len).eq([4, 2, 2])
 }
 
-/// Returns the power of ten at the start of a text, and its length. Computers write `1.5e-05`, `1e+06` and `2E3`. Plain
-/// `2e-1` and `3e+10` are 2e − 1 and 3e + 10.
+/// Returns the power of ten at the start of a text, and its length. Computers write `1.5e-05`, `1e+06` and `2E3`. In
+/// `2e-1` and `3e+10`, `e` is Euler's number: a number without a point (`pointed`) has an exponent only after `E`, or if
+/// the exponent has a sign and a leading zero.
 pub(crate) fn exponent(text: &str, pointed: bool) -> Option<(i64, usize)> {
     let mark = text.chars().next().filter(|mark| "eE".contains(*mark))?;
     let sign = usize::from(text[1..].starts_with(['+', '-']));
@@ -34,7 +35,8 @@ pub(crate) fn exponent(text: &str, pointed: bool) -> Option<(i64, usize)> {
     Some((text[1..length].trim_start_matches('+').parse().ok()?, length))
 }
 
-pub(crate) fn repeats(text: &str) -> Option<(&str, usize)> {
+/// Returns the recurring digits at the start of a text, such as `\overline{3}`, and the length of their notation.
+pub(crate) fn recurring_digits(text: &str) -> Option<(&str, usize)> {
     let rest = ["\\overline", "\\bar", "\\dot"].iter().find_map(|command| text.strip_prefix(command))?;
     let inner = rest.trim_start();
     let (digits, length) = match inner.strip_prefix('{') {

@@ -30,7 +30,8 @@ impl Rational {
         }
     }
 
-    /// Parses digits with a point after the first `whole`. Those from `repeated` on recur infinitely.
+    /// Parses decimal digits, of which the first `whole` stand before the point. The digits from index `repeated` on recur
+    /// forever.
     pub(crate) fn decimal(digits: &str, whole: usize, repeated: Option<usize>, work: &mut Work) -> Option<Self> {
         let power = |zeros: usize| BigInt::from(10).pow(u32::try_from(zeros).unwrap_or(u32::MAX));
         work.spend_on_bits(digits.len() as u64 * 4)?;

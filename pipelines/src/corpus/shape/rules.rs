@@ -14,7 +14,8 @@ pub(crate) const QUESTIONS: &[&str] = &[
     "text",
 ];
 
-/// Columns of a chain, or of a list of chains, next to an answer column, the likeliest first.
+/// Names of columns that hold a chain or a list of chains, in files that also have an answer column. The likeliest name
+/// comes first.
 pub(crate) const CHAINS: &[&str] = &[
     "cot",
     "reasoning_content",

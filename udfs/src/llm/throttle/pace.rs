@@ -176,7 +176,7 @@ impl Pace {
         (self.fall, self.fallen, self.before) = (0.0, Share::default(), self.pace);
     }
 
-    /// Returns the starts and the accepted calls per second in the best of the last spans.
+    /// Returns the started and the accepted calls per second, each the higher of this span and of earlier ones.
     fn rates(&self, now: Instant) -> (f64, f64) {
         let (started, taken) = self.span.as_ref().map_or((0.0, 0.0), |span| span.rates(now));
         (started.max(self.last.0), taken.max(self.last.1))
