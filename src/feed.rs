@@ -193,14 +193,13 @@ async fn print_total(
 /// Waits until no process can read our output any more. A feed that waits for new rows does not write, and would not
 /// notice that its trainer was killed.
 async fn reader_gone() {
+    let closed = PollFlags::POLLERR | PollFlags::POLLHUP;
     loop {
         tokio::time::sleep(READER_CHECKED_EVERY).await;
         let stdout = std::io::stdout();
         let mut polled = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
         let is_polled = poll(&mut polled, PollTimeout::ZERO).is_ok();
-        if is_polled
-            && polled[0].revents().is_some_and(|found| found.intersects(PollFlags::POLLERR | PollFlags::POLLHUP))
-        {
+        if is_polled && polled[0].revents().is_some_and(|found| found.intersects(closed)) {
             return;
         }
     }

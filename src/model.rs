@@ -38,9 +38,9 @@ Examples:
   asap model Qwen/Qwen2.5-0.5B --tokens 600000000
   asap model Qwen/Qwen2.5-0.5B --from traces
 
-With --from, the measured chains have the average length of the chains in that corpus. Without --from, the chains have 4,096
-tokens. If a model is too slow for this length, asap uses shorter chains, and the table shows their length. On CPUs,
-asap measures CPU time, so other work on the machine does not count.
+With --from, the measured chains have the average length of the chains in that corpus. Without --from, the chains have
+4,096 tokens. If a model is too slow for this length, asap uses shorter chains, and the table shows their length. On
+CPUs, asap measures CPU time, so other work on the machine does not count.
 
 asap looks for a name such as Qwen/Qwen2.5-0.5B in the Hugging Face cache on this machine, and downloads nothing.")]
 pub struct ModelArgs {

@@ -44,7 +44,8 @@ Run the same command again to process the remaining rows. The log of the output 
 Inputs:
   asap inspect LOC shows how the files of a location are read.
   From a Delta table, the first run reads a snapshot, and later runs read the versions committed since.
-  With several --from, give each location a name. In the output, the column `source` holds this name, followed by the file path.
+  With several --from, give each location a name. In the output, the column `source` holds this name, followed by the
+  file path.
   asap identifies a file by its path below the location, and recognizes a renamed file by its content.
 
 Exit codes:

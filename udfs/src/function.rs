@@ -75,7 +75,7 @@ pub trait AsyncCall: Send + Sync {
 
     /// Returns what must live until all rows of the statement that runs in this context are done.
     fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
-        // The same settings find the scoring model again. If there is none, the first call reports why.
+        // The same settings find the scoring model again. If they find no model, the first call reports why.
         let scorer = self.scorer_of()?.models.scorer(context.session_config().options()).ok()?;
         Some(scorer)
     }

@@ -124,16 +124,6 @@ def processes_agree(processes, function):
     return broadcast_object_list(found)[0] if processes.num_processes > 1 else found[0]
 
 
-def in_turns(processes, function):
-    """What `function` returns in this process. The processes of a machine run it one after the other."""
-    found = None
-    for turn in range(int(os.environ.get("LOCAL_WORLD_SIZE", 1))):
-        if turn == processes.local_process_index:
-            found = function()
-        processes.wait_for_everyone()
-    return found
-
-
 class Training:
     """The model with its optimizer, and the steps made so far."""
 
@@ -143,7 +133,7 @@ class Training:
         self.args, self.processes, self.out, self.total = args, processes, out, total
         # Adapters begin with equal weights on all ranks.
         torch.manual_seed(args.seed)
-        self.model = in_turns(processes, self.build) if args.fsdp else self.build()
+        self.model = self.build_in_turns() if args.fsdp else self.build()
         trained = [weights for weights in self.model.parameters() if weights.requires_grad]
         decays, others = [[each for each in trained if (each.ndim > 1) == decay] for decay in (True, False)]
         groups = [{"params": decays, "weight_decay": args.weight_decay}, {"params": others, "weight_decay": 0.0}]
@@ -155,10 +145,21 @@ class Training:
         self.seconds, self.tokens, self.begun, self.is_asked = 0.0, 0, time.monotonic(), False
 
     def build(self):
-        import torch
+        return prepared(self.args, load(self.args), self.processes.device)
 
-        model = prepared(self.args, load(self.args, torch.float32 if self.args.fsdp else None), self.processes.device)
-        return sharded(self.args, model)
+    def build_in_turns(self):
+        """Builds the shards of the model. On each machine, only one process at a time holds the whole model."""
+        import torch
+        from torch.distributed.device_mesh import init_device_mesh
+
+        model, mesh = None, init_device_mesh(self.processes.device.type, (self.processes.num_processes,))
+        # Machines may have different numbers of processes.
+        own = self.processes.local_process_index
+        for turn in range(int(self.sum(own, maximum=True)) + 1):
+            if turn == own:
+                model = sharded(self.args, prepared(self.args, load(self.args, torch.float32), self.processes.device), mesh)
+            self.processes.wait_for_everyone()
+        return model
 
     def run(self, feed):
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -330,9 +331,7 @@ def prepared(args, model, device):
     return (model if args.fsdp else model.to(device)).train()
 
 
-def sharded(args, model):
-    if not args.fsdp:
-        return model
+def sharded(args, model, mesh):
     import torch
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
@@ -341,8 +340,8 @@ def sharded(args, model):
     base = model.get_base_model() if args.lora else model
     names = set(base._no_split_modules or ())
     for module in [each for each in model.modules() if type(each).__name__ in names]:
-        fully_shard(module, mp_policy=policy)
-    return fully_shard(model, mp_policy=policy)
+        fully_shard(module, mesh=mesh, mp_policy=policy)
+    return fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
 if __name__ == "__main__":

@@ -101,10 +101,8 @@ impl HttpChat {
                 Err(tried) => tried,
             };
             alone = match limited {
-                Some(limited) if !limited.is_alone => 0,
-                Some(limited) if limited.answered > answered => 1,
-                Some(_) => alone + 1,
-                None => 0,
+                Some(limited) if limited.is_alone && limited.answered == answered => alone + 1,
+                limited => u32::from(limited.is_some_and(|limited| limited.is_alone)),
             };
             answered = limited.map_or(answered, |limited| limited.answered);
             let is_over = match limited {
