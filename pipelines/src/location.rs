@@ -8,7 +8,6 @@ mod gcs;
 mod hf;
 mod http;
 mod machine;
-mod profile;
 mod redact;
 mod retry;
 mod s3;
@@ -89,7 +88,7 @@ pub fn folder(text: &str) -> Result<Url> {
 /// Returns the store of a URL from [`parse`], rooted at the bucket, the container, the host or `/`.
 ///
 /// Credentials come from the environment, under the names that the store's own tools use. Only variables with the
-/// store's prefix are read (`AWS_`, `GOOGLE_`, `AZURE_`, `HF_`), and for S3 also the profile files.
+/// store's prefix are read (`AWS_`, `GOOGLE_`, `AZURE_`, `HF_`).
 ///
 /// # Errors
 /// If no store supports the URL's scheme, or if the store's variables are wrong or incomplete.

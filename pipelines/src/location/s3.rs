@@ -8,17 +8,15 @@ use object_store::{ClientConfigKey, ObjectStore};
 use url::{Position, Url};
 
 use super::machine::{Machine, PATIENCE, quick};
-use super::profile;
 use super::retry::patient;
 use super::variables::{Variables, variables};
 
 const ADVICE: &str = "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (with AWS_SESSION_TOKEN where they \
-                      are temporary), or AWS_PROFILE for a profile of ~/.aws/credentials, or AWS_SKIP_SIGNATURE=true for a \
-                      public bucket";
+                      are temporary), or AWS_SKIP_SIGNATURE=true for a public bucket. For a profile, run \
+                      eval \"$(aws configure export-credentials --format env)\"";
 
 pub(super) fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
-    let mut variables = variables("AWS_", std::env::vars_os())?;
-    profile::complete(&mut variables, std::env::home_dir())?;
+    let variables = variables("AWS_", std::env::vars_os())?;
     let builder = builder(url, &variables)?;
     let ways = [
         Key::AccessKeyId,
