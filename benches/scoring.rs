@@ -8,11 +8,11 @@
 
 use std::time::Instant;
 
-use asap_lm::Packed;
+use asap_lm::backend::{Packed, Target};
 use asap_lm::config::ModelConfig;
 use asap_lm::decoder::Decoder;
 use asap_lm::ops::{self, Bf16Matrix, F32Matrix, Pool, Projection, Sequence};
-use asap_lm::output::{Output, Target};
+use asap_lm::output::Output;
 use cpu_time::ProcessTime;
 use random::Random;
 

@@ -7,10 +7,9 @@
 
 use std::time::Instant;
 
-use asap_lm::Packed;
+use asap_lm::backend::{Packed, Target};
 use asap_lm::config::ModelConfig;
 use asap_lm::cuda::{CudaModel, Weights};
-use asap_lm::output::Target;
 use candle_core::{DType, Device, Tensor};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
