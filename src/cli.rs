@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::output::{Log, complain, complain_as_json, print};
 use crate::signals::unless_interrupted;
 use crate::{
-    cache, eval, exam, experiment, feed, generate, inspect, model, outputs, run, sample, schedule, sql, train,
+    cache, eval, exam, feed, generate, inspect, model, outputs, run, schedule, sql, train,
 };
 
 /// Prune chain-of-thought corpora, so that reasoning models can be fine-tuned at a fraction of the cost.
@@ -57,14 +57,12 @@ enum Command {
     Optimize(outputs::OptimizeArgs),
     Export(outputs::ExportArgs),
     Cache(cache::CacheArgs),
-    Sample(sample::SampleArgs),
     Schedule(schedule::ScheduleArgs),
     Feed(feed::FeedArgs),
     Train(train::TrainArgs),
     Generate(generate::GenerateArgs),
     Eval(Box<eval::EvalArgs>),
     Exam(exam::ExamArgs),
-    Experiment(experiment::ExperimentArgs),
     Completions(CompletionsArgs),
     SandboxedPython(SandboxedPythonArgs),
 }
@@ -107,7 +105,6 @@ pub fn main() -> ExitCode {
 /// Runs the command of these arguments, which begin with the name of the program. Returns its exit code.
 pub fn main_with(arguments: Vec<OsString>) -> u8 {
     hide_expected_panic();
-    experiment::end_with_parent();
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
@@ -132,14 +129,12 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
         Command::Optimize(args) => block_on(outputs::optimize(args)),
         Command::Export(args) => block_on(outputs::export(args)),
         Command::Cache(args) => block_on(cache::run(args)),
-        Command::Sample(args) => block_on(sample::run(args)),
         Command::Schedule(args) => block_on(schedule::run(args)),
         Command::Feed(args) => refuse_terminal().and_then(|()| block_on(unless_interrupted(feed::run(args)))),
         Command::Train(args) => block_on(train::run(args)),
         Command::Generate(args) => block_on(unless_interrupted(generate::run(args))),
         Command::Eval(args) => block_on(unless_interrupted(eval::run(*args))),
         Command::Exam(args) => block_on(exam::run(args)),
-        Command::Experiment(args) => experiment::run(&args),
         Command::Completions(args) => complete(args.shell),
         // No thread has been started: the restrictions bind this one.
         Command::SandboxedPython(args) => Err(Failure::Failed(asap_programs::enter(&args.arguments).to_string())),

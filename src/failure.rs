@@ -1,6 +1,5 @@
 //! Why a command failed, and its exit code.
 
-use asap_generator::SampleError;
 use asap_lm::LmError;
 use asap_pipelines::delta::OutcomeUnknown;
 use asap_pipelines::location::is_unavailable;
@@ -68,14 +67,5 @@ impl From<LmError> for Failure {
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Self {
         Failure::Failed(error.to_string())
-    }
-}
-
-impl From<SampleError> for Failure {
-    fn from(error: SampleError) -> Self {
-        match error {
-            SampleError::NotEmpty(_) => Failure::Usage(error.to_string()),
-            _ => Failure::Failed(error.to_string()),
-        }
     }
 }

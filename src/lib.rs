@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`cli`] | the command line; each command has a module of its name: [`inspect`], [`run`], [`sql`], [`outputs`], [`cache`], [`model`], [`sample`], [`schedule`], [`feed`], [`train`], [`generate`], [`eval`], [`exam`], [`experiment`] |
+//! | [`cli`] | the command line; each command has a module of its name: [`inspect`], [`run`], [`sql`], [`outputs`], [`cache`], [`model`], [`schedule`], [`feed`], [`train`], [`generate`], [`eval`], [`exam`] |
 //! | [`config`] | settings from files, variables and the command line |
 //! | [`failure`] | why a command failed, and its exit code |
 //! | [`output`], [`progress`] | output for people and machines |
@@ -13,7 +13,6 @@ pub mod cli;
 pub mod config;
 pub mod eval;
 pub mod exam;
-pub mod experiment;
 pub mod failure;
 pub mod feed;
 pub mod generate;
@@ -25,7 +24,6 @@ pub mod program;
 pub mod progress;
 mod rows;
 pub mod run;
-pub mod sample;
 pub mod schedule;
 pub mod signals;
 pub mod sql;

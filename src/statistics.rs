@@ -58,26 +58,15 @@ fn wilson(value: f64, n: f64) -> Estimate {
 
 /// The mean of differences of pairs. The interval is a percentile bootstrap over the pairs, with a fixed seed.
 pub fn paired(differences: &[f64]) -> Estimate {
-    grouped(&[differences.to_vec()])
-}
-
-/// The mean of values in groups. The interval is a percentile bootstrap over the groups and the values of each group,
-/// with a fixed seed.
-pub fn grouped(groups: &[Vec<f64>]) -> Estimate {
-    let means = resampled(groups);
+    let means = resampled(differences);
     let at = |share: f64| means[((RESAMPLES - 1) as f64 * share).round() as usize];
-    Estimate { value: mean(&groups.concat()), low: at(0.025), high: at(0.975) }
+    Estimate { value: mean(differences), low: at(0.025), high: at(0.975) }
 }
 
-/// The evidence against a mean difference of 0, from the same resamples as [`paired`]: twice the share of means on the
-/// rarer side of 0, at least one of them.
+/// The two-sided bootstrap p-value of a mean difference of 0, from the same resamples as [`paired`], with the usual
+/// correction of +1.
 pub fn p_value(differences: &[f64]) -> f64 {
-    grouped_p_value(&[differences.to_vec()])
-}
-
-/// The same from the resamples of [`grouped`].
-pub fn grouped_p_value(groups: &[Vec<f64>]) -> f64 {
-    let means = resampled(groups);
+    let means = resampled(differences);
     let below = means.iter().filter(|mean| **mean <= 0.0).count();
     let above = means.iter().filter(|mean| **mean >= 0.0).count();
     (2.0 * (below.min(above) + 1) as f64 / (RESAMPLES + 1) as f64).min(1.0)
@@ -109,20 +98,11 @@ pub fn holm(p_values: &[f64]) -> Vec<f64> {
     adjusted
 }
 
-/// Means of resamples with replacement, in ascending order: of the groups, if there are several, and of the values of
-/// each. Zeros without values.
-fn resampled(groups: &[Vec<f64>]) -> Vec<f64> {
+/// Means of resamples with replacement, in ascending order. Zeros without values.
+fn resampled(values: &[f64]) -> Vec<f64> {
     let mut random = ChaCha8Rng::seed_from_u64(SEED);
-    let mut drawn = || {
-        let (mut sum, mut n) = (0.0, 0);
-        for group in groups {
-            let group = if groups.len() > 1 { &groups[below(&mut random, groups.len())] } else { group };
-            sum += (0..group.len()).map(|_| group[below(&mut random, group.len())]).sum::<f64>();
-            n += group.len();
-        }
-        sum / n.max(1) as f64
-    };
-    let mut means: Vec<f64> = (0..RESAMPLES).map(|_| drawn()).collect();
+    let mut drawn = || (0..values.len()).map(|_| values[below(&mut random, values.len())]).sum::<f64>();
+    let mut means: Vec<f64> = (0..RESAMPLES).map(|_| drawn() / values.len().max(1) as f64).collect();
     means.sort_unstable_by(f64::total_cmp);
     means
 }

@@ -167,7 +167,7 @@ impl Bench {
 }
 
 /// The message that asks a problem of mathematics.
-pub(crate) fn math_prompt(question: &str) -> String {
+fn math_prompt(question: &str) -> String {
     filled(MATH, question, None)
 }
 

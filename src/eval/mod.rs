@@ -33,7 +33,6 @@ use crate::output::{SummaryFormat, at_least_one, note, print_as, several};
 use crate::program;
 use crate::progress::Bar;
 use ask::{Asked, Found, Sampled};
-pub(crate) use bench::math_prompt;
 use bench::{Bench, Check, Problem};
 use row::Row;
 use summary::{AtBudget, Summary};

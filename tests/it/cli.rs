@@ -17,7 +17,6 @@ fn help_teaches_by_example() {
         "run --help",
         "sql --help",
         "cache --help",
-        "sample --help",
         "schedule --help",
         "train --help",
     ];
@@ -27,9 +26,9 @@ fn help_teaches_by_example() {
 
 #[test]
 fn an_inspection_shows_what_is_read() {
-    let commands =
-        ["asap sample --rows 4 --seed 7 --to traces", "cd traces && asap inspect openr1-math.parquet --rows 1"];
-    let shown = Workplace::new().transcript(&commands);
+    let workplace = Workplace::new();
+    workplace.traces(7, 4, "traces");
+    let shown = workplace.transcript(&["cd traces && asap inspect openr1-math.parquet --rows 1"]);
     let folder = regex::Regex::new(r"/[^ ]*/traces/").unwrap();
     insta::assert_snapshot!(folder.replace_all(&shown, "…/traces/"));
 }
@@ -37,8 +36,9 @@ fn an_inspection_shows_what_is_read() {
 #[test]
 fn a_run_and_its_repetition() {
     let run = "asap run pipelines/sql/without_surprisal.sql --from traces --to out --set asap.refine.max_tokens=200";
-    let commands = ["asap sample --rows 20 --seed 7 --to traces", run, run];
-    insta::assert_snapshot!(timeless(&Workplace::new().transcript(&commands)));
+    let workplace = Workplace::new();
+    workplace.traces(7, 20, "traces");
+    insta::assert_snapshot!(timeless(&workplace.transcript(&[run, run])));
 }
 
 #[test]
@@ -81,7 +81,6 @@ fn errors_say_what_to_do() {
         "asap sql -c 'SELECT cot_step(cot)'",
         "asap sql -c 'SELCT 1'",
         "asap sql -c \"CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION 'nowhere'\"",
-        "asap sample --rows 0 --seed 1 --to out",
         "asap train --init nowhere.json --data data/sample --out out",
         "asap train --init nowhere.json --device cuda --data data/sample --out out",
     ];
@@ -91,7 +90,7 @@ fn errors_say_what_to_do() {
 #[test]
 fn a_corpus_leaves_the_batches_of_other_tables_as_they_are() {
     let workplace = Workplace::new();
-    workplace.run(["sample", "--rows", "20", "--to", "traces"]).ok();
+    workplace.traces(1, 20, "traces");
     let shown = |more: &[&str]| {
         let sql = ["sql", "-q", "--format", "csv", "-c", "SHOW datafusion.execution.batch_size"];
         workplace.run([&sql, more].concat()).ok().to_string()

@@ -24,7 +24,7 @@ fn points(text: &str) -> (f64, f64, bool) {
 /// Runs the recipe over these chains. Returns a row per method and share.
 fn compared() -> Vec<Value> {
     let workplace = Workplace::new();
-    workplace.run(["sample", "--rows", "80", "--seed", "9", "--to", "traces"]).ok();
+    workplace.traces(9, 80, "traces");
     workplace.run(["sql", "-q", "--from", "traces", "-c", LABELLED]).ok();
     let recipe = root().join("docs/recipes/labels.sql").display().to_string();
     let printed = workplace.run(["sql", "-q", "--from", "labelled.parquet", "--format", "nd-json", "-f", &recipe]);

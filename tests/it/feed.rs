@@ -36,9 +36,9 @@ fn steps(stream: impl std::io::Read) -> Vec<Vec<Row>> {
 }
 
 /// A workplace with rows at `traces` and their pruned rows at `out`.
-fn pruned(rows: &str) -> Workplace {
+fn pruned(rows: usize) -> Workplace {
     let workplace = Workplace::new();
-    workplace.run(["sample", "--rows", rows, "--seed", "9", "--to", "traces"]).ok();
+    workplace.traces(9, rows, "traces");
     workplace.run("run truncate --from traces --to out --slice-rows 10".split(' ')).ok();
     workplace
 }
@@ -51,7 +51,7 @@ fn feed(workplace: &Workplace, more: &[&str]) -> Vec<Vec<Row>> {
 
 #[test]
 fn steps_come_again_after_a_position_and_ranks_share_them() {
-    let workplace = pruned("40");
+    let workplace = pruned(40);
     let all = feed(&workplace, &["out", "--epochs", "2", "--step", "6"]);
     assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [[6; 6].as_slice(), &[4]].concat().repeat(2));
     for row in all.iter().flatten() {
@@ -77,7 +77,7 @@ fn steps_come_again_after_a_position_and_ranks_share_them() {
 #[test]
 fn a_table_is_followed_while_a_run_fills_it() {
     let workplace = Workplace::new();
-    workplace.run(["sample", "--rows", "40", "--seed", "9", "--to", "traces"]).ok();
+    workplace.traces(9, 40, "traces");
     let run = ["run", "truncate", "--from", "traces", "--to", "out", "--slice-rows", "5", "--commit-every", "100ms"];
     workplace.run([&run[..], &["--part", "1/2"]].concat()).ok();
     let follow = ["feed", "--model", "data/model", "--data", "out", "--follow", "--epochs", "2", "--step", "7"];
@@ -100,7 +100,7 @@ fn a_table_is_followed_while_a_run_fills_it() {
 #[test]
 fn a_feed_that_waits_for_rows_ends_after_its_reader() {
     let workplace = Workplace::new();
-    workplace.run(["sample", "--rows", "40", "--seed", "9", "--to", "traces"]).ok();
+    workplace.traces(9, 40, "traces");
     workplace.run("run truncate --from traces --to out --slice-rows 5 --part 1/2".split(' ')).ok();
     let follow = ["feed", "--model", "data/model", "--data", "out", "--follow", "--step", "7"];
     let mut follower = workplace.command(&follow).stdout(Stdio::piped()).spawn().unwrap();
@@ -110,7 +110,7 @@ fn a_feed_that_waits_for_rows_ends_after_its_reader() {
 
 #[test]
 fn a_count_has_the_steps_that_all_trainers_get() {
-    let workplace = pruned("40");
+    let workplace = pruned(40);
     for (size, world) in [(["--step", "3"], "1"), (["--step", "3"], "4"), (["--step-tokens", "900"], "3")] {
         let options = [&["out", "--epochs", "2", "--world", world][..], &size].concat();
         let base = ["feed", "--model", "data/model", "--count", "--data"];
@@ -136,7 +136,7 @@ fn a_count_has_the_steps_that_all_trainers_get() {
 #[test]
 fn what_cannot_be_fed_is_an_error_that_says_why() {
     let workplace = Workplace::new();
-    workplace.run(["sample", "--rows", "4", "--seed", "9", "--to", "traces"]).ok();
+    workplace.traces(9, 4, "traces");
     let fails = |model: &str, more: &[&str], code: i32, expected: &str| {
         workplace.run(["feed", "--data", "traces", "--model", model].iter().chain(more)).ends(code, &[expected]);
     };
@@ -163,7 +163,7 @@ fn what_cannot_be_fed_is_an_error_that_says_why() {
 
 #[test]
 fn a_place_that_no_feed_wrote_is_an_error() {
-    let workplace = pruned("4");
+    let workplace = pruned(4);
     let version = workplace.run(["status", "out", "--format", "json"]).json()["table_version"].clone();
     let written = feed(&workplace, &["out"])[0][0].position.clone();
     let deciding = written.splitn(5, ':').nth(4).unwrap();
@@ -187,7 +187,7 @@ fn a_place_that_no_feed_wrote_is_an_error() {
 
 #[test]
 fn a_position_is_refused_where_other_rows_would_come_after_it() {
-    let workplace = pruned("12");
+    let workplace = pruned(12);
     workplace.run(["run", "truncate", "--from", "traces", "--to", "other"]).ok();
     let written = ["out", "--rank", "1", "--world", "2", "--epochs", "2", "--step", "2"];
     let all = feed(&workplace, &written);

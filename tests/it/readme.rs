@@ -34,7 +34,7 @@ fn workplace_of_small_sample() -> Workplace {
     fs::remove_file(workplace.path("data")).unwrap();
     fs::create_dir(workplace.path("data")).unwrap();
     std::os::unix::fs::symlink(root().join("data/model"), workplace.path("data/model")).unwrap();
-    workplace.run(["sample", "--rows", "400", "--to", "data/sample"]).ok();
+    workplace.traces(1, 400, "data/sample");
     workplace
 }
 
@@ -83,18 +83,6 @@ fn pages() -> Vec<PathBuf> {
     docs.chain(others.map(|path| root().join(path))).collect()
 }
 
-#[test]
-fn links_lead_to_files() {
-    let link = regex::Regex::new(r"\]\(([^)#\s]+)(#[^)\s]*)?\)").unwrap();
-    for page in pages() {
-        let text = fs::read_to_string(&page).unwrap();
-        for target in link.captures_iter(&text).map(|found| found.get(1).unwrap().as_str()) {
-            let exists = target.contains("://") || page.parent().unwrap().join(target).exists();
-            assert!(exists, "{} links to {target}", page.display());
-        }
-    }
-}
-
 /// A model served like vLLM's, which keeps every other step of a chain.
 fn served(call: &Call) -> Reply {
     let steps: Vec<&str> = call.between("chain_of_thought").split("\n\n").collect();
@@ -109,7 +97,7 @@ fn served(call: &Call) -> Reply {
 fn the_real_job_runs_from_end_to_end() {
     let workplace = Workplace::new();
     fs::create_dir_all(workplace.path("s3/lake")).unwrap();
-    workplace.run(["sample", "--rows", "12", "--seed", "5", "--to", "s3/lake/traces"]).ok();
+    workplace.traces(5, 12, "s3/lake/traces");
     let (s3, vllm) = (serve(&workplace.path("s3")), Server::start(served));
     write_files(&workplace, "README.md");
     let settings = fs::read_to_string(workplace.path("asap.toml")).unwrap();
@@ -154,7 +142,7 @@ fn the_recipes_run() {
     let checked = workplace.shell(&format!("asap schedule {}/nightly.toml --check", recipes.display()));
     assert!(checked.ok().contains("night") && checked.stdout.contains("sunday"), "{}", checked.stdout);
 
-    workplace.run(["sample", "--rows", "12", "--seed", "5", "--to", "traces"]).ok();
+    workplace.traces(5, 12, "traces");
     workplace.write("test.jsonl", json!({ "question": "What is 1 + 1?", "answer": "#### 2" }).to_string());
     let server = Server::start(|call: &Call| match call.prompt() {
         "" => Reply::error(404, "no such page"),

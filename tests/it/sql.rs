@@ -53,7 +53,7 @@ fn rejects_are_read_by_every_command_that_reads_a_corpus() {
 #[test]
 fn rejects_show_the_statuses_that_the_run_gave_them() {
     let workplace = Workplace::new();
-    workplace.run(["sample", "--rows", "4", "--seed", "1", "--to", "in"]).ok();
+    workplace.traces(1, 4, "in");
     workplace.run(["run", "truncate", "--from", "in", "--to", "out", "--set", "asap.refine.max_tokens=1"]);
     let found = workplace.run(["inspect", "out/.asap/rejects", "--rows", "1"]);
     assert!(found.ok().starts_with("4 rejects of out\n\nemptied: 4 rows\n  row 0 of "), "{found:?}");
@@ -65,7 +65,7 @@ fn rejects_show_the_statuses_that_the_run_gave_them() {
 fn a_folder_in_sql_has_the_rows_that_from_reads() {
     let workplace = Workplace::new();
     let rows = |sql: &str| workplace.csv(&[sql]);
-    workplace.run(["sample", "--rows", "4", "--seed", "1", "--to", "in"]).ok();
+    workplace.traces(1, 4, "in");
     workplace.write("in/b.jsonl", "{\"n\": 1}\n");
     workplace.write("in/about.json", "{\n\"n\": 1\n}\n");
     assert_eq!(rows("SELECT count(*) AS n, count(problem) AS math FROM 'in'"), "n,math\n4,2\n");
@@ -128,7 +128,7 @@ fn a_question_column_without_values_is_not_the_question() {
 #[test]
 fn ratios_count_the_rows_of_the_output_and_unfinished_outputs_say_so() {
     let workplace = Workplace::new();
-    workplace.run(&["sample", "--rows", "40", "--seed", "1", "--to", "in"]).ok();
+    workplace.traces(1, 40, "in");
     let run =
         ["run", "truncate", "--from", "in", "--to", "out", "--slice-rows", "5", "--part", "1/2", "--format", "json"];
     let run = [&run[..], &["--set", "asap.refine.max_tokens=60", "--set", "asap.refine.ratio=0.9"]].concat();
@@ -155,7 +155,7 @@ fn nested_values_are_json_in_formats_without_them() {
     assert_eq!(std::fs::read_to_string(workplace.path("a.csv")).unwrap(), expected);
     let same_names = "SELECT x.a, y.a FROM (VALUES ([2]), ([1])) x(a) CROSS JOIN (VALUES ([3])) y(a) ORDER BY x.a";
     assert_eq!(workplace.sql("tsv", &[same_names]), "a\ta\n[1]\t[3]\n[2]\t[3]\n");
-    workplace.run(["sample", "--rows", "3", "--seed", "1", "--to", "traces"]).ok();
+    workplace.traces(1, 3, "traces");
     let all = rows(&workplace, &["--from", "traces", "-c", "SELECT * FROM corpus"]);
     assert!(all.contains("\"{\"\"file\"\":\"\"codeforces-cots.parquet\"\",\"\"row\"\":0}\""), "{all}");
 }

@@ -24,7 +24,7 @@ fn config() -> Value {
 fn prepared() -> Workplace {
     let workplace = Workplace::new();
     workplace.write("config.json", config().to_string());
-    workplace.run(["sample", "--rows", "24", "--seed", "9", "--to", "traces"]).ok();
+    workplace.traces(9, 24, "traces");
     workplace
 }
 

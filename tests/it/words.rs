@@ -6,7 +6,6 @@ use asap::config::{self, SettingArgs};
 use asap::failure::Failure;
 use asap::output::{count, error_line, rough};
 use asap::progress::Bar;
-use asap::sample::labelled::stated;
 use asap_pipelines::run::Observer;
 use asap_udfs::llm::Usage;
 use asap_udfs::settings::OnError;
@@ -54,13 +53,6 @@ fn a_line_says_what_is_known() {
         assert_eq!(bar.line(Duration::from_secs(10), 0, width), expected);
     }
     assert_eq!([59, 3_661, 576_969].map(rough), ["59s", "1h 1m", "6days 16h"]);
-}
-
-#[test]
-fn a_response_states_its_answer_its_program_or_all_that_it_says() {
-    assert_eq!(stated("Hence \\boxed{12}."), "12");
-    assert_eq!(stated("First:\n```\nx\n```\nThen:\n```python\na\n\nb\n```\nThat is all."), "a\n\nb");
-    assert_eq!(stated("14:05"), "14:05");
 }
 
 #[test]

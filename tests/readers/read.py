@@ -199,8 +199,7 @@ READERS = {
 def readme(folder):
     """Runs the lines of the docs for readers, over an export made as described there."""
     project = Path(__file__).resolve().parents[2]
-    subprocess.run([ASAP, "sample", "--rows", "20", "--seed", "1", "--to", "traces"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    for arguments in [["run", "truncate", "--from", "traces", "--to", "out/train", "--quiet"], ["export", "out/train", "--to", "pruned"]]:
+    for arguments in [["run", "truncate", "--from", project / "data/sample", "--limit", "20", "--to", "out/train", "--quiet"], ["export", "out/train", "--to", "pruned"]]:
         subprocess.run([ASAP, *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     job = (project / "README.md").read_text()
     code = re.search(r'^python -c "(.*)"$', job, re.MULTILINE)[1]

@@ -17,6 +17,7 @@ from pathlib import Path
 os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 
 import asap
+import pyarrow.parquet
 import torch
 import transformers
 from asap import sft
@@ -24,6 +25,7 @@ from asap.torch import FeedDataset
 from safetensors.torch import load_file
 
 ASAP = Path(sys.argv[1]).resolve()
+SAMPLE = Path(__file__).resolve().parents[2] / "data/sample"
 # One more than a multiple of a step: with two ranks, one of them has nothing to learn in the last step of an epoch.
 ROWS = 49
 STEP = 4
@@ -71,7 +73,9 @@ def farthest(left, right):
 
 def make():
     Path("config.json").write_text(json.dumps(CONFIG))
-    command("sample", "--rows", str(ROWS), "--seed", "3", "--to", "traces")
+    Path("traces").mkdir()
+    for name, rows in {"codeforces-cots.parquet": ROWS // 2, "openr1-math.parquet": ROWS - ROWS // 2}.items():
+        pyarrow.parquet.write_table(pyarrow.parquet.read_table(SAMPLE / name).slice(0, rows), f"traces/{name}")
     command("run", "truncate", "--from", "traces", "--to", "pruned", "--set", "asap.refine.max_tokens=160")
     command("train", "--init", "config.json", "--data", "pruned", "--out", "model", "--epochs", "2", "--accumulate", str(STEP),
             "--learning-rate", "1e-2", "--clip", "1")

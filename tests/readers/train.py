@@ -62,7 +62,10 @@ def asap(folder, *arguments):
 def make(folder):
     """Returns a pruned table, a model trained on it until its predictions are far from uniform, and the table as token IDs."""
     (folder / "config.json").write_text(json.dumps(CONFIG))
-    asap(folder, "sample", "--rows", str(ROWS), "--seed", "3", "--to", "traces")
+    (folder / "traces").mkdir()
+    for name in ["codeforces-cots.parquet", "openr1-math.parquet"]:
+        rows = pyarrow.parquet.read_table(PROJECT / "data/sample" / name).slice(0, ROWS // 2)
+        pyarrow.parquet.write_table(rows, folder / "traces" / name)
     asap(folder, "run", "truncate", "--from", "traces", "--to", "pruned", "--set", "asap.refine.max_tokens=160")
     asap(folder, "train", "--init", "config.json", "--data", "pruned", "--out", "model", "--epochs", "8",
          "--accumulate", str(STEP), "--learning-rate", "1e-2", "--clip", "1")

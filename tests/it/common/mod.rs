@@ -2,9 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use datafusion::arrow::array::RecordBatchReader;
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
 
 use asap_test_support::Server;
@@ -80,6 +84,20 @@ impl Workplace {
     /// Runs a pipeline over `in`, with a summary in JSON.
     pub(crate) fn prune(&self, pipeline: &str, to: &str, more: &[&str]) -> Finished {
         self.run(["run", pipeline, "--from", "in", "--to", to, "--format", "json"].iter().chain(more))
+    }
+
+    /// Copies the first rows of the generated traces of a seed to a folder. Half of the rows are programming problems.
+    pub(crate) fn traces(&self, seed: u32, rows: usize, to: &str) {
+        let from = if seed == 1 { "data/sample".to_string() } else { format!("tests/traces/seed-{seed}") };
+        std::fs::create_dir_all(self.path(to)).unwrap();
+        for (name, rows) in [("codeforces-cots.parquet", rows / 2), ("openr1-math.parquet", rows - rows / 2)] {
+            let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(root().join(&from).join(name)).unwrap());
+            let reader = builder.unwrap().with_limit(rows).build().unwrap();
+            let file = File::create(self.path(to).join(name)).unwrap();
+            let mut writer = ArrowWriter::try_new(file, reader.schema(), None).unwrap();
+            reader.for_each(|batch| writer.write(&batch.unwrap()).unwrap());
+            writer.close().unwrap();
+        }
     }
 
     /// Writes `asap.toml`, so that commands call `server` as their language model.
