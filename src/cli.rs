@@ -17,9 +17,7 @@ use tracing_subscriber::EnvFilter;
 use crate::failure::Failure;
 use crate::output::{Log, complain, complain_as_json, print};
 use crate::signals::unless_interrupted;
-use crate::{
-    cache, eval, exam, feed, generate, inspect, model, outputs, run, schedule, sql, train,
-};
+use crate::{cache, eval, exam, feed, generate, inspect, model, outputs, run, schedule, sql, train};
 
 /// Prune chain-of-thought corpora, so that reasoning models can be fine-tuned at a fraction of the cost.
 #[derive(Debug, Parser)]

@@ -40,6 +40,9 @@ pub enum LmError {
     /// The error of a batch, shared by all of its rows.
     #[error(transparent)]
     Shared(Arc<LmError>),
+    /// A backend does not answer this kind of question.
+    #[error("the backend {backend} cannot {question}: set asap.scorer.device to cpu")]
+    Refused { backend: &'static str, question: &'static str },
     #[error("the GPU failed: {0}")]
     Gpu(String),
     #[error("the loss is NaN or infinite after {steps} steps: lower the learning rate")]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::{LmError, Result};
+use crate::{LmError, Result};
 
 const MODEL_FILES: [&str; 3] = [".json", ".jinja", ".safetensors"];
 const BLOCK_BYTES: usize = 1 << 20;

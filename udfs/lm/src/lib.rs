@@ -2,8 +2,8 @@
 //! Nothing here depends on a query engine.
 //!
 //! A chain is scored in three steps. [`Scorer::prepare`] tokenizes it. [`Scorer::score`] sends it to the model's
-//! thread, which packs chains of many callers into batches. A batch runs through [`decoder`] and its `pass`, `layer` by
-//! layer of [`ops`], and [`output`] computes surprisal and entropy from the hidden states.
+//! thread, which packs chains of many callers into batches. A [`backend`] scores a batch. On CPUs, a batch runs through
+//! [`decoder`], layer by layer of [`ops`], and [`output`] computes surprisal and entropy from the hidden states.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -24,68 +24,50 @@
 //!
 //! | module | contains |
 //! |---|---|
-//! | [`config`], [`weights`], [`rope`] | files of a model folder; the operations of a layer are in the crate [`ops`] |
-//! | `tokenizer`, `tokenizer_json`, `byte_level`, `cuts`, `joined`, `exact` | tokenizers, and token counts of pruned chains |
-//! | [`decoder`], `pass`, `layer`, [`output`], `cuda` | the forward pass, on CPU and GPU |
-//! | `row`, `scorer`, `loaded`, `thread` | scores of chains: requests, batches and caching |
-//! | `check`, `survival` | whether an answer survives in a pruned chain |
-//! | `prompt`, [`generate`], [`sampling`] | prompts and conversations, and answers to them |
+//! | [`backend`] | the contract of what runs a model: three questions about token ids |
+//! | `model` | the CPU's model: [`config`], [`weights`], [`decoder`], [`output`]; the crate [`ops`] has a layer's operations |
+//! | `cuda` | the decoder on an NVIDIA GPU |
+//! | `text` | tokenizers, prompts, [`example`]s to train on, token counts of pruned chains |
+//! | `score` | scores of chains: requests, batches and caching |
+//! | `ask` | [`generate`] answers, [`sampling`], whether an answer survives in a pruned chain |
 //! | [`compressor`] | text compression that keeps the likeliest words |
-//! | [`example`] | training examples from rows |
 //! | `locate`, `fingerprint` | finds the folder of a model by name; identifies a model by its content |
 //! | [`train`] | gradients, optimizer, writing a model folder |
 //! | [`memo`] | caches within a memory limit |
 
-mod byte_level;
-mod check;
+mod ask;
+pub mod backend;
 pub mod compressor;
-pub mod config;
-mod counted;
 #[cfg(feature = "cuda")]
 pub mod cuda;
-mod cuts;
-pub mod decoder;
 mod error;
-mod exact;
-pub mod example;
 mod fingerprint;
-pub mod generate;
-mod joined;
-mod layer;
-mod loaded;
 mod locate;
 pub mod memo;
-pub mod output;
-mod pass;
-mod prompt;
-pub(crate) mod rope;
-mod row;
-pub mod sampling;
-mod scorer;
-mod spirit;
-mod survival;
+mod model;
+mod score;
 #[cfg(test)]
 pub(crate) mod testing;
-mod thread;
-mod tokenizer;
-mod tokenizer_json;
+mod text;
 pub mod train;
-pub mod weights;
 
 pub use asap_ops as ops;
-pub use check::{ANSWER_PROMPT, STATED, Survival};
+pub use ask::check::ANSWER_PROMPT;
+pub use ask::spirit::GreedilyPruned;
+pub use ask::{generate, sampling};
 pub use error::{LmError, Result};
-pub use exact::{ExactlyPruned, prune_exactly};
 pub use fingerprint::{fingerprint, model_files};
-pub use joined::Joined;
-pub use loaded::LoadedModel;
 pub use locate::{SMALL, locate, locate_folder};
-pub use pass::{Packed, tokens_read};
-pub use prompt::{Asked, Message, PromptTemplate};
-pub use row::{Over, QuestionAndSteps, Scores, Wanted};
-pub use scorer::{Left, Prepared, Reading, Scored, Scorer};
-pub use spirit::GreedilyPruned;
-pub use tokenizer::{Encoded, EncodedChain, Tokenizer};
+pub use model::pass::tokens_read;
+pub use model::{config, decoder, output, weights};
+pub use score::loaded::LoadedModel;
+pub use score::row::{Over, QuestionAndSteps, Scores, Wanted};
+pub use score::scorer::{Left, Prepared, Reading, Scored, Scorer};
+pub use text::exact::{ExactlyPruned, prune_exactly};
+pub use text::example;
+pub use text::joined::Joined;
+pub use text::prompt::{Asked, Message, PromptTemplate};
+pub use text::tokenizer::{Encoded, EncodedChain, Tokenizer};
 
 /// Data type of projections on the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy;
 use etcetera::base_strategy::Xdg;
 
-use super::{LmError, Result};
+use crate::{LmError, Result};
 
 /// Name of the model that ships with asap.
 pub const SMALL: &str = "small";

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::Tokenizer;
-use super::cuts::Cuts;
+use crate::Tokenizer;
+use crate::text::cuts::Cuts;
 
 /// The values of a file with one in JSON per line.
 pub(crate) fn lines<T: serde::de::DeserializeOwned>(path: impl AsRef<Path>) -> Vec<T> {

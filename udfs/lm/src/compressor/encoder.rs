@@ -4,10 +4,10 @@ use std::path::Path;
 
 use candle_core::{DType, Tensor};
 
-use super::super::config::{EncoderConfig, EncoderFamily};
-use super::super::ops::{self, Cores, F32Matrix, Linear, Pool, Scores, Update, Weight};
-use super::super::weights::Files;
-use super::super::{LmError, Result};
+use crate::model::config::{EncoderConfig, EncoderFamily};
+use crate::model::weights::Files;
+use crate::ops::{self, Cores, F32Matrix, Linear, Pool, Scores, Update, Weight};
+use crate::{LmError, Result};
 
 const KEEP: usize = 1;
 

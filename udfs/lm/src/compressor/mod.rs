@@ -23,9 +23,9 @@ mod words;
 
 use std::path::Path;
 
-use super::config::EncoderConfig;
-use super::ops::{Cores, on_all_cores};
-use super::{LmError, Result};
+use crate::model::config::EncoderConfig;
+use crate::ops::{Cores, on_all_cores};
+use crate::{LmError, Result};
 use encoder::{Encoder, Placed};
 use tokens::{Tokens, WINDOW, chunks};
 use words::Rules;

@@ -6,9 +6,10 @@ use std::path::Path;
 
 use tokenizers::{AddedToken, Decoder, Tokenizer};
 
-use super::super::config::{EncoderConfig, EncoderFamily};
-use super::super::{LmError, Result, tokenizer};
 use super::encoder::Placed;
+use crate::model::config::{EncoderConfig, EncoderFamily};
+use crate::text::tokenizer;
+use crate::{LmError, Result};
 
 pub(super) const WINDOW: usize = 512;
 /// Most force tokens per call: the number of placeholder tokens.

@@ -4,10 +4,10 @@ use std::iter::repeat_n;
 
 use regex_syntax::hir::{Class, ClassUnicode, HirKind};
 
-use super::super::config::EncoderFamily;
-use super::super::{LmError, Result};
 use super::tokens::{PLACEHOLDERS, Tokens, placeholder};
 use super::{Options, Weigh};
+use crate::model::config::EncoderFamily;
+use crate::{LmError, Result};
 
 /// Python's `string.punctuation`: these characters, and any substring of them, begin a word in XLM-RoBERTa's tokens.
 const PUNCTUATION: &str = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";

@@ -14,7 +14,7 @@ use super::kernels::{Kernels, shared_bytes};
 use super::tiles::Tile;
 use super::types::{GpuLayer, GpuMatrix, Sums};
 use super::{CudaModel, failed};
-use crate::config::ModelConfig;
+use crate::model::config::ModelConfig;
 use crate::ops::Heads;
 use crate::{LmError, Result};
 

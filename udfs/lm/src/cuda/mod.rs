@@ -24,18 +24,17 @@ use std::path::Path;
 use cudarc::driver::CudaSlice;
 use half::f16;
 
-use super::config::ModelConfig;
-use super::layer::IsWanted;
-use super::output::{Target, TokenScore, targets_in};
-use super::pass::{Packed, TOKENS_PER_PASS, chunked};
-use super::rope::Rope;
-use super::thread::Model;
-use super::{LmError, Result};
+use crate::backend::{Backend, IsWanted, Packed, Target, TokenScore};
+use crate::model::config::ModelConfig;
+use crate::model::output::targets_in;
+use crate::model::pass::{TOKENS_PER_PASS, chunked};
+use crate::model::rope::Rope;
+use crate::{LmError, Result};
 use gpu::Gpu;
 pub use weights::F16Tensor;
 use weights::GpuWeights;
 
-pub type Weights = super::weights::Weights<F16Tensor>;
+pub type Weights = crate::model::weights::Weights<F16Tensor>;
 
 #[derive(Debug)]
 pub struct CudaModel {
@@ -126,7 +125,7 @@ impl CudaModel {
                 return Err(LmError::Abandoned);
             }
             self.pass(&ids[part.tokens.clone()], &part.chains, before.as_deref_mut())?;
-            crate::pass::count_read(part.tokens.len());
+            crate::model::pass::count_read(part.tokens.len());
             let (places, own) = targets_in(&part.tokens, targets);
             for (place, score) in places.into_iter().zip(self.score_rows(&own)?) {
                 scores[place] = score;
@@ -197,7 +196,11 @@ impl Buffers {
     }
 }
 
-impl Model for CudaModel {
+impl Backend for CudaModel {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
     fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
         Self::score(self, chains, targets, is_wanted)
     }

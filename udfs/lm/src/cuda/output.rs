@@ -4,8 +4,8 @@ use super::CudaModel;
 use super::gpu::Update;
 use super::types::Sums;
 use crate::Result;
+use crate::backend::{Target, TokenScore};
 use crate::ops::SumOfExponentials;
-use crate::output::{Target, TokenScore};
 
 const ROWS: usize = 1024;
 const VOCABULARY: usize = 8192;

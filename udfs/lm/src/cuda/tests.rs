@@ -8,8 +8,8 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use super::*;
 use crate::Tokenizer;
-use crate::decoder::Decoder;
-use crate::output::Output;
+use crate::model::decoder::Decoder;
+use crate::model::output::Output;
 use crate::testing::{chains, golden};
 
 /// Models with supported heads: with and without a bias, with norms of queries and keys, and a trained one.
@@ -98,7 +98,7 @@ fn the_heads_of_a_large_model_score_as_on_the_cpu() {
         drawn.insert(name.to_string(), tensor.to_dtype(DType::F32)?);
         Ok(if shape.len() == 2 { tensor } else { drawn[name].clone() })
     });
-    let whole = crate::weights::Weights::<Tensor>::build(&config, |name, _| Ok(drawn[name].clone())).unwrap();
+    let whole = crate::model::weights::Weights::<Tensor>::build(&config, |name, _| Ok(drawn[name].clone())).unwrap();
     let ids: Vec<u32> = (0..420).map(|i| i * 7919 % 9000).collect();
     let targets: Vec<Target> = (0..419).map(|row| Target { row, id: ids[row as usize + 1] }).collect();
     let mut model = CudaModel::new(config.clone(), half.unwrap()).unwrap();

@@ -7,8 +7,8 @@ use half::f16;
 use super::Weights;
 use super::gpu::Gpu;
 use super::types::{GpuLayer, GpuMatrix};
+use crate::model::weights::LayerWeights;
 use crate::ops::{self, Linear, Weight, read};
-use crate::weights::LayerWeights;
 use crate::{LmError, Result};
 
 #[derive(Debug, Clone)]

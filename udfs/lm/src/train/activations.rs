@@ -6,8 +6,9 @@ use super::keep::{Kept, room};
 use super::loss::{ChunkRoom, Head, chunk_rows};
 use super::{Batch, Keep};
 use crate::Result;
-use crate::decoder::Decoder;
-use crate::layer::{IsWanted, LeftByMlp, Run};
+use crate::backend::IsWanted;
+use crate::model::decoder::Decoder;
+use crate::model::layer::{LeftByMlp, Run};
 use crate::ops::gradients::{ROWS_PER_SUM, add};
 use crate::ops::{Sequence, read};
 

@@ -12,10 +12,10 @@ use candle_core::Tensor;
 use super::gradient::LayerGradient;
 use super::keep::{Attended, Mlp, room};
 use crate::Result;
-use crate::layer::Run;
+use crate::model::layer::Run;
+use crate::model::weights::LayerWeights;
 use crate::ops::gradients::{add, add_parts, rms_norm, sum_rows, swiglu};
 use crate::ops::{self, BackwardScratch, Cores, Direction, Gathered, Linear, Matrix, Pool, Update, multiply, read};
-use crate::weights::LayerWeights;
 
 #[derive(Debug, Default)]
 pub(super) struct Room {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::Batch;
-use crate::config::ModelConfig;
+use crate::model::config::ModelConfig;
 use crate::ops::{Cores, Matrix, Update, multiply};
 
 /// Floating-point operations of forward and backward pass: a multiplication and an addition per weight and token, and

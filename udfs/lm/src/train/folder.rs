@@ -46,7 +46,7 @@ pub fn write_configs(config: &Value, folder: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ModelConfig;
+    use crate::model::config::ModelConfig;
     use crate::testing::golden;
     use crate::train::train_tokenizer;
     use tempfile::TempDir;

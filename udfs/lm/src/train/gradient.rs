@@ -4,9 +4,9 @@ use candle_core::Tensor;
 use rayon::prelude::*;
 
 use super::loss::HeadGradient;
+use crate::model::weights::{LayerWeights, Weights};
 use crate::ops::Linear;
 use crate::ops::gradients::sum_of_squares;
-use crate::weights::{LayerWeights, Weights};
 
 const PART: usize = 1 << 10;
 

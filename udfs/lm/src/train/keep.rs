@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use super::loss::chunk_rows;
 use crate::Result;
-use crate::config::ModelConfig;
-use crate::layer::{LeftByMlp, Run};
-use crate::weights::LayerWeights;
+use crate::model::config::ModelConfig;
+use crate::model::layer::{LeftByMlp, Run};
+use crate::model::weights::LayerWeights;
 
 /// Which activations of each layer to keep for the backward pass (activation checkpointing). The rest are recomputed
 /// with the same operations, so all three settings give bit-identical weights.
@@ -152,8 +152,8 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::weights::Weights;
     use crate::testing::golden;
-    use crate::weights::Weights;
 
     #[test]
     fn the_bytes_that_are_said_are_those_of_the_arrays() {

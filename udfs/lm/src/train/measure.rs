@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::{Batch, Example};
 use crate::Result;
-use crate::decoder::Decoder;
-use crate::output::{Output, Target};
+use crate::backend::Target;
+use crate::model::decoder::Decoder;
+use crate::model::output::Output;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {

@@ -18,7 +18,7 @@ mod stored;
 mod tests;
 mod trainer;
 
-pub use crate::example::Example;
+pub use crate::text::example::Example;
 pub use activations::Activations;
 pub use batch::Batch;
 pub use bpe::{END, SEPARATOR, START, train_tokenizer};

@@ -7,8 +7,8 @@ use rayon::prelude::*;
 
 use super::gradient::Gradient;
 use crate::Result;
+use crate::model::weights::Weights;
 use crate::ops::adamw;
-use crate::weights::Weights;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdamWConfig {

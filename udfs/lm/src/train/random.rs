@@ -5,8 +5,8 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::Result;
-use crate::config::ModelConfig;
-use crate::weights::Weights;
+use crate::model::config::ModelConfig;
+use crate::model::weights::Weights;
 
 const EMBEDDING: f64 = 0.02;
 

@@ -9,8 +9,8 @@ use half::{bf16, f16};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo, View};
 use serde_json::{Value, json};
 
+use crate::model::weights::{Files, Weights, header, read_parts};
 use crate::ops::read;
-use crate::weights::{Files, Weights, header, read_parts};
 use crate::{LmError, Result};
 
 /// Bytes per shard, as readers expect; a larger tensor has its own shard.
@@ -192,7 +192,7 @@ impl Numbers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ModelConfig;
+    use crate::model::config::ModelConfig;
     use crate::testing::golden;
     use tempfile::TempDir;
 

@@ -6,9 +6,9 @@ use super::flops::Flops;
 use super::optimizer::{Moments, change};
 use super::stored::{self, TensorData};
 use super::{Activations, AdamW, AdamWConfig, Batch, Example, Gradient, Keep, Precision, measure};
-use crate::decoder::Decoder;
-use crate::layer::IsWanted;
-use crate::pass::together;
+use crate::backend::IsWanted;
+use crate::model::decoder::Decoder;
+use crate::model::pass::together;
 use crate::{LmError, Result};
 
 const STATE_FILES: [&str; 2] = ["weights.safetensors", "moments.safetensors"];

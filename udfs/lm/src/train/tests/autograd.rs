@@ -8,13 +8,13 @@ use candle_nn::rotary_emb::rope_slow;
 use serde_json::json;
 
 use super::{assert_gradients, gradient};
-use crate::config::ModelConfig;
-use crate::decoder::Decoder;
+use crate::model::config::ModelConfig;
+use crate::model::decoder::Decoder;
+use crate::model::rope::Rope;
+use crate::model::weights::{LayerWeights, Weights};
 use crate::ops::Linear;
-use crate::rope::Rope;
 use crate::testing::changed;
 use crate::train::{Batch, Example};
-use crate::weights::{LayerWeights, Weights};
 
 fn config(family: &str, architecture: &str, more: serde_json::Value) -> ModelConfig {
     let config = json!({

@@ -3,7 +3,7 @@ use candle_core::safetensors::load;
 use serde_json::Value;
 
 use super::{assert_gradients, distance, gradient};
-use crate::decoder::Decoder;
+use crate::model::decoder::Decoder;
 use crate::testing::{golden, lines};
 use crate::train::{Activations, AdamW, AdamWConfig, Batch, Example, Gradient, Keep, Schedule};
 

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use candle_core::Tensor;
 
 use super::{Activations, Batch, Gradient, Keep};
-use crate::decoder::Decoder;
-use crate::weights::Weights;
+use crate::model::decoder::Decoder;
+use crate::model::weights::Weights;
 
 /// The loss of a batch in nats and the gradient of `scale` times it. Keeping fewer activations gives the same bits.
 fn gradient(decoder: &Decoder, batch: &Batch, scale: f32) -> (f64, Gradient) {

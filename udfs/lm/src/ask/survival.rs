@@ -1,0 +1,297 @@
+//! Whether a chain's answer survives in a text: how likely the model finds it, and what the model states itself.
+//!
+//! ```text
+//!   question, steps, </think>, The final answer is \boxed{ | 42        scored: the mean ln P of the answer's tokens
+//!                                                          | 41}. …    written greedily, up to the closing brace
+//!   ──────────────── shared ─────────────────────────── ── tails
+//! ```
+//!
+//! Texts of one question follow each other in the order of a walk through the tree of their tokens. One KV cache walks
+//! along: it drops what the next text does not share, and reads the rest. So each token of the tree is read once, as
+//! long as the cache of the question is held. The tails of several texts run as one batch.
+
+use std::cmp::Reverse;
+use std::path::Path;
+use std::sync::Arc;
+
+use candle_core::{Device, Tensor};
+
+use crate::ask::check::STATED;
+use crate::ask::sampling::{GenerationConfig, likeliest};
+use crate::backend::{Continuation, Continued, IsWanted, QuestionKey};
+use crate::memo::{Memo, Memory, share};
+use crate::model::decoder::Decoder;
+use crate::model::output::Output;
+use crate::model::pass::{KvCache, TOKENS_PER_PASS};
+use crate::ops::Projection;
+use crate::{Result, Tokenizer};
+
+/// Most bytes of KV caches that are copied for one batch of tails; one text may exceed it.
+const COPIED: usize = 1 << 30;
+
+fn in_common(a: &[u32], b: &[u32]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// The order in which checks share most: question by question, each along its tree of tokens. It begins where texts
+/// share most with what is already read; `read` is the number of these tokens.
+fn walk(checks: &[&Continuation], read: impl Fn(&Continuation) -> usize) -> Vec<usize> {
+    let mut questions: Vec<QuestionKey> = Vec::new();
+    let mut order: Vec<(usize, Reverse<usize>, &[u32], usize)> = Vec::with_capacity(checks.len());
+    for (place, check) in checks.iter().enumerate() {
+        let question = questions.iter().position(|known| *known == check.question).unwrap_or_else(|| {
+            questions.push(check.question);
+            questions.len() - 1
+        });
+        order.push((question, Reverse(read(check)), &check.shared, place));
+    }
+    order.sort();
+    order.into_iter().map(|(_, _, _, place)| place).collect()
+}
+
+/// Checks answers with a decoder. It holds the KV cache of the last text of each question within a memory limit.
+#[derive(Debug)]
+pub(crate) struct Checker {
+    tokenizer: Arc<Tokenizer>,
+    /// Tokens that end what the model writes.
+    ends: Vec<u32>,
+    held: Memo<QuestionKey, Held>,
+}
+
+/// The tokens of a text that were read, and their keys and values.
+#[derive(Debug)]
+struct Held {
+    ids: Vec<u32>,
+    kv_cache: KvCache,
+}
+
+/// A text whose tails are read.
+struct Text<'a> {
+    place: usize,
+    check: &'a Continuation,
+    kv_cache: KvCache,
+    log_probability: f64,
+    tokens_read: usize,
+    written: Vec<u32>,
+    stated: Option<String>,
+}
+
+impl Checker {
+    pub(crate) fn new(folder: &Path, tokenizer: &Arc<Tokenizer>, memory: &Arc<Memory>) -> Result<Self> {
+        let ends = GenerationConfig::load(folder, tokenizer)?.ends;
+        Ok(Self { tokenizer: Arc::clone(tokenizer), ends, held: Memo::new(memory, share::PROMPTS) })
+    }
+
+    /// Returns the survival of each check, in order. What the model states is greedy: no penalties apply.
+    pub(crate) fn check<M: Projection>(
+        &self,
+        decoder: &Decoder<M>,
+        output: &Output,
+        checks: &[&Continuation],
+        is_wanted: &IsWanted,
+    ) -> Result<Vec<Continued>> {
+        let order =
+            walk(checks, |check| self.held.get(&check.question).map_or(0, |held| in_common(&held.ids, &check.shared)));
+        let mut found: Vec<(usize, Continued)> = Vec::with_capacity(checks.len());
+        let mut walking: Option<(QuestionKey, Held)> = None;
+        let mut texts: Vec<Text> = Vec::new();
+        for place in order {
+            let check = checks[place];
+            let (question, mut held) = match walking.take() {
+                Some(walking) if walking.0 == check.question => walking,
+                other => {
+                    self.hold(other);
+                    (check.question, self.take(check, decoder))
+                }
+            };
+            let tokens_read = held.go_to(&check.shared, decoder, is_wanted)?;
+            let room = check.longest() - check.shared.len();
+            let kv_cache = held.kv_cache.copy_with_room(room);
+            walking = Some((question, held));
+            let copied = |text: &Text| text.kv_cache.bytes();
+            let tokens = |text: &Text| text.check.tail();
+            if texts.iter().map(copied).sum::<usize>() + kv_cache.bytes() > COPIED
+                || texts.iter().map(tokens).sum::<usize>() + check.tail() > TOKENS_PER_PASS
+            {
+                self.finish(std::mem::take(&mut texts), decoder, output, is_wanted, &mut found)?;
+            }
+            let (written, stated) = (Vec::new(), None);
+            texts.push(Text { place, check, kv_cache, log_probability: 0.0, tokens_read, written, stated });
+        }
+        self.hold(walking);
+        self.finish(texts, decoder, output, is_wanted, &mut found)?;
+        found.sort_by_key(|(place, _)| *place);
+        Ok(found.into_iter().map(|(_, survival)| survival).collect())
+    }
+
+    fn take<M: Projection>(&self, check: &Continuation, decoder: &Decoder<M>) -> Held {
+        let held = self.held.take(&check.question).and_then(Arc::into_inner);
+        held.unwrap_or_else(|| Held { ids: vec![], kv_cache: decoder.empty_kv_cache(check.shared.len()) })
+    }
+
+    fn hold(&self, walked: Option<(QuestionKey, Held)>) {
+        if let Some((question, held)) = walked {
+            let bytes = held.kv_cache.bytes() + size_of_val(held.ids.as_slice());
+            self.held.insert(question, Arc::new(held), bytes);
+        }
+    }
+
+    /// Scores the answers of texts in one batch, then lets the model state its own.
+    fn finish<M: Projection>(
+        &self,
+        mut texts: Vec<Text>,
+        decoder: &Decoder<M>,
+        output: &Output,
+        is_wanted: &IsWanted,
+        found: &mut Vec<(usize, Continued)>,
+    ) -> Result<()> {
+        if texts.is_empty() {
+            return Ok(());
+        }
+        score(&mut texts, decoder, output, is_wanted)?;
+        self.state(&mut texts, decoder, output, is_wanted)?;
+        found.extend(texts.into_iter().map(|text| {
+            let Text { place, log_probability, tokens_read, written, stated, .. } = text;
+            (place, Continued { log_probability, stated, tokens_read, tokens_written: written.len() })
+        }));
+        Ok(())
+    }
+
+    /// Writes the likeliest tokens, one for each text at a time, until each has closed its box.
+    fn state<M: Projection>(
+        &self,
+        texts: &mut [Text],
+        decoder: &Decoder<M>,
+        output: &Output,
+        is_wanted: &IsWanted,
+    ) -> Result<()> {
+        let mut writing: Vec<&mut Text> = texts.iter_mut().filter(|text| text.check.states).collect();
+        let mut next: Vec<Vec<u32>> = writing.iter().map(|text| text.check.before_answer.clone()).collect();
+        writing.iter_mut().zip(&next).for_each(|(text, next)| text.tokens_read += next.len());
+        while !writing.is_empty() {
+            let hidden = append(decoder, &mut writing, &next, is_wanted)?;
+            let last: Vec<u32> = next
+                .iter()
+                .scan(0, |end, ids| {
+                    *end += ids.len() as u32;
+                    Some(*end - 1)
+                })
+                .collect();
+            let mut logits = output.logits(&hidden.index_select(&Tensor::new(last, &Device::Cpu)?, 0)?)?;
+            let vocabulary = logits.len() / writing.len();
+            for (text, logits) in writing.iter_mut().zip(logits.chunks_exact_mut(vocabulary)) {
+                self.write(text, likeliest(logits))?;
+            }
+            writing.retain(|text| text.stated.is_none());
+            next = writing.iter().map(|text| text.written.last().copied().into_iter().collect()).collect();
+        }
+        Ok(())
+    }
+
+    fn write(&self, text: &mut Text, id: u32) -> Result<()> {
+        let is_end = self.ends.contains(&id);
+        text.written.push(id);
+        let ids = &text.written[..text.written.len() - usize::from(is_end)];
+        let written = self.tokenizer.decode(ids)?;
+        let end = closing(&written);
+        if end.is_some() || is_end || text.written.len() == STATED {
+            text.stated = Some(written[..end.unwrap_or(written.len())].trim().to_string());
+        }
+        Ok(())
+    }
+}
+
+impl Held {
+    /// Drops what a text does not share and reads the rest of it. Returns the number of tokens read.
+    fn go_to<M: Projection>(&mut self, ids: &[u32], decoder: &Decoder<M>, is_wanted: &IsWanted) -> Result<usize> {
+        let common = in_common(&self.ids, ids);
+        self.ids.truncate(common);
+        self.kv_cache.truncate(common);
+        let rest = &ids[common..];
+        if !rest.is_empty() {
+            decoder.read_on(rest, &[], &mut self.kv_cache, is_wanted)?;
+            self.ids.extend_from_slice(rest);
+        }
+        Ok(rest.len())
+    }
+}
+
+/// Scores the answers of texts, and leaves their KV caches without them.
+fn score<M: Projection>(texts: &mut [Text], decoder: &Decoder<M>, output: &Output, is_wanted: &IsWanted) -> Result<()> {
+    let mut targets = Vec::new();
+    let mut start = 0;
+    for text in texts.iter_mut() {
+        targets.extend(text.check.targets(start));
+        start += text.check.with_answer.len();
+        text.tokens_read += text.check.with_answer.len();
+    }
+    let ids: Vec<Vec<u32>> = texts.iter().map(|text| text.check.with_answer.clone()).collect();
+    let hidden = append(decoder, &mut texts.iter_mut().collect::<Vec<_>>(), &ids, is_wanted)?;
+    let scores = output.score(&hidden, &targets)?;
+    let mut rest = scores.as_slice();
+    for text in texts {
+        let (own, later) = rest.split_at(text.check.with_answer.len() - text.check.answer);
+        rest = later;
+        text.log_probability = -own.iter().map(|token| f64::from(token.surprisal)).sum::<f64>() / own.len() as f64;
+        text.kv_cache.truncate(text.check.shared.len());
+    }
+    Ok(())
+}
+
+fn append<M: Projection>(
+    decoder: &Decoder<M>,
+    texts: &mut [&mut Text],
+    ids: &[Vec<u32>],
+    is_wanted: &IsWanted,
+) -> Result<Tensor> {
+    let mut before: Vec<&mut KvCache> = texts.iter_mut().map(|text| &mut text.kv_cache).collect();
+    decoder.append(ids, &mut before, is_wanted)
+}
+
+/// The position of the brace that closes a box, in the text after the one that opens it.
+fn closing(text: &str) -> Option<usize> {
+    let (mut depth, mut is_escaped) = (0_usize, false);
+    for (place, letter) in text.char_indices() {
+        match letter {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '{' => depth += 1,
+            '}' if depth == 0 => return Some(place),
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Counts the tokens that a [`Checker`] would read and write at most; it finds every answer certain, and states none.
+#[derive(Debug, Default)]
+pub(crate) struct CountedChecks {
+    held: Vec<(QuestionKey, Vec<u32>)>,
+}
+
+impl CountedChecks {
+    /// Questions whose last text is held.
+    const HELD: usize = 8;
+
+    pub(crate) fn check(&mut self, checks: &[&Continuation]) -> Vec<Continued> {
+        let read = |held: &[(QuestionKey, Vec<u32>)], check: &Continuation| {
+            let held = held.iter().find(|(question, _)| *question == check.question);
+            held.map_or(0, |(_, ids)| in_common(ids, &check.shared))
+        };
+        let mut counted = vec![None; checks.len()];
+        for place in walk(checks, |check| read(&self.held, check)) {
+            let check = checks[place];
+            let tokens_read = check.shared.len() - read(&self.held, check) + check.tail();
+            self.held.retain(|(question, _)| *question != check.question);
+            self.held.truncate(Self::HELD - 1);
+            self.held.insert(0, (check.question, check.shared.clone()));
+            let (stated, tokens_written) = if check.states { (Some(String::new()), STATED) } else { (None, 0) };
+            counted[place] = Some(Continued { log_probability: 0.0, stated, tokens_read, tokens_written });
+        }
+        counted.into_iter().flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

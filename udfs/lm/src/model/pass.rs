@@ -1,0 +1,203 @@
+//! The forward pass through all layers: short chains in one batch, long chains in parts.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::Result;
+use crate::model::layer::{LeftByMlp, Run};
+use crate::model::weights::Weights;
+use crate::ops::{self, Projection, Sequence};
+
+/// Most tokens per forward pass: several chains, or a part of a longer chain.
+pub(crate) const TOKENS_PER_PASS: usize = 8192;
+
+static READ: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the number of tokens that models of this process have read. It grows layer by layer within a pass.
+pub fn tokens_read() -> u64 {
+    READ.load(Ordering::Relaxed)
+}
+
+pub(crate) fn count_read(tokens: usize) {
+    READ.fetch_add(tokens as u64, Ordering::Relaxed);
+}
+
+/// The rotated keys and the values of the tokens of one chain, for every layer.
+#[derive(Debug, Clone)]
+pub struct KvCache {
+    pub(crate) tokens: usize,
+    pub(crate) layers: Vec<[Vec<f32>; 2]>,
+}
+
+impl KvCache {
+    pub(crate) fn bytes(&self) -> usize {
+        self.layers.iter().flatten().map(|values| size_of_val(values.as_slice())).sum()
+    }
+
+    /// Drops all tokens from this position on.
+    pub(crate) fn truncate(&mut self, tokens: usize) {
+        if tokens < self.tokens {
+            for values in self.layers.iter_mut().flatten() {
+                values.truncate(values.len() / self.tokens * tokens);
+            }
+            self.tokens = tokens;
+        }
+    }
+
+    /// A copy that can grow by `tokens` without moving.
+    pub(crate) fn copy_with_room(&self, tokens: usize) -> Self {
+        let copy = |values: &Vec<f32>| {
+            let width = values.len().checked_div(self.tokens).unwrap_or(0);
+            let mut copy = Vec::with_capacity(values.len() + tokens * width);
+            copy.extend_from_slice(values);
+            copy
+        };
+        Self { tokens: self.tokens, layers: self.layers.iter().map(|layer| layer.each_ref().map(copy)).collect() }
+    }
+}
+
+/// Returns how many of the first texts have at most `most` tokens together, given their token counts; at least one.
+pub(crate) fn together(tokens: impl Iterator<Item = usize>, most: usize) -> usize {
+    let mut sum = 0;
+    let fits = |tokens: &usize| {
+        sum += tokens;
+        sum <= most
+    };
+    tokens.take_while(fits).count().max(1)
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    pub(crate) tokens: Range<usize>,
+    pub(crate) chains: Vec<Sequence>,
+    /// Length of their chain, if it is too long for one pass: its KV cache is kept between parts.
+    pub(crate) of: Option<usize>,
+}
+
+/// Splits concatenated chains of these lengths into parts of at most [`TOKENS_PER_PASS`].
+pub(crate) fn chunked(lengths: &[usize]) -> Vec<Chunk> {
+    let mut parts: Vec<Chunk> = Vec::new();
+    let mut first = 0;
+    for length in lengths {
+        match parts.last_mut() {
+            Some(part) if part.of.is_none() && part.tokens.len() + length <= TOKENS_PER_PASS => {
+                part.tokens.end += length;
+                part.chains.push(Sequence { earlier: 0, tokens: *length });
+            }
+            _ => {
+                let of = (*length > TOKENS_PER_PASS).then_some(*length);
+                for earlier in (0..*length).step_by(TOKENS_PER_PASS) {
+                    let tokens = TOKENS_PER_PASS.min(length - earlier);
+                    let place = first + earlier;
+                    parts.push(Chunk { tokens: place..place + tokens, chains: vec![Sequence { earlier, tokens }], of });
+                }
+            }
+        }
+        first += length;
+    }
+    parts
+}
+
+pub(crate) enum Before<'a, 'b> {
+    /// The KV cache of each chain, which the pass extends; empty if no chain has one.
+    Own(&'a mut [&'b mut KvCache]),
+    /// The KV cache of one text, which is not changed; each chain continues from a prefix of it.
+    Shared(&'a KvCache),
+}
+
+/// Turns embeddings, [tokens, hidden], into hidden states after the final norm. With `asked`, only of these rows: for
+/// other tokens, the last layer computes only keys and values.
+pub(crate) fn pass<M: Projection>(
+    mut run: Run,
+    weights: &Weights<M>,
+    x: &mut Vec<f32>,
+    mut before: Before,
+    asked: Option<&[u32]>,
+) -> Result<()> {
+    let (heads, tokens) = (run.config.heads(), run.positions.len());
+    let mut q = vec![0.0; tokens * heads.query_width()];
+    let mut gathered = q.clone();
+    let mut log_sums = vec![0.0; tokens * heads.query];
+    let mut keys = vec![0.0; tokens * heads.key_width()];
+    let mut values = keys.clone();
+    let layers = weights.layers.len();
+    for (index, layer) in weights.layers.iter().enumerate() {
+        run.project(layer, x, [&mut q, &mut keys, &mut values])?;
+        let (qkv, results) = ([&*q, &*keys, &*values], [&mut *gathered, &mut *log_sums]);
+        match &mut before {
+            Before::Own([]) => run.attend(qkv, results)?,
+            Before::Own(before) => attend_after(&run, index, before, qkv, results)?,
+            Before::Shared(before) => attend_from(&run, &before.layers[index], qkv, results)?,
+        }
+        if let Some(asked) = asked.filter(|_| index + 1 == layers) {
+            keep_rows(x, asked, run.config.hidden_size);
+            keep_rows(&mut gathered, asked, heads.query_width());
+            run.share_rows(asked.len());
+        }
+        run.finish(layer, x, &gathered, LeftByMlp::default())?;
+        count_read(tokens * (index + 1) / layers - tokens * index / layers);
+    }
+    if let Before::Own(before) = before {
+        before.iter_mut().zip(run.chains).for_each(|(before, chain)| before.tokens += chain.tokens);
+    }
+    run.norm_all(x, &weights.norm)
+}
+
+fn keep_rows(rows: &mut Vec<f32>, asked: &[u32], width: usize) {
+    for (place, row) in asked.iter().enumerate() {
+        let from = *row as usize * width;
+        rows.copy_within(from..from + width, place * width);
+    }
+    rows.truncate(asked.len() * width);
+}
+
+fn take<'a>(values: &mut &'a [f32], count: usize) -> &'a [f32] {
+    values.split_off(..count).unwrap_or_default()
+}
+
+fn take_mut<'a>(values: &mut &'a mut [f32], count: usize) -> &'a mut [f32] {
+    values.split_off_mut(..count).unwrap_or_default()
+}
+
+/// Attention of a layer for chains with KV caches; also appends the keys and values of the new tokens.
+fn attend_after(
+    run: &Run,
+    layer: usize,
+    before: &mut [&mut KvCache],
+    [mut q, mut k, mut v]: [&[f32]; 3],
+    [mut gathered, mut log_sums]: [&mut [f32]; 2],
+) -> Result<()> {
+    let heads = run.config.heads();
+    let mut tasks = Vec::with_capacity(before.len());
+    for (before, chain) in before.iter_mut().zip(run.chains) {
+        let [keys, values] = &mut before.layers[layer];
+        let (queries, own) = (chain.tokens * heads.query_width(), chain.tokens * heads.key_width());
+        keys.extend_from_slice(take(&mut k, own));
+        values.extend_from_slice(take(&mut v, own));
+        let results = [take_mut(&mut gathered, queries), take_mut(&mut log_sums, chain.tokens * heads.query)];
+        tasks.push((chain, [take(&mut q, queries), keys, values], results));
+    }
+    ops::on_all_cores(tasks, |(chain, qkv, results)| run.attend_in(chain, qkv, results)).map(drop)
+}
+
+/// Attention of a layer for chains that continue from one text with these keys and values.
+fn attend_from(
+    run: &Run,
+    [keys, values]: &[Vec<f32>; 2],
+    [mut q, mut k, mut v]: [&[f32]; 3],
+    [mut gathered, mut log_sums]: [&mut [f32]; 2],
+) -> Result<()> {
+    let heads = run.config.heads();
+    let tasks = run.chains.iter().map(|chain| {
+        let (queries, own) = (chain.tokens * heads.query_width(), chain.tokens * heads.key_width());
+        let results = [take_mut(&mut gathered, queries), take_mut(&mut log_sums, chain.tokens * heads.query)];
+        (chain, [take(&mut q, queries), take(&mut k, own), take(&mut v, own)], results)
+    });
+    let attend = |(chain, [q, k, v], results): (&Sequence, [&[f32]; 3], _)| {
+        let shared = ..chain.earlier * heads.key_width();
+        // The core that needs them copies them, since keys and values must be contiguous.
+        let (keys, values) = ([&keys[shared], k].concat(), [&values[shared], v].concat());
+        run.attend_in(chain, [q, &keys, &values], results)
+    };
+    ops::on_all_cores(tasks.collect(), attend).map(drop)
+}

@@ -1,0 +1,121 @@
+//! RoPE frequencies and tables.
+//!
+//! Dimension i of a head is rotated together with dimension i + head_dim / 2.
+
+use std::f64::consts::PI;
+
+use crate::model::config::{RopeConfig, RopeScaling};
+use crate::ops::RopeTable;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Rope {
+    frequencies: Vec<f64>,
+    attention_factor: f64,
+}
+
+impl Rope {
+    pub(crate) fn new(config: &RopeConfig, head_dim: usize) -> Self {
+        let plain = |pair: usize| config.theta.powf(-2.0 * pair as f64 / head_dim as f64);
+        let mut frequencies: Vec<f64> = (0..head_dim / 2).map(plain).collect();
+        let mut attention_factor = 1.0;
+        match config.scaling {
+            RopeScaling::Default => {}
+            RopeScaling::Linear { factor } => frequencies.iter_mut().for_each(|frequency| *frequency /= factor),
+            RopeScaling::Llama3 {
+                factor,
+                low_freq_factor,
+                high_freq_factor,
+                original_max_position_embeddings: window,
+            } => {
+                for frequency in &mut frequencies {
+                    let turns = window * *frequency / (2.0 * PI);
+                    let kept = ((turns - low_freq_factor) / (high_freq_factor - low_freq_factor)).clamp(0.0, 1.0);
+                    *frequency *= kept + (1.0 - kept) / factor;
+                }
+            }
+            RopeScaling::Yarn {
+                factor,
+                original_max_position_embeddings: window,
+                beta_fast,
+                beta_slow,
+                truncate,
+                attention_factor: given,
+            } => {
+                attention_factor = given;
+                // The dimension whose pair makes this many turns within the original window.
+                let dimension =
+                    |turns: f64| head_dim as f64 * (window / (turns * 2.0 * PI)).ln() / (2.0 * config.theta.ln());
+                let (mut low, mut high) = (dimension(beta_fast), dimension(beta_slow));
+                if truncate {
+                    (low, high) = (low.floor(), high.ceil());
+                }
+                (low, high) = (low.max(0.0), high.min(head_dim as f64 - 1.0));
+                if low == high {
+                    high += 0.001;
+                }
+                for (pair, frequency) in frequencies.iter_mut().enumerate() {
+                    let stretched = ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
+                    *frequency *= (1.0 - stretched) + stretched / factor;
+                }
+            }
+        }
+        Self { frequencies, attention_factor }
+    }
+
+    /// The table of the positions 0 … `positions` − 1. Angles are computed in f64: in f32 they are off by a thousandth
+    /// of a radian at 30,000 tokens.
+    pub(crate) fn table(&self, positions: usize) -> RopeTable {
+        let pairs = self.frequencies.len();
+        let mut table =
+            RopeTable { cos: Vec::with_capacity(positions * pairs), sin: Vec::with_capacity(positions * pairs), pairs };
+        for position in 0..positions {
+            for frequency in &self.frequencies {
+                let (sin, cos) = (position as f64 * frequency).sin_cos();
+                table.cos.push((cos * self.attention_factor) as f32);
+                table.sin.push((sin * self.attention_factor) as f32);
+            }
+        }
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_holds_cosine_and_sine_of_position_times_frequency() {
+        let rope = Rope::new(&RopeConfig { theta: 10_000.0, scaling: RopeScaling::Default }, 4);
+        let table = rope.table(30_001);
+        assert_eq!(table.pairs, 2);
+        let last = 30_000 * 2;
+        assert_eq!(table.cos[last], 30_000_f64.cos() as f32);
+        assert_eq!(table.sin[last + 1], 300_f64.sin() as f32);
+        assert_eq!((table.cos[0], table.sin[0]), (1.0, 0.0));
+    }
+
+    #[test]
+    fn scalings_keep_the_high_and_divide_the_low_frequencies() {
+        let plain = Rope::new(&RopeConfig { theta: 500_000.0, scaling: RopeScaling::Default }, 64).frequencies;
+        let llama3 = RopeScaling::Llama3 {
+            factor: 8.0,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+            original_max_position_embeddings: 8192.0,
+        };
+        let yarn = RopeScaling::Yarn {
+            factor: 8.0,
+            original_max_position_embeddings: 8192.0,
+            beta_fast: 32.0,
+            beta_slow: 1.0,
+            truncate: true,
+            attention_factor: 1.2,
+        };
+        for scaling in [llama3, yarn] {
+            let scaled = Rope::new(&RopeConfig { theta: 500_000.0, scaling }, 64).frequencies;
+            assert_eq!(scaled[0], plain[0]);
+            assert!((scaled[31] - plain[31] / 8.0).abs() < 1e-18);
+            assert!(scaled.windows(2).all(|pair| pair[0] > pair[1]));
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Scores of chains. Each chain is tokenized once and sent to the model's thread once.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use sha2::{Digest, Sha256};
+
+use crate::memo::{Memo, Memory, share};
+use crate::score::loaded::LoadedModel;
+use crate::score::row::{Over, QuestionAndSteps, Row, Scores, Wanted};
+use crate::score::thread::{Request, RowKey};
+use crate::text::prompt::named_token;
+use crate::{LmError, PromptTemplate, Result, Tokenizer, ops};
+use asap_kernels::steps::join;
+
+#[derive(Debug)]
+pub struct Scorer {
+    tokenizer: Arc<Tokenizer>,
+    prompt: PromptTemplate,
+    model: Arc<LoadedModel>,
+    rows: Memo<RowKey, Tokenized>,
+    prompt_key: RowKey,
+    start: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reading<'a> {
+    /// A chain after its question.
+    Chain(QuestionAndSteps<'a>),
+    /// A single step after the token that begins a text.
+    Alone(&'a str),
+    /// An answer after a chain, and after each remainder of the chain.
+    Answer { chain: QuestionAndSteps<'a>, answer: &'a str, left: Left, over: Over },
+    /// An answer after a chain, in a box that the model also fills itself; without a box if it does not `state` one.
+    Survival { chain: QuestionAndSteps<'a>, answer: &'a str, states: bool },
+}
+
+/// The remainders of a chain to read besides the whole chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// All steps except one, for each step.
+    AllButOne,
+    /// The first steps: none, one, and so on up to all except the last.
+    First,
+    /// No remainder: only the whole chain.
+    Nothing,
+}
+
+impl Left {
+    fn chains<'a>(self, steps: &'a [&'a str]) -> impl Iterator<Item = String> + 'a {
+        let texts = if self == Self::Nothing { 0 } else { steps.len() };
+        let left = (0..texts).map(move |place| {
+            let after = if self == Self::AllButOne { &steps[place + 1..] } else { &[] };
+            join(steps[..place].iter().chain(after).copied())
+        });
+        std::iter::once(join(steps.iter().copied())).chain(left)
+    }
+}
+
+/// A row's length, and the row unless it exceeds the model's window.
+#[derive(Debug)]
+struct Tokenized {
+    tokens: usize,
+    row: Option<Arc<Row>>,
+}
+
+/// The scores of a row, or why it has none.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Scored {
+    Steps(Arc<Scores>),
+    /// The row exceeds the model's window; with a message.
+    TooLong(String),
+    /// The model produced NaN or infinite values.
+    NotFinite,
+    /// The prompt cannot be rendered for the question; with a message.
+    NoPrompt(String),
+}
+
+impl Scored {
+    fn of(scores: Arc<Scores>) -> Self {
+        if scores.is_finite() { Self::Steps(scores) } else { Self::NotFinite }
+    }
+}
+
+impl Scorer {
+    /// A scorer with a prompt from `folder` and the setting `asap.scorer.prompt`. Rows are cached within `memory`.
+    pub fn new(
+        folder: &Path,
+        setting: Option<&str>,
+        tokenizer: Arc<Tokenizer>,
+        model: Arc<LoadedModel>,
+        memory: &Arc<Memory>,
+    ) -> Result<Self> {
+        let prompt = PromptTemplate::load(folder, setting)?;
+        // Detects a template that fails on every question before any row is read.
+        prompt.render("1 + 1 = ?".into())?;
+        let prompt_key = Sha256::digest(format!("{setting:?}")).into();
+        // The tokenizer's BOS, otherwise `<|endoftext|>`, as in GPT-2 and Qwen.
+        let start = named_token(folder, &tokenizer, "bos_token")?.or_else(|| tokenizer.id("<|endoftext|>"));
+        Ok(Self { tokenizer, prompt, model, rows: Memo::new(memory, share::ROWS), prompt_key, start })
+    }
+
+    /// Tokenizes readings on all cores and builds the requests to the model; cached scores need no request.
+    ///
+    /// # Errors
+    /// If the tokenizer or the prompt fails, or a single step is to be read but no token begins a text.
+    pub fn prepare(&self, readings: &[Reading], wanted: Wanted) -> Result<Prepared> {
+        let row = |reading| self.prepare_row(reading, wanted);
+        let rows = ops::on_cores(|| readings.par_iter().map(row).collect::<Result<_>>())?;
+        Ok(Prepared { rows })
+    }
+
+    /// Returns the scores of prepared rows, in order. Duplicate rows are computed once.
+    pub async fn score(&self, prepared: Prepared) -> Result<Vec<Scored>> {
+        let requests: Vec<Request> = prepared.requests().cloned().collect();
+        let answers = if requests.is_empty() { vec![] } else { self.model.thread.score(requests).await? };
+        let mut answers = answers.into_iter();
+        let finish = |row| match row {
+            PreparedRow::Known(scored) => Some(scored),
+            PreparedRow::Requested(_) => answers.next().map(Scored::of),
+        };
+        Ok(prepared.rows.into_iter().filter_map(finish).collect())
+    }
+
+    /// Returns a message if a chain, with its answer if given, exceeds the model's window; None if it fits.
+    pub fn too_long(&self, chain: &QuestionAndSteps, answer: Option<&str>) -> Result<Option<String>> {
+        let chain = chain.clone();
+        let reading = match answer {
+            Some(answer) => Reading::Answer { chain, answer, left: Left::Nothing, over: Over::Answer },
+            None => Reading::Chain(chain),
+        };
+        match self.tokenized(self.key(&reading), &reading) {
+            Ok(tokenized) => Ok(tokenized.row.is_none().then(|| self.describe(&tokenized, &reading))),
+            // It has neither a length nor a score.
+            Err(LmError::Prompt(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The surprisal in nats of a token drawn uniformly from the vocabulary.
+    pub fn chance(&self) -> f32 {
+        (self.model.vocabulary as f32).ln()
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.model.is_over()
+    }
+
+    fn prepare_row(&self, reading: &Reading, wanted: Wanted) -> Result<PreparedRow> {
+        let key = self.key(reading);
+        if let Some(scores) = self.model.thread.known(key, wanted) {
+            return Ok(PreparedRow::Known(Scored::of(scores)));
+        }
+        let tokenized = match self.tokenized(key, reading) {
+            Ok(tokenized) => tokenized,
+            // A template may raise an error for one question; only that row fails.
+            Err(LmError::Prompt(why)) => return Ok(PreparedRow::Known(Scored::NoPrompt(why))),
+            Err(error) => return Err(error),
+        };
+        Ok(match &tokenized.row {
+            Some(row) => PreparedRow::Requested(Request { key, row: Arc::clone(row), wanted }),
+            None => PreparedRow::Known(Scored::TooLong(self.describe(&tokenized, reading))),
+        })
+    }
+
+    fn tokenized(&self, key: RowKey, reading: &Reading) -> Result<Arc<Tokenized>> {
+        if let Some(tokenized) = self.rows.get(&key) {
+            return Ok(tokenized);
+        }
+        let row = match reading {
+            Reading::Chain(chain) => Row::encode(&self.tokenizer, &self.prompt, chain)?,
+            Reading::Alone(step) => Row::alone(&self.tokenizer, self.start()?, step)?,
+            Reading::Answer { chain, answer, left, over } => {
+                let chains = left.chains(&chain.steps);
+                Row::with_answer(&self.tokenizer, &self.prompt, chain.question, chains, answer, *over)?
+            }
+            Reading::Survival { chain, answer, states } => {
+                Row::checked(&self.tokenizer, &self.prompt, chain, answer, *states, self.question_key(chain))?
+            }
+        };
+        let tokens = row.longest();
+        let row = (tokens <= self.model.window).then(|| Arc::new(row));
+        let bytes = 128 + row.as_ref().map_or(0, |row| row.bytes());
+        let tokenized = Arc::new(Tokenized { tokens, row });
+        self.rows.insert(key, Arc::clone(&tokenized), bytes);
+        Ok(tokenized)
+    }
+
+    fn describe(&self, tokenized: &Tokenized, reading: &Reading) -> String {
+        let (tokens, window) = (in_thousands(tokenized.tokens), in_thousands(self.model.window));
+        let texts = if matches!(reading, Reading::Answer { .. } | Reading::Survival { .. }) {
+            "prompt and answer"
+        } else {
+            "prompt"
+        };
+        format!("{tokens} tokens with its {texts}, the model's window is {window}")
+    }
+
+    fn start(&self) -> Result<u32> {
+        let none = "found no token that begins a text: expected bos_token in tokenizer_config.json, or <|endoftext|>";
+        self.start.ok_or_else(|| LmError::Tokenize(none.to_string()))
+    }
+
+    fn question_key(&self, chain: &QuestionAndSteps) -> RowKey {
+        let mut hash = Sha256::new_with_prefix(self.prompt_key);
+        let system = chain.question.system.unwrap_or_default();
+        hash.update((system.len() as u64).to_le_bytes());
+        hash.update(system);
+        hash.update(chain.question.question);
+        hash.finalize().into()
+    }
+
+    fn key(&self, reading: &Reading) -> RowKey {
+        let mut hash = Sha256::new_with_prefix(self.prompt_key);
+        let mut add = |text: &str| {
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text);
+        };
+        let (chain, kind) = match reading {
+            Reading::Chain(chain) => (Some(chain), None),
+            Reading::Alone(step) => {
+                add(step);
+                (None, Some("Alone".to_string()))
+            }
+            Reading::Answer { chain, answer, left, over } => {
+                add(answer);
+                (Some(chain), Some(format!("{left:?} {over:?}")))
+            }
+            Reading::Survival { chain, answer, states } => {
+                add(answer);
+                (Some(chain), Some(format!("Survival {states}")))
+            }
+        };
+        if let Some(chain) = chain {
+            add(chain.question.system.unwrap_or_default());
+            add(chain.question.question);
+            chain.steps.iter().for_each(|step| add(step));
+        }
+        // No text is that long, so other readings have their own keys.
+        if let Some(kind) = kind {
+            hash.update(u64::MAX.to_le_bytes());
+            hash.update(kind);
+        }
+        hash.finalize().into()
+    }
+}
+
+#[derive(Debug)]
+pub struct Prepared {
+    rows: Vec<PreparedRow>,
+}
+
+#[derive(Debug)]
+enum PreparedRow {
+    Known(Scored),
+    Requested(Request),
+}
+
+impl Prepared {
+    fn requests(&self) -> impl Iterator<Item = &Request> {
+        self.rows.iter().filter_map(|row| match row {
+            PreparedRow::Requested(request) => Some(request),
+            PreparedRow::Known(_) => None,
+        })
+    }
+
+    pub fn calls(&self) -> usize {
+        self.requests().count()
+    }
+
+    pub fn remembered(&self) -> usize {
+        self.rows.iter().filter(|row| matches!(row, PreparedRow::Known(Scored::Steps(_)))).count()
+    }
+
+    pub fn tokens(&self) -> usize {
+        self.requests().map(|request| request.row.tokens()).sum()
+    }
+}
+
+fn in_thousands(number: usize) -> String {
+    match number {
+        0..1000 => number.to_string(),
+        _ => format!("{},{:03}", in_thousands(number / 1000), number % 1000),
+    }
+}
+
+#[cfg(test)]
+mod tests;

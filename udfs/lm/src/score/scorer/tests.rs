@@ -1,0 +1,340 @@
+//! Compares scores with transformers, and tests how rows are read.
+
+use super::*;
+use crate::Asked;
+use crate::GreedilyPruned;
+use crate::Joined;
+use crate::ask::survival::Checker;
+use crate::backend::{Backend, Fork, IsWanted, Packed, Target, TokenScore};
+use crate::model::decoder::Decoder;
+use crate::model::output::Output;
+use crate::model::pass::TOKENS_PER_PASS;
+use crate::score::loaded::DecoderWithOutput;
+use crate::testing::{ScoredChain, chains, golden, lines};
+use crate::{Computed, Dtype};
+
+fn scorer(name: &str, setting: &str) -> Scorer {
+    scorer_in(Computed::Cpu(Dtype::F32), name, setting)
+}
+
+fn scorer_in(computed: Computed, name: &str, setting: &str) -> Scorer {
+    let (folder, memory) = (golden(name), Arc::default());
+    let tokenizer = Arc::new(Tokenizer::load_within(&folder, &memory).unwrap());
+    let model = Arc::new(LoadedModel::load(&folder, computed, &tokenizer, &memory).unwrap());
+    Scorer::new(&folder, Some(setting), tokenizer, model, &memory).unwrap()
+}
+
+fn read(scorer: &Scorer, readings: &[Reading], wanted: Wanted) -> Vec<Scored> {
+    futures::executor::block_on(scorer.score(scorer.prepare(readings, wanted).unwrap())).unwrap()
+}
+
+fn score(scorer: &Scorer, chains: &[QuestionAndSteps], wanted: Wanted) -> Vec<Scored> {
+    read(scorer, &chains.iter().cloned().map(Reading::Chain).collect::<Vec<_>>(), wanted)
+}
+
+/// The logarithm of the perplexity of each text alone.
+fn self_information(scorer: &Scorer, texts: &[String]) -> Vec<Option<f64>> {
+    let alone: Vec<Reading> = texts.iter().map(|text| Reading::Alone(text)).collect();
+    let scored = read(scorer, &alone, Wanted::AllTokens).into_iter();
+    scored.map(|alone| steps(alone).perplexity[0].map(|perplexity| f64::from(perplexity).ln())).collect()
+}
+
+fn model(name: &str) -> DecoderWithOutput<candle_core::Tensor> {
+    let decoder = Decoder::load(&golden(name)).unwrap();
+    let output = Output::new(decoder.weights.output().clone());
+    let (tokenizer, memory) = (Arc::new(Tokenizer::load(&golden(name)).unwrap()), Arc::default());
+    DecoderWithOutput { decoder, output, checker: Checker::new(&golden(name), &tokenizer, &memory).unwrap() }
+}
+
+fn question_and_steps(chain: &ScoredChain) -> QuestionAndSteps<'_> {
+    QuestionAndSteps {
+        question: chain.question.as_str().into(),
+        steps: chain.steps.iter().map(String::as_str).collect(),
+    }
+}
+
+fn steps(scored: Scored) -> Arc<Scores> {
+    match scored {
+        Scored::Steps(scores) => scores,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn scores_agree_with_transformers() {
+    for name in ["qwen2", "llama", "qwen3", "mistral", "yarn", "linear"] {
+        let scorer = scorer(name, "{question}");
+        let chains = chains(name);
+        let rows: Vec<_> = chains.iter().map(question_and_steps).collect();
+        let found = score(&scorer, &rows, Wanted::AllTokens);
+        for (found, chain) in found.into_iter().map(steps).zip(&chains) {
+            let close = |found: Option<f32>, expected: Option<f64>, tolerance: f64| match (found, expected) {
+                (Some(found), Some(expected)) => (f64::from(found) - expected).abs() < tolerance,
+                (found, expected) => found.is_none() && expected.is_none(),
+            };
+            assert_eq!(found.first.len(), chain.steps.len());
+            for (i, first) in found.first.iter().enumerate() {
+                assert!(close(first.map(|token| token.surprisal), chain.surprisal[i], 1e-4), "{name} {chain:?}");
+                assert!(close(first.map(|token| token.entropy), chain.entropy[i], 1e-4), "{name} {chain:?}");
+                let expected = chain.perplexity[i];
+                let tolerance = 1e-4 * expected.unwrap_or_default();
+                assert!(close(found.perplexity[i], expected, tolerance), "{name} {chain:?} {found:?}");
+            }
+        }
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct BaselineScores {
+    id: usize,
+    answer: String,
+    step_entropy_sum: Vec<Option<f64>>,
+    step_entropy_mean: Vec<Option<f64>>,
+    self_information: Vec<Option<f64>>,
+    answer_nll: f64,
+    answer_nll_without: Vec<f64>,
+    answer_nll_after: Vec<f64>,
+}
+
+#[test]
+fn baselines_agree_with_transformers() {
+    for name in ["qwen2", "llama"] {
+        let (scorer, chains) = (scorer(name, "{question}"), chains(name));
+        for expected in lines::<BaselineScores>(golden(&format!("scores_{name}.jsonl"))) {
+            let texts = &chains[expected.id].steps;
+            let chain = question_and_steps(&chains[expected.id]);
+            for (left, without) in
+                [(Left::AllButOne, &expected.answer_nll_without), (Left::First, &expected.answer_nll_after)]
+            {
+                let (chain, answer) = (chain.clone(), expected.answer.as_str());
+                let reading = Reading::Answer { chain, answer, left, over: Over::Answer };
+                let found = steps(read(&scorer, &[reading], Wanted::AllTokens).remove(0));
+                assert_eq!(found.answers.len(), texts.len() + 1);
+                let nats = std::iter::once(&expected.answer_nll).chain(&without[..texts.len()]);
+                for (found, expected) in found.answers.iter().zip(nats) {
+                    assert!((found - expected).abs() < 1e-4, "{name} {left:?} {found} {expected}");
+                }
+            }
+            let found = steps(score(&scorer, &[chain], Wanted::AllTokens).remove(0));
+            let [entropy, mean] = [&found.entropy, &found.mean_entropy]
+                .map(|entropy| entropy.iter().map(|entropy| entropy.map(f64::from)).collect());
+            let alone = self_information(&scorer, texts);
+            for (found, sums) in [
+                (entropy, expected.step_entropy_sum),
+                (mean, expected.step_entropy_mean),
+                (alone, expected.self_information),
+            ] {
+                assert_eq!(found.len(), sums.len());
+                for (found, sum) in found.iter().zip(sums) {
+                    let close = |(a, b): (f64, f64)| (a - b).abs() < 1e-4 * b.max(1.0);
+                    assert!(found.zip(sum).map_or(found.is_none() && sum.is_none(), close), "{name} {}", expected.id);
+                }
+            }
+        }
+    }
+}
+
+/// A line of `tests/goldens/spirit_*.jsonl`: a round leaves `lens` tokens; its step won by `least_margins`.
+#[derive(serde::Deserialize)]
+struct GreedyOrder {
+    id: usize,
+    order: Vec<usize>,
+    lens: Vec<usize>,
+    least_margins: Vec<Option<f64>>,
+}
+
+#[test]
+fn greedy_orders_agree_with_transformers() {
+    for name in ["qwen2", "llama"] {
+        let (scorer, chains) = (scorer(name, "{question}"), chains(name));
+        let answers: Vec<BaselineScores> = lines(golden(&format!("scores_{name}.jsonl")));
+        let mut rounds = 0;
+        for GreedyOrder { id, order, lens, least_margins } in lines(golden(&format!("spirit_{name}.jsonl"))) {
+            // The cost grows with the cube of their number; the omitted ones were compared once.
+            if order.len() > 16 {
+                continue;
+            }
+            let (chain, answer) =
+                (question_and_steps(&chains[id]), &answers.iter().find(|line| line.id == id).unwrap().answer);
+            let prune = |tokens| {
+                let pruned = scorer.prune_greedily(&chain, answer, &scorer.tokenizer, tokens);
+                futures::executor::block_on(pruned).unwrap().unwrap()
+            };
+            assert_eq!(prune(lens[0]), GreedilyPruned { kept: (0..order.len()).collect(), rounds: 0, tokens: 0 });
+            // Where two steps are alike, rounding decides, and later rounds depend on it.
+            let clear = least_margins.iter().take_while(|margin| margin.is_none_or(|margin| margin > 1e-6)).count();
+            // Half of the steps show the order of removal, and that it ends in time.
+            let tokens = lens[clear.min(order.len().div_ceil(2))];
+            let gone = lens.iter().position(|left| *left <= tokens).unwrap();
+            let mut kept: Vec<usize> = (0..order.len()).filter(|step| !order[..gone].contains(step)).collect();
+            kept.sort_unstable();
+            let pruned = prune(tokens);
+            assert_eq!((pruned.kept, pruned.rounds), (kept, gone), "{name} {id}");
+            rounds += gone;
+        }
+        assert!(rounds > 100, "{name}: {rounds} rounds");
+    }
+}
+
+#[test]
+fn bf16_moves_scores_by_little() {
+    for name in ["qwen2", "llama", "qwen3"] {
+        let [whole, half] = [Dtype::F32, Dtype::Bf16].map(|dtype| scorer_in(Computed::Cpu(dtype), name, "{question}"));
+        let chains = chains(name);
+        let rows: Vec<_> = chains.iter().map(question_and_steps).collect();
+        let [whole, half] = [whole, half].map(|scorer| score(&scorer, &rows, Wanted::FirstTokens));
+        let mut differences = vec![];
+        for (whole, half) in whole.into_iter().map(steps).zip(half.into_iter().map(steps)) {
+            let pairs = whole.first.iter().zip(&half.first).filter_map(|(a, b)| Some(((*a)?, (*b)?)));
+            differences.extend(pairs.map(|(a, b)| f64::from((a.surprisal - b.surprisal).abs())));
+        }
+        let mean = differences.iter().sum::<f64>() / differences.len() as f64;
+        assert!(mean > 0.0 && mean < 0.02, "{name}: {mean}");
+    }
+}
+
+#[test]
+fn a_row_longer_than_a_pass_is_scored_in_order() {
+    let (scorer, chains) = (scorer("llama", "{question}"), chains("llama"));
+    let row = |chain| Row::encode(&scorer.tokenizer, &scorer.prompt, &question_and_steps(chain)).unwrap();
+    let ids = chains.iter().flat_map(|chain| row(chain).ids).collect::<Vec<u32>>();
+    let ids: Vec<u32> = ids.into_iter().cycle().take(TOKENS_PER_PASS + 700).collect();
+    let mut model = model("llama");
+    let rows = [TOKENS_PER_PASS + 500, 3, TOKENS_PER_PASS - 1, TOKENS_PER_PASS, 3];
+    let targets = rows.map(|row| Target { row: row as u32, id: ids[row + 1] });
+    let chain = Packed { ids: &ids, lengths: &[ids.len()] };
+    let found = model.score(chain, &targets, &|| true).unwrap();
+    for (target, found) in targets.iter().zip(&found) {
+        let alone = model.score(chain, std::slice::from_ref(target), &|| true).unwrap();
+        assert!((alone[0].surprisal - found.surprisal).abs() < 1e-5);
+    }
+    assert!((found[1].surprisal - found[4].surprisal).abs() < 1e-5);
+}
+
+#[test]
+fn only_the_rows_before_first_tokens_go_through_the_output_layer() {
+    let (scorer, mut model) = (scorer("qwen2", "{question}"), model("qwen2"));
+    let mut scored_steps = 0;
+    for chain in chains("qwen2") {
+        let row = Row::encode(&scorer.tokenizer, &scorer.prompt, &question_and_steps(&chain)).unwrap();
+        let ids = Packed { ids: &row.ids, lengths: &[row.ids.len()] };
+        model.score(ids, &row.targets(Wanted::FirstTokens, 0), &|| true).unwrap();
+        scored_steps += chain.surprisal.iter().flatten().count();
+    }
+    assert_eq!(model.output.rows(), scored_steps);
+}
+
+#[test]
+fn a_chain_is_tokenized_once_for_its_length_its_pruning_and_its_scores() {
+    let scorer = scorer("qwen2", "{question}");
+    let (tokenizer, steps) = (&scorer.tokenizer, vec!["A step, and more of it."; 50]);
+    let chain = join(steps.iter().copied());
+    let mut read = 0;
+    let mut since = || {
+        let before = std::mem::replace(&mut read, tokenizer.tokenized_bytes());
+        read - before
+    };
+    since();
+    tokenizer.length(&chain).unwrap();
+    assert_eq!(since(), chain.len());
+    let joined = Joined::new(tokenizer, &steps).unwrap();
+    let half = joined.tokens() / 2;
+    assert_eq!(joined.prune(0..50, usize::MAX).unwrap().len(), 50);
+    assert_eq!(since(), 0);
+    scorer.too_long(&QuestionAndSteps { question: "How much?".into(), steps: steps.clone() }, None).unwrap();
+    assert!(since() < chain.len() / 5, "only the prompt");
+    let kept = Joined::new(tokenizer, &steps).unwrap().prune((0..50).rev(), half).unwrap();
+    assert!(since() < chain.len(), "only the places where steps were removed");
+    tokenizer.length(&join(kept.iter().map(|step| steps[*step]))).unwrap();
+    assert_eq!(since(), 0);
+}
+
+#[test]
+fn a_batch_gives_what_single_rows_give_and_each_row_is_computed_once() {
+    let (batch, single) = (scorer("llama", "{question}"), scorer("llama", "{question}"));
+    let chains = chains("llama");
+    let mut rows: Vec<_> = chains.iter().map(question_and_steps).collect();
+    rows.extend_from_within(..10);
+    let found = score(&batch, &rows, Wanted::FirstTokens);
+    assert_eq!(batch.model.thread.prefills(), chains.len() as u64);
+    for (found, chain) in found.into_iter().map(steps).zip(&rows) {
+        let alone = steps(score(&single, std::slice::from_ref(chain), Wanted::FirstTokens).remove(0));
+        for (found, alone) in found.first.iter().zip(&alone.first) {
+            let difference = found.zip(*alone).map_or(0.0, |(a, b)| (a.surprisal - b.surprisal).abs());
+            assert!(difference < 1e-5 && found.is_some() == alone.is_some());
+        }
+    }
+    assert_eq!(single.model.thread.prefills(), chains.len() as u64);
+
+    // Scoring all tokens takes one more pass, which also serves requests for first tokens.
+    let read = batch.tokenizer.tokenized_bytes();
+    score(&batch, &rows, Wanted::AllTokens);
+    score(&batch, &rows, Wanted::FirstTokens);
+    assert_eq!(batch.model.thread.prefills(), 2 * chains.len() as u64);
+    assert_eq!(batch.tokenizer.tokenized_bytes(), read);
+}
+
+#[test]
+fn prompts_are_part_of_a_row() {
+    let short = scorer("qwen2", "{question}");
+    let (tokenizer, model) = (Arc::clone(&short.tokenizer), Arc::clone(&short.model));
+    let long = Scorer::new(&golden("qwen2"), Some("{question} So: "), tokenizer, model, &Arc::default());
+    let chain = QuestionAndSteps { question: "2 + 2?\n".into(), steps: vec!["It is 4.", "", "Done."] };
+    let first = |scorer: &Scorer| steps(score(scorer, std::slice::from_ref(&chain), Wanted::FirstTokens).remove(0));
+    let (short, long) = (first(&short), first(&long.unwrap()));
+    assert!(short.first[0].is_some() && short.first[2].is_some() && short.first[0] != long.first[0]);
+    assert_eq!((short.first[1], long.first[1]), (None, None), "a step without text has no first token");
+    // So is a system prompt, which precedes the question.
+    let scorer = self::scorer("qwen2", "{question}");
+    let asked = |system, question| QuestionAndSteps { question: Asked { system, question }, ..chain.clone() };
+    let asked = [asked(Some("Be brief."), "2?"), asked(None, "Be brief.\n\n2?"), asked(None, "2?")];
+    let [system, same, without] =
+        asked.map(|chain| steps(score(&scorer, &[chain], Wanted::FirstTokens).remove(0)).first[0]);
+    assert!(system == same && system != without);
+}
+
+#[test]
+fn a_chain_beyond_the_window_says_so_in_numbers() {
+    let scorer = scorer("qwen2", "{question}");
+    let chain = QuestionAndSteps { question: "Count.".into(), steps: vec!["7 "; 2500] };
+    let why = "7,503 tokens with its prompt, the model's window is 4,096";
+    let text = format!("Count.{}", ["7 "; 2500].join("\n\n"));
+    assert_eq!(scorer.tokenizer.encode(&text, true).unwrap().ids.len(), 7503);
+    assert_eq!(scorer.too_long(&chain, None).unwrap().as_deref(), Some(why));
+    let scored = score(&scorer, &[chain], Wanted::FirstTokens);
+    assert_eq!(scored, [Scored::TooLong(why.to_string())]);
+    assert_eq!(scorer.model.thread.prefills(), 0);
+    let fits = QuestionAndSteps { question: "Count.".into(), steps: vec!["1", "2"] };
+    assert_eq!(scorer.too_long(&fits, None).unwrap(), None);
+    assert_eq!(scorer.too_long(&fits, Some("7")).unwrap(), None);
+}
+
+struct Unshared(DecoderWithOutput<candle_core::Tensor>);
+
+impl Backend for Unshared {
+    fn name(&self) -> &'static str {
+        "stub"
+    }
+
+    fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
+        self.0.score(chains, targets, is_wanted)
+    }
+}
+
+#[test]
+fn texts_that_share_their_beginning_have_the_scores_that_each_has_alone() {
+    let mut model = model("qwen2");
+    let tokens = |count: usize, seed: u32| (0..count as u32).map(|i| (i * 31 + seed) % 1700).collect::<Vec<_>>();
+    let fork =
+        |from, count: usize, seed| Fork { from, ids: tokens(count, seed), scored_there: 0, scored: count - 3..count };
+    // More tokens than fit one pass, a text that shares nothing, and one that is almost the first.
+    let mut texts = vec![fork(0, 1200, 1)];
+    texts.extend((0..12).map(|i| fork(i * 97, 1100 - i * 80, i as u32 + 2)));
+    texts.push(fork(1196, 4, 1));
+    let shared = model.score_forks(&texts, &|| true).unwrap();
+    let alone = Unshared(model).score_forks(&texts, &|| true).unwrap();
+    assert_eq!((shared.len(), alone.len()), (3 * texts.len(), 3 * texts.len()));
+    for (shared, alone) in shared.iter().zip(&alone) {
+        assert!((shared.surprisal - alone.surprisal).abs() < 1e-4, "{shared:?} {alone:?}");
+    }
+}

@@ -1,0 +1,450 @@
+//! Runs a model on its own thread. Rows of all callers are packed into batches, each row once. Callers wait without
+//! blocking a thread, and results that no caller waits for are not computed.
+//!
+//! ```text
+//! callers ──requests──▶ bounded channel ──▶ model's thread: known? else pack and prefill
+//!          ▲                                                               │
+//!          └───────────────────── one answer per call ◀────────────────────┘
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::backend::{Backend, Continuation, IsWanted, Packed, Target};
+use crate::memo::{Memo, Memory, share};
+use crate::model::pass::{TOKENS_PER_PASS, together};
+use crate::score::row::{Row, Scores, Wanted};
+use crate::{LmError, Result, ops};
+
+/// Calls that may queue for the model; further callers wait to enter the queue.
+const WAITING_CALLS: usize = 16;
+
+pub(crate) type RowKey = [u8; 32];
+
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub key: RowKey,
+    pub row: Arc<Row>,
+    pub wanted: Wanted,
+}
+
+struct Call {
+    requests: Vec<Request>,
+    answer: oneshot::Sender<Result<Vec<Arc<Scores>>>>,
+}
+
+/// A model's thread. Dropping this ends the thread and waits for it, except on a rayon worker. The wait is short, since
+/// no caller waits for the current results.
+#[derive(Debug)]
+pub(crate) struct ModelThread {
+    calls: Option<mpsc::Sender<Call>>,
+    thread: Option<JoinHandle<()>>,
+    known: Arc<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    scores: Memo<(RowKey, Wanted), Scores>,
+    #[cfg(test)]
+    prefills: std::sync::atomic::AtomicU64,
+}
+
+impl ModelThread {
+    pub(crate) fn spawn(model: impl Backend + 'static, memory: &Arc<Memory>) -> Result<Self> {
+        let (sender, receiver) = mpsc::channel(WAITING_CALLS);
+        let known = Arc::new(Known {
+            scores: Memo::new(memory, share::SCORES),
+            #[cfg(test)]
+            prefills: Default::default(),
+        });
+        let shared = Arc::clone(&known);
+        let thread = std::thread::Builder::new()
+            .name("asap-model".to_string())
+            .spawn(move || serve(model, receiver, &shared))
+            .map_err(|error| LmError::Thread(format!("cannot start it: {error}")))?;
+        Ok(Self { calls: Some(sender), thread: Some(thread), known })
+    }
+
+    pub(crate) fn known(&self, key: RowKey, wanted: Wanted) -> Option<Arc<Scores>> {
+        self.known.get(key, wanted)
+    }
+
+    pub(crate) async fn score(&self, requests: Vec<Request>) -> Result<Vec<Arc<Scores>>> {
+        let (answer, answered) = oneshot::channel();
+        let stopped = || LmError::Thread("it panicked; load the model again".to_string());
+        let calls = self.calls.as_ref().ok_or_else(stopped)?;
+        calls.send(Call { requests, answer }).await.map_err(|_| stopped())?;
+        answered.await.map_err(|_| stopped())?
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.calls.as_ref().is_none_or(mpsc::Sender::is_closed)
+    }
+
+    /// Number of texts that the model has read.
+    #[cfg(test)]
+    pub(crate) fn prefills(&self) -> u64 {
+        self.known.prefills.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+impl Drop for ModelThread {
+    fn drop(&mut self) {
+        drop(self.calls.take());
+        // A rayon worker that computes for this thread may drop this meanwhile: it cannot wait for itself.
+        if let Some(thread) = self.thread.take().filter(|_| rayon::current_thread_index().is_none()) {
+            // Callers have already received an error about a panic.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Known {
+    #[cfg(test)]
+    fn count_prefills(&self, run: &[Request]) {
+        let texts: usize = run.iter().map(|request| request.row.answers.len().max(1)).sum();
+        self.prefills.fetch_add(texts as u64, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn get(&self, key: RowKey, wanted: Wanted) -> Option<Arc<Scores>> {
+        self.scores.get(&(key, Wanted::AllTokens)).or_else(|| self.scores.get(&(key, wanted)))
+    }
+
+    fn insert(&self, key: RowKey, wanted: Wanted, scores: &Arc<Scores>) {
+        let steps = scores.first.len() * 12 + scores.perplexity.len() * 24;
+        let stated = scores.survival.iter().filter_map(|survival| survival.stated.as_ref()).map(String::len);
+        let bytes = 200 + steps + scores.answers.len() * 8 + stated.sum::<usize>();
+        self.scores.insert((key, wanted), Arc::clone(scores), bytes);
+    }
+}
+
+fn serve(mut model: impl Backend, mut calls: mpsc::Receiver<Call>, known: &Known) {
+    while let Some(first) = calls.blocking_recv() {
+        let mut tokens = tokens_of(&first);
+        let mut taken = vec![first];
+        while tokens < TOKENS_PER_PASS
+            && let Ok(next) = calls.try_recv()
+        {
+            tokens += tokens_of(&next);
+            taken.push(next);
+        }
+        taken.retain(|call| !call.answer.is_closed());
+        let answers = ops::on_cores(|| compute(&mut model, &taken, known));
+        for call in taken {
+            // Rows are missing only for callers that have stopped waiting.
+            let of_rows = call.requests.iter().filter_map(|row| answers.get(&row.key).cloned());
+            let answer: std::result::Result<Vec<_>, _> = of_rows.collect();
+            drop(call.answer.send(answer.map_err(LmError::Shared)));
+        }
+    }
+}
+
+fn tokens_of(call: &Call) -> usize {
+    // All checks that wait are taken: those of one question share most of their tokens.
+    let tokens = |row: &Row| row.check.as_ref().map_or(row.tokens(), Continuation::tail);
+    call.requests.iter().map(|request| tokens(&request.row)).sum()
+}
+
+type ScoresByRow = BTreeMap<RowKey, std::result::Result<Arc<Scores>, Arc<LmError>>>;
+
+/// Returns the scores of all rows of some calls, each computed at most once; skips rows that no caller waits for.
+fn compute(model: &mut impl Backend, calls: &[Call], known: &Known) -> ScoresByRow {
+    let mut wanted_of: BTreeMap<RowKey, Wanted> = BTreeMap::new();
+    for request in calls.iter().flat_map(|call| &call.requests) {
+        let wanted = wanted_of.entry(request.key).or_insert(request.wanted);
+        *wanted = request.wanted.max(*wanted);
+    }
+    let mut answers = BTreeMap::new();
+    let mut missing = Vec::new();
+    let mut seen = BTreeSet::new();
+    for request in calls.iter().flat_map(|call| &call.requests).filter(|request| seen.insert(request.key)) {
+        let wanted = wanted_of[&request.key];
+        match known.get(request.key, wanted) {
+            Some(scores) => drop(answers.insert(request.key, Ok(scores))),
+            None => missing.push(Request { wanted, ..request.clone() }),
+        }
+    }
+    loop {
+        let awaited = awaited(calls);
+        missing.retain(|request| awaited.contains(&request.key));
+        if missing.is_empty() {
+            return answers;
+        }
+        let run: Vec<Request> = missing.drain(..rows_of_a_run(&missing)).collect();
+        let is_wanted = || calls.iter().any(|call| !call.answer.is_closed());
+        match prefill(model, &run, &is_wanted) {
+            Ok(of_run) => {
+                #[cfg(test)]
+                known.count_prefills(&run);
+                for (request, scores) in run.iter().zip(of_run) {
+                    let scores = Arc::new(scores);
+                    known.insert(request.key, request.wanted, &scores);
+                    answers.insert(request.key, Ok(scores));
+                }
+            }
+            // An error only affects the rows of its batch.
+            Err(error) => {
+                let error = Arc::new(error);
+                answers.extend(run.iter().map(|request| (request.key, Err(Arc::clone(&error)))));
+            }
+        }
+    }
+}
+
+fn awaited(calls: &[Call]) -> BTreeSet<RowKey> {
+    let open = calls.iter().filter(|call| !call.answer.is_closed());
+    open.flat_map(|call| &call.requests).map(|request| request.key).collect()
+}
+
+/// Number of the first rows that form one batch: at least one; a row of forked texts is its own batch. Checks run
+/// together.
+fn rows_of_a_run(requests: &[Request]) -> usize {
+    let checks = requests.iter().take_while(|request| request.row.check.is_some()).count();
+    if checks > 0 {
+        return checks;
+    }
+    let is_packed = |request: &&Request| request.row.answers.is_empty() && request.row.check.is_none();
+    let packed = requests.iter().take_while(is_packed);
+    together(packed.map(|request| request.row.tokens()), TOKENS_PER_PASS)
+}
+
+fn prefill(model: &mut impl Backend, run: &[Request], is_wanted: &IsWanted) -> Result<Vec<Scores>> {
+    if let [Request { row, .. }] = run
+        && !row.answers.is_empty()
+    {
+        let scores = model.score_forks(&row.answers, is_wanted)?;
+        return Ok(vec![row.answer_scores(&scores)]);
+    }
+    let checks: Vec<&Continuation> = run.iter().filter_map(|request| request.row.check.as_ref()).collect();
+    if !checks.is_empty() {
+        let found = model.continue_greedily(&checks, is_wanted)?.into_iter();
+        return Ok(found.map(|survival| Scores { survival: Some(survival), ..Scores::default() }).collect());
+    }
+    let mut ids = Vec::new();
+    let mut targets = Vec::with_capacity(run.len());
+    for Request { row, wanted, .. } in run {
+        targets.push(row.targets(*wanted, ids.len()));
+        ids.extend_from_slice(&row.ids);
+    }
+    let lengths: Vec<usize> = run.iter().map(|request| request.row.ids.len()).collect();
+    let scores = model.score(Packed { ids: &ids, lengths: &lengths }, &targets.concat(), is_wanted)?;
+    let mut rest = scores.as_slice();
+    let of_row = |(request, targets): (&Request, &Vec<Target>)| {
+        let (own, later) = rest.split_at(targets.len());
+        rest = later;
+        request.row.scores(request.wanted, own)
+    };
+    Ok(run.iter().zip(&targets).map(of_row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::TokenScore;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use futures::future::join_all;
+
+    /// Scores a token by its id and reports the lengths of every batch.
+    struct Stub(Sender<Vec<usize>>);
+
+    impl Backend for Stub {
+        fn name(&self) -> &'static str {
+            "stub"
+        }
+
+        fn score(&mut self, chains: Packed, targets: &[Target], _: &IsWanted) -> Result<Vec<TokenScore>> {
+            let Packed { ids, lengths } = chains;
+            self.0.send(lengths.to_vec()).unwrap();
+            if ids.contains(&666) {
+                return Err(LmError::Tokenize("unlucky".to_string()));
+            }
+            let score = |target: &Target| {
+                assert_eq!(ids[target.row as usize + 1], target.id);
+                TokenScore { surprisal: target.id as f32, entropy: 0.0 }
+            };
+            Ok(targets.iter().map(score).collect())
+        }
+    }
+
+    fn request(id: u32, tokens: usize) -> Request {
+        let mut ids = vec![0; tokens];
+        ids[1] = id;
+        let step = 1..2;
+        let row = Arc::new(Row::of(ids, std::slice::from_ref(&step)));
+        Request { key: [id as u8; 32], row, wanted: Wanted::FirstTokens }
+    }
+
+    /// The thread of a [`Stub`], and the lengths of its batches.
+    fn stub() -> (ModelThread, Receiver<Vec<usize>>) {
+        let (sender, runs) = channel();
+        (ModelThread::spawn(Stub(sender), &Arc::default()).unwrap(), runs)
+    }
+
+    fn surprisals(answers: &[Arc<Scores>]) -> Vec<f32> {
+        answers.iter().map(|scores| scores.first[0].unwrap().surprisal).collect()
+    }
+
+    #[tokio::test]
+    async fn rows_are_packed_by_tokens_and_answered_in_order() {
+        let (thread, runs) = stub();
+        let requests = [(1, 3000), (2, 5000), (3, 9000), (2, 5000), (4, 500), (5, 500)];
+        let answers = thread.score(requests.map(|(id, tokens)| request(id, tokens)).to_vec()).await.unwrap();
+        assert_eq!(surprisals(&answers), [1.0, 2.0, 3.0, 2.0, 4.0, 5.0]);
+        assert_eq!(runs.try_iter().collect::<Vec<_>>(), [vec![3000, 5000], vec![9000], vec![500, 500]]);
+        assert_eq!(thread.prefills(), 5);
+        assert_eq!(surprisals(&thread.score(vec![request(4, 500)]).await.unwrap()), [4.0]);
+        assert_eq!(thread.prefills(), 5);
+        assert!(thread.known([5; 32], Wanted::FirstTokens).is_some());
+        assert!(thread.known([5; 32], Wanted::AllTokens).is_none());
+        runs.try_iter().for_each(drop);
+        thread.score((10..74).map(|id| request(id, 100)).collect()).await.unwrap();
+        assert_eq!(runs.try_iter().collect::<Vec<_>>(), [[100; 64]]);
+    }
+
+    #[tokio::test]
+    async fn callers_share_their_rows() {
+        let (thread, _runs) = stub();
+        join_all((0..40).map(|caller| {
+            let thread = &thread;
+            async move {
+                let ids = [1 + caller % 4, 5, 6 + caller % 3];
+                let answers = thread.score(ids.map(|id| request(id, 100)).to_vec()).await.unwrap();
+                assert_eq!(surprisals(&answers), ids.map(|id| id as f32));
+            }
+        }))
+        .await;
+        assert_eq!(thread.prefills(), 8);
+    }
+
+    struct Gated(Sender<()>, Receiver<()>, Stub);
+
+    impl Backend for Gated {
+        fn name(&self) -> &'static str {
+            "stub"
+        }
+
+        fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
+            self.0.send(()).unwrap();
+            self.1.recv().unwrap();
+            self.2.score(chains, targets, is_wanted)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_no_one_waits_for_is_not_computed() {
+        let (sender, runs) = channel();
+        let (gate, closed) = channel();
+        let (begins, begun) = channel();
+        let thread = ModelThread::spawn(Gated(begins, closed, Stub(sender)), &Arc::default()).unwrap();
+        let mut first = Box::pin(thread.score(vec![request(1, 8192)]));
+        let mut dropped = Box::pin(thread.score(vec![request(2, 10)]));
+        assert!(futures::poll!(&mut first).is_pending() && futures::poll!(&mut dropped).is_pending());
+        drop(dropped);
+        gate.send(()).unwrap();
+        first.await.unwrap();
+        gate.send(()).unwrap();
+        assert_eq!(surprisals(&thread.score(vec![request(3, 10)]).await.unwrap()), [3.0]);
+        assert_eq!(runs.try_iter().collect::<Vec<_>>(), [vec![8192], vec![10]]);
+        assert_eq!(thread.prefills(), 2);
+
+        // If a caller leaves during its first batch, its next rows are not computed.
+        begun.try_iter().for_each(drop);
+        let mut leaving = Box::pin(thread.score(vec![request(4, 8192), request(5, 8192)]));
+        assert!(futures::poll!(&mut leaving).is_pending());
+        begun.recv().unwrap();
+        drop(leaving);
+        gate.send(()).unwrap();
+        gate.send(()).unwrap();
+        assert_eq!(surprisals(&thread.score(vec![request(6, 10)]).await.unwrap()), [6.0]);
+        assert_eq!(runs.try_iter().collect::<Vec<_>>(), [vec![8192], vec![10]]);
+    }
+
+    #[tokio::test]
+    async fn a_run_that_fails_fails_its_own_rows_only_and_by_its_own_error() {
+        let (thread, _runs) = stub();
+        // Both wait for the thread and are packed into two batches.
+        let calls = [vec![request(1, 5000), request(2, 3000)], vec![request(666, 5000)], vec![request(3, 500)]];
+        let answers = join_all(calls.map(|rows| thread.score(rows))).await;
+        let found: Vec<_> = answers.iter().map(|answer| answer.as_deref().map(surprisals).ok()).collect();
+        assert_eq!(found[0], Some(vec![1.0, 2.0]));
+        let error = answers[1].as_ref().unwrap_err();
+        assert!(matches!(error, LmError::Shared(error) if matches!(**error, LmError::Tokenize(_))), "{error:?}");
+        assert_eq!(error.to_string(), "the tokenizer failed: unlucky");
+        // The thread continues.
+        assert_eq!(surprisals(&thread.score(vec![request(7, 10)]).await.unwrap()), [7.0]);
+    }
+
+    struct Endless(Sender<()>);
+
+    impl Backend for Endless {
+        fn name(&self) -> &'static str {
+            "stub"
+        }
+
+        fn score(&mut self, _: Packed, _: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
+            self.0.send(()).unwrap();
+            while is_wanted() {
+                std::thread::yield_now();
+            }
+            Err(LmError::Abandoned)
+        }
+    }
+
+    impl Drop for Endless {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_is_dropped_stops_computing_and_has_ended_then() {
+        let (sender, events) = channel();
+        let thread = ModelThread::spawn(Endless(sender), &Arc::default()).unwrap();
+        let mut asking = Box::pin(thread.score(vec![request(1, 10)]));
+        assert!(futures::poll!(&mut asking).is_pending());
+        events.recv().unwrap();
+        drop(asking);
+        drop(thread);
+        assert!(events.try_recv().is_ok(), "the model is dropped with its thread");
+    }
+
+    #[test]
+    fn a_core_that_drops_a_thread_does_not_wait_for_it() {
+        let ((begun, begins), (gate, waits)) = (channel(), channel());
+        let thread = ModelThread::spawn(Gated(begun, waits, Stub(channel().0)), &Arc::default()).unwrap();
+        let mut asking = Box::pin(thread.score(vec![request(1, 10)]));
+        assert!(futures::FutureExt::now_or_never(&mut asking).is_none());
+        begins.recv().unwrap();
+        drop(asking);
+        // The model's pass may need that core.
+        rayon::scope(|scope| scope.spawn(|_| drop(thread)));
+        drop(gate);
+    }
+
+    struct Panics;
+
+    impl Backend for Panics {
+        fn name(&self) -> &'static str {
+            "stub"
+        }
+
+        fn score(&mut self, _: Packed, _: &[Target], _: &IsWanted) -> Result<Vec<TokenScore>> {
+            panic!("no such luck");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_reaches_all_callers_and_is_seen() {
+        let thread = ModelThread::spawn(Panics, &Arc::default()).unwrap();
+        assert!(!thread.is_over());
+        for _ in 0..2 {
+            let error = thread.score(vec![request(1, 10)]).await.unwrap_err().to_string();
+            assert!(error.contains("it panicked"), "{error}");
+        }
+        assert!(thread.is_over());
+    }
+}

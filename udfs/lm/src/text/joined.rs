@@ -1,0 +1,228 @@
+//! The token count of steps joined by blank lines, while steps are removed one by one.
+
+use asap_kernels::steps::{SEPARATOR, join};
+
+use crate::Result;
+use crate::text::cuts::Cuts;
+use crate::text::tokenizer::Tokenizer;
+
+/// Steps joined by blank lines. The chain is tokenized once. Removing a step only tokenizes the text between the last
+/// cut before it and the first cut after it. Counts always equal those of the whole joined text.
+///
+/// ```text
+///   step 0              step 1              step 2
+///   Wait| 4 + 5 is| 9.\n\nSo| x is 9 and y|, too.\n\nIt is| 9
+///   start  inner    junction  inner           junction …       | is a cut
+/// ```
+pub struct Joined<'a> {
+    tokenizer: &'a Tokenizer,
+    steps: &'a [&'a str],
+    cuts: Cuts,
+    inner: Vec<Option<Inner>>,
+    /// The next step of each step, and at the end the first step of the chain; the number of steps if there is none.
+    next: Vec<usize>,
+    previous: Vec<usize>,
+    /// Number of tokens from a step's last cut, or the chain's start, to the next cut or the chain's end.
+    junctions: Vec<usize>,
+    tokens: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Inner {
+    from: usize,
+    to: usize,
+    tokens: usize,
+}
+
+impl<'a> Joined<'a> {
+    pub fn new(tokenizer: &'a Tokenizer, steps: &'a [&'a str]) -> Result<Self> {
+        let start = steps.len();
+        let text = join(steps.iter().copied());
+        let chain = tokenizer.chain(&text)?;
+        let cuts = tokenizer.cuts(&chain);
+        let mut joined = Self {
+            tokenizer,
+            steps,
+            cuts,
+            inner: Vec::with_capacity(steps.len()),
+            next: (1..=start).chain([0]).collect(),
+            previous: [start].into_iter().chain(0..start).collect(),
+            junctions: vec![0; start + 1],
+            tokens: chain.len(),
+        };
+        let (mut step_start, mut counted, mut before) = (0, 0, start);
+        for (place, step) in steps.iter().enumerate() {
+            let inner = cuts.first(step).zip(cuts.last(step)).map(|(from, to)| {
+                let (first, end) = (chain.tokens_before(step_start + from), chain.tokens_before(step_start + to));
+                joined.junctions[before] = first - counted;
+                (counted, before) = (end, place);
+                Inner { from, to, tokens: end - first }
+            });
+            joined.inner.push(inner);
+            step_start += step.len() + SEPARATOR.len();
+        }
+        joined.junctions[before] = chain.len() - counted;
+        Ok(joined)
+    }
+
+    /// The token count of the remaining steps, joined by blank lines.
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// The token count of a step, tokenized on its own.
+    pub fn tokens_alone(&self, step: usize) -> Result<usize> {
+        let text = self.steps[step];
+        let Some(inner) = self.inner[step] else { return self.tokenizer.count(text) };
+        let (head, tail) = (self.tokenizer.count(&text[..inner.from])?, self.count_after_cut(text, inner.to, "")?);
+        Ok(head + inner.tokens + tail)
+    }
+
+    /// The indices of the remaining steps, ascending.
+    pub fn kept(&self) -> Vec<usize> {
+        let next = |step: &usize| Some(self.next[*step]).filter(|next| *next < self.steps.len());
+        std::iter::successors(next(&self.steps.len()), next).collect()
+    }
+
+    /// Removes steps in the given order until at most `max_tokens` tokens remain or the order ends. The tokenizer remembers
+    /// the token count of the result.
+    pub fn prune(mut self, order: impl IntoIterator<Item = usize>, max_tokens: usize) -> Result<Vec<usize>> {
+        for step in order {
+            if self.tokens <= max_tokens {
+                break;
+            }
+            self.remove(step)?;
+        }
+        let kept = self.kept();
+        self.tokenizer.remember_length(&join(kept.iter().map(|step| self.steps[*step])), self.tokens);
+        Ok(kept)
+    }
+
+    pub fn remove(&mut self, step: usize) -> Result<()> {
+        let before = self.junction_before(step);
+        self.tokens -= self.junctions[before];
+        if let Some(inner) = self.inner[step] {
+            self.tokens -= inner.tokens + self.junctions[step];
+        }
+        let (previous, next) = (self.previous[step], self.next[step]);
+        self.next[previous] = next;
+        self.previous[next] = previous;
+        self.junctions[before] = self.count_junction(before)?;
+        self.tokens += self.junctions[before];
+        Ok(())
+    }
+
+    /// The step with the last cut before `step`, or the chain's start.
+    fn junction_before(&self, step: usize) -> usize {
+        let mut before = self.previous[step];
+        while before < self.steps.len() && self.inner[before].is_none() {
+            before = self.previous[before];
+        }
+        before
+    }
+
+    /// Counts the tokens from a step's last cut, or the chain's start, to the next cut or the chain's end.
+    fn count_junction(&self, before: usize) -> Result<usize> {
+        let first = self.next[before];
+        let mut text = String::new();
+        let mut step = first;
+        while step < self.steps.len() {
+            if before < self.steps.len() || step != first {
+                text.push_str(SEPARATOR);
+            }
+            if let Some(inner) = self.inner[step] {
+                text.push_str(&self.steps[step][..inner.from]);
+                break;
+            }
+            text.push_str(self.steps[step]);
+            step = self.next[step];
+        }
+        match self.inner.get(before).copied().flatten() {
+            Some(inner) => self.count_after_cut(self.steps[before], inner.to, &text),
+            None => self.tokenizer.count(&text),
+        }
+    }
+
+    fn count_after_cut(&self, step: &str, cut: usize, text: &str) -> Result<usize> {
+        let context = self.cuts.context(step, cut);
+        let tokens = self.tokenizer.count(&[context, &step[cut..], text].concat())?;
+        Ok(tokens - context.bytes().map(|letter| self.tokenizer.count_of_letter(letter)).sum::<usize>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+    use rand::seq::SliceRandom;
+
+    use super::*;
+    use crate::testing::{all, golden_tokenizer as golden, gpt2, nasty_steps, sentence_piece, tokenizer};
+
+    fn naive(tokenizer: &Tokenizer, steps: &[&str], kept: &[usize]) -> usize {
+        tokenizer.count(&join(kept.iter().map(|step| steps[*step]))).unwrap()
+    }
+
+    #[test]
+    fn tokenizers_are_known_by_how_they_split() {
+        for (tokenizer, cuts) in all() {
+            assert_eq!(tokenizer.cuts(&tokenizer.chain("a b").unwrap()), cuts);
+        }
+        let qwen2 = tokenizer(&golden("qwen2"));
+        assert_eq!(qwen2.cuts(&qwen2.chain("a<|im_end|>").unwrap()), Cuts::Unknown);
+        // A token that crosses the cuts of its kind: merges may run over them.
+        let mut crossing = sentence_piece();
+        crossing["model"]["vocab"]["a▁"] = json!(10_000);
+        crossing["model"]["merges"].as_array_mut().unwrap().insert(0, json!("a ▁"));
+        let crossing = tokenizer(&crossing);
+        assert_eq!(crossing.cuts(&crossing.chain("a b").unwrap()), Cuts::Unknown);
+        let mut random = golden("llama");
+        random["model"]["dropout"] = json!(0.5);
+        assert_eq!(Cuts::of(&random, []), Cuts::Unknown);
+        let mut prefixed = gpt2();
+        prefixed["pre_tokenizer"]["add_prefix_space"] = json!(true);
+        assert_eq!(Cuts::of(&prefixed, []), Cuts::Unknown);
+    }
+
+    #[test]
+    fn a_long_chain_is_tokenised_once() {
+        let steps: Vec<String> = (0..1_733).map(|n| format!("Step {n}: then {n} + 1 is {}, right?", n + 1)).collect();
+        let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+        let tokenizer = tokenizer(&golden("qwen2"));
+        let joined = Joined::new(&tokenizer, &steps).unwrap();
+        let whole = joined.tokens();
+        let counted_before = tokenizer.tokenized_bytes();
+        let kept = joined.prune((0..steps.len()).rev(), whole / 4).unwrap();
+        assert!(naive(&tokenizer, &steps, &kept) <= whole / 4);
+        let counted = tokenizer.tokenized_bytes() - counted_before;
+        assert!(counted < 40 * steps.len(), "{counted} bytes were tokenized again");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+        #[test]
+        fn every_length_is_that_of_the_whole_text(steps in nasty_steps(), seed: u64) {
+            thread_local!(static ALL: [(Tokenizer, Cuts); 6] = all());
+            let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+            ALL.with(|all| for (tokenizer, cuts) in all {
+                let mut joined = Joined::new(tokenizer, &steps).unwrap();
+                let mut kept: Vec<usize> = (0..steps.len()).collect();
+                for step in &kept {
+                    assert_eq!(joined.tokens_alone(*step).unwrap(), tokenizer.count(steps[*step]).unwrap());
+                }
+                assert_eq!(joined.tokens(), naive(tokenizer, &steps, &kept));
+                let mut order = kept.clone();
+                order.shuffle(&mut StdRng::seed_from_u64(seed));
+                for step in order {
+                    joined.remove(step).unwrap();
+                    kept.retain(|other| *other != step);
+                    assert_eq!(joined.kept(), kept);
+                    assert_eq!(joined.tokens(), naive(tokenizer, &steps, &kept), "{cuts:?} {steps:?} {kept:?}");
+                }
+            });
+        }
+    }
+}
