@@ -60,7 +60,7 @@ pub use fingerprint::{fingerprint, model_files};
 pub use locate::{SMALL, locate, locate_folder};
 pub use model::pass::tokens_read;
 pub use model::{config, decoder, output, weights};
-pub use score::loaded::LoadedModel;
+pub use score::loaded::{Computed, Dtype, LoadedModel};
 pub use score::row::{Over, QuestionAndSteps, Scores, Wanted};
 pub use score::scorer::{Left, Prepared, Reading, Scored, Scorer};
 pub use text::exact::{ExactlyPruned, prune_exactly};
@@ -68,20 +68,3 @@ pub use text::example;
 pub use text::joined::Joined;
 pub use text::prompt::{Asked, Message, PromptTemplate};
 pub use text::tokenizer::{Encoded, EncodedChain, Tokenizer};
-
-/// Data type of projections on the CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Dtype {
-    F32,
-    /// bf16 weights and rounded inputs, with f32 sums.
-    Bf16,
-}
-
-/// The device that runs a model, and the data type on the CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Computed {
-    /// The CPU, with projections in this type.
-    Cpu(Dtype),
-    #[cfg(feature = "cuda")]
-    Cuda,
-}

@@ -17,7 +17,24 @@ use crate::model::weights::Weights;
 use crate::ops::{Bf16Matrix, F32Matrix, Projection};
 use crate::score::counted::Counted;
 use crate::score::thread::ModelThread;
-use crate::{Computed, Dtype, LmError, Result, Tokenizer};
+use crate::{LmError, Result, Tokenizer};
+
+/// Data type of projections on the CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dtype {
+    F32,
+    /// bf16 weights and rounded inputs, with f32 sums.
+    Bf16,
+}
+
+/// The device that runs a model, and the data type on the CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Computed {
+    /// The CPU, with projections in this type.
+    Cpu(Dtype),
+    #[cfg(feature = "cuda")]
+    Cuda,
+}
 
 #[derive(Debug)]
 pub struct LoadedModel {
