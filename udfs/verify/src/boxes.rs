@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::units;
+use super::{Verdict, compared, count, same, units};
 
 const BOX: &str = "box";
 const BOXES: [(&str, &str); 2] = [("\\", "ed"), ("\\f", "")];
@@ -24,27 +24,62 @@ struct Boxed<'a> {
 /// A box that is cut off, or that contains only part of the answer.
 pub(crate) struct Unfinished;
 
-/// Returns the content of the last box, or of the last boxes if they are a list. None without a box.
-pub(crate) fn boxed(text: &str) -> Result<Option<Cow<'_, str>>, Unfinished> {
-    let Some(mut first) = boxes_before(text, text.len())? else { return Ok(None) };
-    let (mut list, end) = (vec![first.content], first.to);
-    while let Some(before) = boxes_before(text, first.from).unwrap_or(None) {
-        if before.to > first.from || !joins(&text[before.to..first.from]) {
+/// The last boxes of a response with nothing but separators between them.
+pub(crate) struct Boxes<'a> {
+    contents: Vec<&'a str>,
+    /// Whether only white space separates some of them. Then the last box counts, unless a list is expected.
+    is_spaced: bool,
+}
+
+impl<'a> Boxes<'a> {
+    /// Returns the answer if nothing is known of the expected one.
+    pub(crate) fn answer(&self) -> Option<Cow<'a, str>> {
+        let last = *self.contents.last()?;
+        let is_one = self.is_spaced || self.contents.iter().all(|content| same(content, last));
+        Some(if is_one { Cow::Borrowed(last) } else { Cow::Owned(self.contents.join(", ")) })
+    }
+
+    pub(crate) fn compared(&self, gold: &str) -> Verdict {
+        let Some(last) = self.contents.last() else { return Verdict::Missing };
+        let is_equal = |content: &&str| compared(gold, content) == Verdict::Equal;
+        if self.contents.len() == 1 || (self.is_spaced && count(gold) != self.contents.len()) {
+            return compared(gold, last);
+        }
+        match compared(gold, &self.contents.join(", ")) {
+            Verdict::Equal => Verdict::Equal,
+            _ if self.contents.iter().all(is_equal) => Verdict::Equal,
+            _ if is_equal(last) => Verdict::Ambiguous,
+            verdict => verdict,
+        }
+    }
+}
+
+/// Returns the last box, and the boxes before it that may be a list with it. None without a box.
+pub(crate) fn boxed(text: &str) -> Result<Option<Boxes<'_>>, Unfinished> {
+    let Some(last) = boxes_before(text, text.len())? else { return Ok(None) };
+    let (mut contents, end, mut is_spaced) = (vec![last.content], last.to, false);
+    let (mut first, mut start) = (last.from, last.from);
+    while let Some(before) = boxes_before(text, first).unwrap_or(None) {
+        let between = text.get(before.to..first).unwrap_or("x");
+        let is_blank = between.contains(char::is_whitespace) && between.len() <= BETWEEN && between.trim().is_empty();
+        if !is_blank && !joins(between) {
             break;
         }
-        list.push(before.content);
-        first = before;
+        is_spaced |= is_blank;
+        contents.push(before.content);
+        first = before.from;
+        start = if is_spaced { start } else { first };
     }
     // The letter of a choice may be followed by its text.
-    let is_choice = list.len() == 1 && is_letter(list[0]);
-    if !is_choice && is_part(&text[..first.from], &text[end..]) {
+    let is_choice = start == last.from && is_letter(contents[0]);
+    if !is_choice && is_part(&text[..start], &text[end..]) {
         return Err(Unfinished);
     }
-    if list.len() == 1 {
-        return Ok(Some(Cow::Borrowed(list[0])));
+    if is_spaced && is_part(&text[..first], &text[end..]) {
+        contents.truncate(1);
     }
-    list.reverse();
-    Ok(Some(Cow::Owned(list.join(", "))))
+    contents.reverse();
+    Ok(Some(Boxes { contents, is_spaced }))
 }
 
 fn is_letter(content: &str) -> bool {

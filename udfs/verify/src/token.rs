@@ -40,6 +40,7 @@ pub(crate) enum Token {
     Open(Bracket),
     Close(Bracket),
     Bar,
+    SuchThat,
     Relation(Relation),
     Function(Function),
     Log,
