@@ -29,7 +29,7 @@ pub(crate) fn is_doubtful(text: &str) -> bool {
 /// Whether a line is a value, and not prose.
 pub(crate) fn is_value(line: &str) -> bool {
     let line = line.trim();
-    if line.is_empty() || line.len() > LONGEST || is_listed(line) {
+    if line.is_empty() || line.len() > LONGEST || line.starts_with("- ") {
         return false;
     }
     let words: Vec<&str> = line.split(' ').collect();
@@ -37,13 +37,8 @@ pub(crate) fn is_value(line: &str) -> bool {
     let are_names = words.len() <= 3 && words.iter().all(|word| word.starts_with(|c: char| c.is_ascii_uppercase()));
     match are_words {
         true => words.len() == 1 || are_names && !["I", "We", "It"].contains(&words[0]),
-        false => choices::is_lettered(line) || is_understood(line, is_prose(line)),
+        false => choices::lettered(line).is_some() || is_understood(line, is_prose(line)),
     }
-}
-
-/// Whether a line may be an item of a list: `- 5`.
-pub(crate) fn is_listed(line: &str) -> bool {
-    line.starts_with("- ") || line.starts_with("+ ")
 }
 
 fn is_understood(text: &str, is_prose: bool) -> bool {

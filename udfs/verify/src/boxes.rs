@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Verdict, compared, count, same, units};
+use super::{Verdict, choices, compared, same, units};
 
 const BOX: &str = "box";
 const BOXES: [(&str, &str); 2] = [("\\", "ed"), ("\\f", "")];
@@ -42,12 +42,13 @@ impl<'a> Boxes<'a> {
     pub(crate) fn compared(&self, gold: &str) -> Verdict {
         let Some(last) = self.contents.last() else { return Verdict::Missing };
         let is_equal = |content: &&str| compared(gold, content) == Verdict::Equal;
-        if self.contents.len() == 1 || (self.is_spaced && count(gold) != self.contents.len()) {
+        if self.contents.len() == 1 || (self.is_spaced && self.contents.iter().any(|content| content.contains(','))) {
             return compared(gold, last);
         }
         match compared(gold, &self.contents.join(", ")) {
             Verdict::Equal => Verdict::Equal,
             _ if self.contents.iter().all(is_equal) => Verdict::Equal,
+            _ if self.is_spaced => compared(gold, last),
             _ if is_equal(last) => Verdict::Ambiguous,
             verdict => verdict,
         }
@@ -71,7 +72,7 @@ pub(crate) fn boxed(text: &str) -> Result<Option<Boxes<'_>>, Unfinished> {
         start = if is_spaced { start } else { first };
     }
     // The letter of a choice may be followed by its text.
-    let is_choice = start == last.from && is_letter(contents[0]);
+    let is_choice = start == last.from && choices::lone(contents[0]).is_some_and(|letter| letter.is_ascii_uppercase());
     if !is_choice && is_part(&text[..start], &text[end..]) {
         return Err(Unfinished);
     }
@@ -80,12 +81,6 @@ pub(crate) fn boxed(text: &str) -> Result<Option<Boxes<'_>>, Unfinished> {
     }
     contents.reverse();
     Ok(Some(Boxes { contents, is_spaced }))
-}
-
-fn is_letter(content: &str) -> bool {
-    let inner = content.rsplit('{').next().unwrap_or(content);
-    let inner = inner.trim_matches(|c: char| c.is_whitespace() || "(){}.".contains(c));
-    matches!(inner.as_bytes(), [b'A'..=b'Z'])
 }
 
 fn boxes_before(text: &str, mut end: usize) -> Result<Option<Boxed<'_>>, Unfinished> {

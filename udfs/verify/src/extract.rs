@@ -56,27 +56,28 @@ pub(crate) fn stated(response: &str, is_whole: bool) -> Stated<'_> {
         Err(Unfinished) => Stated::Nothing,
         Ok(Some(boxes)) => Stated::Boxes(boxes),
         Ok(None) => match unemphasised(searched) {
-            Cow::Borrowed(text) => unboxed(text, is_whole),
-            Cow::Owned(text) => match unboxed(&text, is_whole) {
-                Stated::Text(stated) => Stated::Text(Cow::Owned(stated.into_owned())),
-                Stated::Ambiguous => Stated::Ambiguous,
-                _ => Stated::Nothing,
-            },
+            Cow::Borrowed(text) => as_stated(unboxed(text, is_whole), Cow::Borrowed),
+            Cow::Owned(text) => as_stated(unboxed(&text, is_whole), |said| Cow::Owned(said.to_string())),
         },
     }
 }
 
-fn unboxed(text: &str, is_whole: bool) -> Stated<'_> {
-    let alone = || alone::stated(text).filter(|_| is_whole);
-    match phrase(text) {
-        Stated::Nothing => match marked(text).or_else(alone) {
-            Some(stated) => Stated::Text(Cow::Borrowed(alone::last_side(stated).unwrap_or(stated))),
-            None if is_whole && alone::is_listed(text.trim()) => Stated::Ambiguous,
-            None => Stated::Nothing,
-        },
-        Stated::Text(Cow::Borrowed(stated)) => Stated::Text(Cow::Borrowed(alone::last_side(stated).unwrap_or(stated))),
-        stated => stated,
+fn as_stated<'a, 't>(said: Result<Option<&'t str>, Doubtful>, keep: impl Fn(&'t str) -> Cow<'a, str>) -> Stated<'a> {
+    match said {
+        Err(Doubtful) => Stated::Ambiguous,
+        Ok(said) => said.map_or(Stated::Nothing, |said| Stated::Text(keep(said))),
     }
+}
+
+/// A statement with two readings.
+struct Doubtful;
+
+fn unboxed(text: &str, is_whole: bool) -> Result<Option<&str>, Doubtful> {
+    let said = phrase(text)?.or_else(|| marked(text)).or_else(|| alone::stated(text).filter(|_| is_whole));
+    if said.is_none() && is_whole && text.trim().strip_prefix("- ").is_some_and(alone::is_value) {
+        return Err(Doubtful);
+    }
+    Ok(said.map(|said| alone::last_side(said).unwrap_or(said)))
 }
 
 /// Returns the answer of a text as far as it can be compared: what the text states ([`answer`]), or else the text itself
@@ -120,61 +121,45 @@ fn is_cut_off(text: &str) -> bool {
     last == Some(false)
 }
 
-/// "The answer is" in other languages, without the first letter if it may be a capital.
-const PHRASES: [&str; 24] = [
-    "答案是",
-    "答案为",
-    "答案為",
-    "答案:",
-    "答案：",
-    "答えは",
-    "答え:",
-    "答え：",
-    "정답은",
-    "정답:",
-    "답은",
-    "답:",
-    "espuesta es",
-    "espuesta:",
-    "esposta é",
-    "esposta:",
-    "isposta è",
-    "isposta:",
-    "éponse est",
-    "éponse :",
-    "éponse:",
-    "ntwort ist",
-    "ntwort:",
-    "твет:",
-];
+/// "The answer is" in several languages, without the first letter if it may be a capital.
+const PHRASES: &str = "nswer is|nswer:|nswer is:|orrect option is|orrect option:|orrect choice is|orrect choice:|\
+    ight choice is|est option is|est choice is|答案是|答案为|答案為|答案:|答案：|答えは|答え:|答え：|정답은|정답:|답은|답:|\
+    espuesta es|espuesta:|esposta é|esposta:|isposta è|isposta:|éponse est|éponse :|éponse:|ntwort ist|ntwort:|твет:";
 
-/// Returns the text after the last "answer is" or "answer:" that states one: its formulas if they end the sentence,
-/// else the rest of the sentence. Nothing if the text calls the answer wrong.
-fn phrase(text: &str) -> Stated<'_> {
+/// Returns the text after the last phrase or heading that states an answer: its formulas if they end the sentence, else
+/// the rest of the sentence. None if the text calls the answer wrong.
+fn phrase(text: &str) -> Result<Option<&str>, Doubtful> {
     let mut end = text.len();
     loop {
-        let english = [" is", ":", "**:", " is:", "\n"].iter().filter_map(|after| last_of(text, end, after)).max();
-        let translated = || {
-            let ends = PHRASES.iter().filter_map(|phrase| Some((text[..end].rfind(phrase)?, phrase.len())));
-            ends.max().map(|(from, length)| (from, from + length))
-        };
-        let Some((from, after)) = english.or_else(translated) else { return Stated::Nothing };
+        let last = |phrase: &str| text[..end].rfind(phrase).map(|from| (from, from + phrase.len()));
+        let phrases = PHRASES.split('|').filter_map(last).filter(|(from, _)| !text[..*from].ends_with("inc"));
+        let Some((from, after)) = phrases.chain(heading(&text[..end])).max() else { return Ok(None) };
         let rest = without_adverbs(&text[after..]);
         match first_word(rest) {
-            word if WRONG.contains(&word) => return Stated::Nothing,
+            word if WRONG.contains(&word) => return Ok(None),
             // "The answer is correct" refers to an earlier statement.
             word if RIGHT.contains(&word) => end = from,
-            _ if text[from..after].contains('\n') && continues(rest) => return Stated::Ambiguous,
-            _ => return sentence_of(rest).map_or(Stated::Nothing, Stated::Text),
+            _ if text[from..after].ends_with('\n') && continues(rest) => return Err(Doubtful),
+            _ => return Ok(sentence_of(rest)),
         }
     }
 }
 
+/// Finds the last line that is nothing but a heading such as "Final answer".
+fn heading(text: &str) -> Option<(usize, usize)> {
+    text.rmatch_indices("nswer").find_map(|(from, word)| {
+        let before = text[..from].rsplit('\n').next().unwrap_or_default().to_lowercase();
+        let mut words = before.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        let is_heading = words.all(|word| ["final", "the", "my", "our", "correct", "a"].contains(&word));
+        let rest = text[from + word.len()..].trim_start_matches([' ', '#', ':', '\r']);
+        (is_heading && rest.starts_with('\n')).then(|| (from, text.len() - rest.len() + 1))
+    })
+}
+
 /// Whether the lines after the value under a heading state another value, or doubt this one.
 fn continues(rest: &str) -> bool {
-    let end = formula(rest).unwrap_or(0);
-    let following = rest[end..].split_once('\n').map_or("", |(_, following)| following);
-    alone::is_listed(rest) || following.lines().any(alone::is_value) || alone::is_doubtful(following)
+    let following = rest[formula(rest).unwrap_or(0)..].split_once('\n').map_or("", |(_, following)| following);
+    rest.starts_with("- ") || following.lines().any(alone::is_value) || alone::is_doubtful(following)
 }
 
 const RIGHT: [&str; 8] = ["correct", "right", "valid", "consistent", "reasonable", "verified", "confirmed", "clear"];
@@ -198,9 +183,19 @@ fn without_adverbs(text: &str) -> &str {
     }
 }
 
-fn sentence_of(rest: &str) -> Option<Cow<'_, str>> {
-    if let Some(stated) = lettered(rest).or_else(|| choice(rest)) {
-        return Some(Cow::Borrowed(stated));
+fn sentence_of(rest: &str) -> Option<&str> {
+    // In "B. It is right" the capital begins the next sentence.
+    let line = rest.lines().next()?.trim();
+    let is_text =
+        !line.get(1..).is_some_and(|text| text.trim_start_matches(['.', ' ']).starts_with(char::is_uppercase));
+    if is_text && choices::lettered(line).is_some() {
+        return Some(line.trim_end_matches(['.', '。']));
+    }
+    let letter = if line.starts_with('(') { 3 } else { 1 };
+    let is_choice =
+        matches!(line.trim_start_matches('(').as_bytes(), [b'A'..=b'J', ..]) && line.is_char_boundary(letter);
+    if is_choice && line.get(letter..).is_some_and(ends_sentence) {
+        return Some(&line[..letter]);
     }
     let formulas = first_formulas(rest).unwrap_or(0);
     let stated = match ends_sentence(&rest[formulas..]) && formulas > 0 {
@@ -208,25 +203,7 @@ fn sentence_of(rest: &str) -> Option<Cow<'_, str>> {
         false => &rest[..formulas + sentence(&rest[formulas..]).len()],
     };
     let stated = stated.trim().trim_end_matches(['*', '.', '。']).trim();
-    let stated = if stated.contains("$**") { Cow::Owned(stated.replace("$**", "$")) } else { Cow::Borrowed(stated) };
     (!stated.is_empty()).then_some(stated)
-}
-
-/// Returns a line that is the letter of a choice with its text. A capital begins the next sentence: "B. It is right".
-fn lettered(rest: &str) -> Option<&str> {
-    let line = rest.lines().next()?.trim();
-    let is_text =
-        line.as_bytes().get(1) != Some(&b'.') || !line.get(2..)?.trim().starts_with(|c: char| c.is_uppercase());
-    (is_text && choices::is_lettered(line)).then(|| line.trim_end_matches(['.', '。']))
-}
-
-/// Returns the letter of a choice that ends a sentence.
-fn choice(rest: &str) -> Option<&str> {
-    let is_bracketed = rest.starts_with('(');
-    let from = usize::from(is_bracketed);
-    let end = 1 + 2 * from;
-    let is_letter = matches!(rest.as_bytes().get(from)?, b'A'..=b'J') && (!is_bracketed || rest[2..].starts_with(')'));
-    (is_letter && rest.is_char_boundary(end) && ends_sentence(rest.get(end..)?)).then(|| &rest[..end])
 }
 
 /// Whether the answer ends here: with the line, the sentence, or a reason.
@@ -240,37 +217,6 @@ fn ends_sentence(text: &str) -> bool {
         || ["</", "<|"].iter().any(|tag| rest.starts_with(tag))
         || rest.strip_prefix('.').is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '.'))
         || REASONS.contains(&word)
-}
-
-/// Finds the last "answer" before `end` that is followed by `after`. Returns its start and its end.
-fn last_of(text: &str, end: usize, after: &str) -> Option<(usize, usize)> {
-    const WORDS: [&str; 3] = ["nswer", "option", "choice"];
-    let mut end = end;
-    loop {
-        let (from, word) = WORDS.iter().filter_map(|word| Some((text[..end].rfind(word)?, word))).max()?;
-        let before = text[..from].split_whitespace().next_back().unwrap_or_default();
-        let begins = match *word {
-            "nswer" => text[..from].ends_with(['a', 'A']),
-            _ => ["correct", "Correct", "right", "best"].contains(&before),
-        };
-        let rest = &text[from + word.len()..];
-        let line = rest.trim_start_matches(['*', '_', ' ', ':', '#']);
-        if after == "\n" {
-            if begins && is_heading(text, from) && line.starts_with(['\n', '\r']) {
-                return Some((from, text.len() - line.trim_start().len()));
-            }
-        } else if begins && rest.starts_with(after) {
-            return Some((from, from + word.len() + after.len()));
-        }
-        end = from;
-    }
-}
-
-/// Whether the line of an "answer" has no other words before it.
-fn is_heading(text: &str, from: usize) -> bool {
-    let line = text[..from - 1].rsplit('\n').next().unwrap_or_default().to_lowercase();
-    let mut words = line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    words.all(|word| ["final", "the", "my", "our", "correct"].contains(&word))
 }
 
 fn first_formulas(text: &str) -> Option<usize> {

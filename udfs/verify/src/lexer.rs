@@ -141,20 +141,10 @@ impl<'a> Lexer<'a> {
             character if character.is_whitespace() => return,
             '^' => return self.caret(),
             '\'' => return self.prime(),
-            '+' => Token::Plus,
-            '-' => Token::Minus,
             '*' if self.skips("*") => Token::Caret,
             '*' => Token::Times,
-            '/' => Token::Slash,
-            '_' => Token::Under,
             '!' if self.skips("=") => Token::Relation(Relation::NotEqual),
             '!' => Token::Bang,
-            ',' => Token::Comma,
-            ';' => Token::Semicolon,
-            ':' => Token::Colon,
-            '|' => Token::Bar,
-            '%' => Token::Percent,
-            '&' => Token::Cell,
             '=' => {
                 self.skips("=");
                 Token::Relation(Relation::Equal)
@@ -163,13 +153,12 @@ impl<'a> Lexer<'a> {
             '<' => Token::Relation(Relation::Less),
             '>' if self.skips("=") => Token::Relation(Relation::GreaterOrEqual),
             '>' => Token::Relation(Relation::Greater),
-            'Å' => Token::Word(character.to_string()),
             // `-€5` is `€-5`.
             sign if units::is_currency(sign) => {
                 let at = if self.found == [Token::Minus] { 0 } else { self.found.len() };
                 return self.found.insert(at, Token::Word(sign.to_string()));
             }
-            other => Token::Opaque(other.to_string()),
+            other => Token::sign(other),
         };
         self.found.push(token);
     }

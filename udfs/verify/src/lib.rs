@@ -67,6 +67,9 @@ mod work;
 pub use extract::{answer, comparable};
 pub use stated::{first_stating, unstated};
 
+/// An expected answer of at most this many bytes is no solution, unless it marks its answer.
+const SHORT: usize = 64;
+
 /// Whether the [`answer`] of a response is the expected one. `gold` is an answer, or a solution that states one like a
 /// response. False for a response without an answer.
 ///
@@ -99,7 +102,8 @@ pub enum Verdict {
 /// assert_eq!(verdict("4", "I do not know."), Verdict::Missing);
 /// ```
 pub fn verdict(gold: &str, response: &str) -> Verdict {
-    let gold = answer(gold).unwrap_or(Cow::Borrowed(gold));
+    let is_solution = gold.len() > SHORT || ["box", "nswer", "####"].iter().any(|mark| gold.contains(mark));
+    let gold = if is_solution { extract::said(gold) } else { None }.unwrap_or(Cow::Borrowed(gold));
     match extract::stated(response, true) {
         Stated::Nothing => Verdict::Missing,
         Stated::Ambiguous => Verdict::Ambiguous,
@@ -122,7 +126,10 @@ fn same(gold: &str, found: &str) -> bool {
 }
 
 fn compared(gold: &str, found: &str) -> Verdict {
-    let (gold, found) = (unemphasised(gold.trim()), unemphasised(found.trim()));
+    let [gold, found] = [gold, found].map(|text| match text.trim() {
+        text if text.starts_with(['*', '_']) => unemphasised(text),
+        text => Cow::Borrowed(text),
+    });
     if gold == found {
         return if gold.is_empty() { Verdict::Different } else { Verdict::Equal };
     }
@@ -142,19 +149,6 @@ fn compared(gold: &str, found: &str) -> Verdict {
         true => Verdict::Equal,
         false if work.is_doubtful() => Verdict::Ambiguous,
         false => Verdict::Different,
-    }
-}
-
-/// The number of values of an answer: those of a list or a set, or one.
-fn count(answer: &str) -> usize {
-    let shape = tokens(answer, Commas::Thousands).and_then(|tokens| shape(&tokens, &mut Work::new()));
-    let of = |shape: &Shape| match shape {
-        Shape::List(parts) | Shape::Set(parts) => parts.len(),
-        _ => 1,
-    };
-    match shape {
-        Some(Shape::Definition { value, .. }) => of(&value),
-        shape => shape.as_ref().map_or(1, of),
     }
 }
 

@@ -4,32 +4,18 @@ use super::token::{Bracket, Relation, Token};
 
 /// Writes the intervals `[2,5[`, `]2,5]` and `]2,5[` with brackets that are partners.
 pub(crate) fn turned(mut tokens: Vec<Token>) -> Vec<Token> {
-    let opens = |token: &Token| *token == Token::Open(Bracket::Square);
-    let (mut squares, mut depth) = (Vec::new(), 0_usize);
-    for (place, token) in tokens.iter().enumerate() {
-        match token {
-            Token::Open(Bracket::Square) | Token::Close(Bracket::Square) if depth == 0 => squares.push(place),
-            Token::Open(_) => depth += 1,
-            Token::Close(_) => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    let (pairs, rest) = squares.as_chunks::<2>();
-    let is_interval = |[from, to]: &[usize; 2]| {
-        tokens[*from..*to].iter().filter(|token| matches!(token, Token::Comma | Token::Semicolon)).count() == 1
-    };
-    let joins = |from: usize, to: usize| tokens[from..to] == [Token::Union];
-    let are_intervals = rest.is_empty()
-        && pairs.iter().any(|[from, to]| !opens(&tokens[*from]) || opens(&tokens[*to]))
-        && pairs.iter().all(is_interval)
-        && pairs.windows(2).all(|pair| joins(pair[0][1] + 1, pair[1][0]))
-        && pairs.last().is_some_and(|[_, to]| to + 1 == tokens.len())
-        && (squares[0] == 0 || tokens[squares[0] - 1] == Token::Relation(Relation::In));
-    if are_intervals {
-        for [from, to] in pairs.to_vec() {
-            let is_closed = (opens(&tokens[from]), !opens(&tokens[to]));
-            let bracket = |closed: bool| if closed { Bracket::Square } else { Bracket::Round };
-            (tokens[from], tokens[to]) = (Token::Open(bracket(is_closed.0)), Token::Close(bracket(is_closed.1)));
+    let is_square = |token: &Token| matches!(token, Token::Open(Bracket::Square) | Token::Close(Bracket::Square));
+    let element = tokens.iter().position(|token| *token == Token::Relation(Relation::In)).map_or(0, |place| place + 1);
+    for range in tokens[element..].split_mut(|token| *token == Token::Union) {
+        if let [low, inner @ .., high] = range
+            && is_square(low)
+            && is_square(high)
+            && !inner.iter().any(is_square)
+            && inner.iter().filter(|token| matches!(token, Token::Comma | Token::Semicolon)).count() == 1
+        {
+            let bracket = |is_closed: bool| if is_closed { Bracket::Square } else { Bracket::Round };
+            *low = Token::Open(bracket(*low == Token::Open(Bracket::Square)));
+            *high = Token::Close(bracket(*high == Token::Close(Bracket::Square)));
         }
     }
     tokens

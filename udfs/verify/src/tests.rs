@@ -66,7 +66,6 @@ fn every_expected_answer_equals_itself() {
     }
 }
 
-
 #[derive(Deserialize)]
 struct Case {
     gold: Option<String>,

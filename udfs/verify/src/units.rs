@@ -34,10 +34,12 @@ pub(crate) fn is_foreign(c: char) -> bool {
 }
 
 fn foreign(word: &str) -> Option<Unit> {
+    if word.is_empty() || !word.chars().all(is_foreign) {
+        return None;
+    }
     let changes = CHANGING.split_whitespace().any(|part| word.contains(part))
         || CHANGING_WHOLE.split_whitespace().any(|whole| word.to_lowercase() == whole);
-    let is_word = !word.is_empty() && word.chars().all(is_foreign);
-    is_word.then(|| Unit { name: word.to_string(), optional: false, is_foreign: !changes })
+    Some(Unit { name: word.to_string(), optional: false, is_foreign: !changes })
 }
 
 /// The names of each unit, its own first. Those of one or two letters are case-sensitive: MW is not mW.
