@@ -8,7 +8,7 @@ use super::work::Work;
 use super::{choices, reader, same, units};
 
 /// The maximum bytes of such an answer.
-const LONGEST: usize = 400;
+const LONGEST: usize = 200;
 /// Words of which one makes a statement doubtful.
 const DOUBTS: &str = "not no never if let suppose assume assuming unless when where for maybe perhaps either or false \
     wrong whether cannot given guess try tried test first one some case say said claim could would should might may but \
@@ -96,7 +96,8 @@ pub(crate) fn stated(text: &str) -> Option<&str> {
 
 /// Returns the last side of an equation of equal sides without names: 7 of `3 + 4 = 7`.
 pub(crate) fn last_side(equation: &str) -> Option<&str> {
-    let (left, right) = equation.rsplit_once('=').filter(|_| equation.len() <= LONGEST)?;
+    let (left, right) =
+        equation.rsplit_once('=').filter(|(left, _)| equation.len() <= LONGEST && left.matches('=').count() < 4)?;
     let holds = |side: &str| side.trim() != right.trim() && is_value(side) && same(right, side);
     (is_value(right) && left.split('=').all(holds)).then(|| right.trim())
 }

@@ -72,7 +72,8 @@ pub(crate) fn lettered(text: &str) -> Option<(char, &str)> {
     // `(A) + 5` may be a sum.
     let is_text = text.starts_with(|c: char| c.is_alphanumeric() || (c == '-' && opened.is_none()))
         || ["\\frac", "\\sqrt", "\\text", "\\$"].iter().any(|command| text.starts_with(command));
-    (is_spaced && is_text).then_some((letter, text))
+    let is_nested = matches!(text.as_bytes(), [b'A'..=b'J', b'.' | b')' | b':', ..]);
+    (is_spaced && is_text && !is_nested).then_some((letter, text))
 }
 
 /// Whether a choice's text names no other choice and does not reject this one.

@@ -10,6 +10,8 @@ use asap_kernels::code_fences::Blocks;
 use asap_kernels::tags;
 
 const SEARCHED: usize = 65_536;
+/// The maximum bytes of a heading before "answer".
+const HEADING: usize = 40;
 
 /// What a response states.
 pub(crate) enum Stated<'a> {
@@ -129,27 +131,29 @@ const PHRASES: &str = "nswer is|nswer:|nswer is:|orrect option is|orrect option:
 /// Returns the text after the last phrase or heading that states an answer: its formulas if they end the sentence, else
 /// the rest of the sentence. None if the text calls the answer wrong.
 fn phrase(text: &str) -> Result<Option<&str>, Doubtful> {
-    let mut end = text.len();
-    loop {
-        let last = |phrase: &str| text[..end].rfind(phrase).map(|from| (from, from + phrase.len()));
-        let phrases = PHRASES.split('|').filter_map(last).filter(|(from, _)| !text[..*from].ends_with("inc"));
-        let Some((from, after)) = phrases.chain(heading(&text[..end])).max() else { return Ok(None) };
+    let of = |phrase: &'static str| text.match_indices(phrase).map(|(from, phrase)| (from, from + phrase.len()));
+    let phrases = PHRASES.split('|').flat_map(of).filter(|(from, _)| !text[..*from].ends_with("inc"));
+    let mut places: Vec<(usize, usize)> = phrases.chain(headings(text)).collect();
+    places.sort_unstable();
+    while let Some((from, after)) = places.pop() {
         let rest = without_adverbs(&text[after..]);
         match first_word(rest) {
             word if WRONG.contains(&word) => return Ok(None),
             // "The answer is correct" refers to an earlier statement.
-            word if RIGHT.contains(&word) => end = from,
+            word if RIGHT.contains(&word) => {}
             _ if text[from..after].ends_with('\n') && continues(rest) => return Err(Doubtful),
             _ => return Ok(sentence_of(rest)),
         }
     }
+    Ok(None)
 }
 
-/// Finds the last line that is nothing but a heading such as "Final answer".
-fn heading(text: &str) -> Option<(usize, usize)> {
-    text.rmatch_indices("nswer").find_map(|(from, word)| {
-        let before = text[..from].rsplit('\n').next().unwrap_or_default().to_lowercase();
-        let mut words = before.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+/// Finds the lines that are nothing but a heading such as "Final answer".
+fn headings(text: &str) -> impl Iterator<Item = (usize, usize)> {
+    text.match_indices("nswer").filter_map(|(from, word)| {
+        let near = &text[text.ceil_char_boundary(from.saturating_sub(HEADING))..from];
+        let line = near.rsplit('\n').next().filter(|line| line.len() < HEADING)?.to_lowercase();
+        let mut words = line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
         let is_heading = words.all(|word| ["final", "the", "my", "our", "correct", "a"].contains(&word));
         let rest = text[from + word.len()..].trim_start_matches([' ', '#', ':', '\r']);
         (is_heading && rest.starts_with('\n')).then(|| (from, text.len() - rest.len() + 1))
@@ -159,7 +163,8 @@ fn heading(text: &str) -> Option<(usize, usize)> {
 /// Whether the lines after the value under a heading state another value, or doubt this one.
 fn continues(rest: &str) -> bool {
     let following = rest[formula(rest).unwrap_or(0)..].split_once('\n').map_or("", |(_, following)| following);
-    rest.starts_with("- ") || following.lines().any(alone::is_value) || alone::is_doubtful(following)
+    let mut lines = following.lines().filter(|line| !line.trim().is_empty()).take(3);
+    rest.starts_with("- ") || lines.any(alone::is_value) || alone::is_doubtful(following)
 }
 
 const RIGHT: [&str; 8] = ["correct", "right", "valid", "consistent", "reasonable", "verified", "confirmed", "clear"];

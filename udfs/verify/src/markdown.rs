@@ -25,7 +25,8 @@ pub(crate) fn unemphasised(text: &str) -> Cow<'_, str> {
             c.is_none_or(|c| c.is_whitespace() || is_mark(c) || !c.is_ascii() || signs.contains(c))
         };
         let touches = |c: Option<char>| c.is_some_and(|c| !c.is_whitespace() && c != '{');
-        let opened = open.iter().rposition(|(_, mark)| *mark == run);
+        let recent = open.len().saturating_sub(16);
+        let opened = open[recent..].iter().rposition(|(_, mark)| *mark == run).map(|of| recent + of);
         if let Some(of) = opened.filter(|_| touches(before) && borders(after, ".,;:!?)\"'")) {
             removed.extend([(open[of].0, run.len()), (from, run.len())]);
             open.truncate(of);
