@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use asap_kernels::tags;
 use asap_programs::{Sandbox, SandboxError};
+use asap_verify::Verdict;
 use rayon::prelude::*;
 
 use super::bench::{Check, Problem};
@@ -40,13 +41,14 @@ fn grade_one(problem: &Problem, response: &str, sandbox: Option<&Sandbox>) -> Re
     Ok(match (&problem.check, sandbox) {
         (Check::Answer(gold), _) => {
             let answer = asap_verify::answer(response).map(|answer| answer.trim().to_string());
-            let correct = asap_verify::verify(gold, response);
-            let why = match (correct, &answer) {
-                (true, _) => "ok",
-                (false, Some(_)) => "wrong_answer",
-                (false, None) => "no_answer",
+            let verdict = asap_verify::verdict(gold, response);
+            let why = match verdict {
+                Verdict::Equal => "ok",
+                Verdict::Different => "wrong_answer",
+                Verdict::Ambiguous => "ambiguous",
+                Verdict::Missing => "no_answer",
             };
-            Grade { answer, correct: Some(correct), why: why.to_string() }
+            Grade { answer, correct: Some(verdict == Verdict::Equal), why: why.to_string() }
         }
         (Check::Program(problem), Some(sandbox)) => {
             let verdict = sandbox.judge(problem, response)?;

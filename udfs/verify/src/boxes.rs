@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::units;
+use super::{Verdict, choices, compared, same, units};
 
 const BOX: &str = "box";
 const BOXES: [(&str, &str); 2] = [("\\", "ed"), ("\\f", "")];
@@ -24,33 +24,68 @@ struct Boxed<'a> {
 /// A box that is cut off, or that contains only part of the answer.
 pub(crate) struct Unfinished;
 
-/// Returns the content of the last box, or of the last boxes if they are a list. None without a box.
-pub(crate) fn boxed(text: &str) -> Result<Option<Cow<'_, str>>, Unfinished> {
-    let Some(mut first) = boxes_before(text, text.len())? else { return Ok(None) };
-    let (mut list, end) = (vec![first.content], first.to);
-    while let Some(before) = boxes_before(text, first.from).unwrap_or(None) {
-        if before.to > first.from || !joins(&text[before.to..first.from]) {
-            break;
-        }
-        list.push(before.content);
-        first = before;
-    }
-    // The letter of a choice may be followed by its text.
-    let is_choice = list.len() == 1 && is_letter(list[0]);
-    if !is_choice && is_part(&text[..first.from], &text[end..]) {
-        return Err(Unfinished);
-    }
-    if list.len() == 1 {
-        return Ok(Some(Cow::Borrowed(list[0])));
-    }
-    list.reverse();
-    Ok(Some(Cow::Owned(list.join(", "))))
+/// The last boxes of a response with nothing but separators between them.
+pub(crate) struct Boxes<'a> {
+    contents: Vec<&'a str>,
+    /// Whether only white space separates some of them. Then the last box counts, unless a list is expected.
+    is_spaced: bool,
 }
 
-fn is_letter(content: &str) -> bool {
-    let inner = content.rsplit('{').next().unwrap_or(content);
-    let inner = inner.trim_matches(|c: char| c.is_whitespace() || "(){}.".contains(c));
-    matches!(inner.as_bytes(), [b'A'..=b'Z'])
+impl<'a> Boxes<'a> {
+    /// Returns the answer if nothing is known of the expected one.
+    pub(crate) fn answer(&self) -> Option<Cow<'a, str>> {
+        let last = *self.contents.last()?;
+        let is_one = self.is_spaced || self.is_few() && self.contents.iter().all(|content| same(content, last));
+        Some(if is_one { Cow::Borrowed(last) } else { Cow::Owned(self.contents.join(", ")) })
+    }
+
+    /// Whether comparing each box costs little.
+    fn is_few(&self) -> bool {
+        self.contents.len() <= 4
+    }
+
+    pub(crate) fn compared(&self, gold: &str) -> Verdict {
+        let Some(last) = self.contents.last() else { return Verdict::Missing };
+        let is_equal = |content: &&str| compared(gold, content) == Verdict::Equal;
+        if self.contents.len() == 1 || (self.is_spaced && self.contents.iter().any(|content| content.contains(','))) {
+            return compared(gold, last);
+        }
+        match compared(gold, &self.contents.join(", ")) {
+            Verdict::Equal => Verdict::Equal,
+            _ if self.is_few() && self.contents.iter().all(is_equal) => Verdict::Equal,
+            _ if self.is_spaced => compared(gold, last),
+            _ if is_equal(last) => Verdict::Ambiguous,
+            verdict => verdict,
+        }
+    }
+}
+
+/// Returns the last box, and the boxes before it that may be a list with it. None without a box.
+pub(crate) fn boxed(text: &str) -> Result<Option<Boxes<'_>>, Unfinished> {
+    let Some(last) = boxes_before(text, text.len())? else { return Ok(None) };
+    let (mut contents, end, mut is_spaced) = (vec![last.content], last.to, false);
+    let (mut first, mut start) = (last.from, last.from);
+    while let Some(before) = boxes_before(text, first).unwrap_or(None) {
+        let between = text.get(before.to..first).unwrap_or("x");
+        let is_blank = between.contains(char::is_whitespace) && between.len() <= BETWEEN && between.trim().is_empty();
+        if !is_blank && !joins(between) {
+            break;
+        }
+        is_spaced |= is_blank;
+        contents.push(before.content);
+        first = before.from;
+        start = if is_spaced { start } else { first };
+    }
+    // The letter of a choice may be followed by its text.
+    let is_choice = start == last.from && choices::lone(contents[0]).is_some_and(|letter| letter.is_ascii_uppercase());
+    if !is_choice && is_part(&text[..start], &text[end..]) {
+        return Err(Unfinished);
+    }
+    if is_spaced && is_part(&text[..first], &text[end..]) {
+        contents.truncate(1);
+    }
+    contents.reverse();
+    Ok(Some(Boxes { contents, is_spaced }))
 }
 
 fn boxes_before(text: &str, mut end: usize) -> Result<Option<Boxed<'_>>, Unfinished> {

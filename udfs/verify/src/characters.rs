@@ -79,6 +79,12 @@ fn written(character: char) -> Option<&'static str> {
     Some(match character {
         '−' | '–' | '—' | '‐' | '‑' | '﹣' => "-",
         '∕' | '⁄' => "/",
+        '。' => ".",
+        '、' => ",",
+        '￠' => "¢",
+        '￡' => "£",
+        '￥' => "¥",
+        '￦' => "₩",
         // The angstrom sign.
         '\u{212b}' => "Å",
         'ℝ' => "\\mathbb{R}",

@@ -21,6 +21,12 @@ pub(crate) fn equals(gold: &Shape, answer: &Shape, work: &mut Work) -> bool {
         (Shape::Value(gold), Shape::Value(answer)) => values(gold, answer, work),
         (Shape::Word(gold), Shape::Word(answer)) => words(gold, answer),
         (Shape::List(gold) | Shape::Set(gold), Shape::List(answer) | Shape::Set(answer)) => lists(gold, answer, work),
+        // `x < -2, x > 3` may mean both or one of them.
+        (Shape::Union(_), Shape::List(parts)) | (Shape::List(parts), Shape::Union(_))
+            if parts.iter().all(|part| matches!(part, Shape::Interval(_))) =>
+        {
+            work.doubt::<()>().is_some()
+        }
         (Shape::Union(gold), Shape::Union(answer)) => any_order(gold, answer, work),
         (Shape::Set(one), other) => matches!(one.as_slice(), [element] if equals(element, other, work)),
         (other, Shape::Set(one)) => matches!(one.as_slice(), [element] if equals(other, element, work)),
@@ -104,7 +110,8 @@ fn values(gold: &Value, answer: &Value, work: &mut Work) -> bool {
     let degrees = (gold.degrees, answer.degrees);
     let same_unit = match (&gold.unit, &answer.unit) {
         (Some(gold), Some(answer)) => gold.name == answer.name,
-        (Some(unit), None) | (None, Some(unit)) => unit.optional,
+        (Some(unit), None) => unit.optional,
+        (None, Some(unit)) => unit.optional || unit.is_foreign,
         (None, None) => true,
     };
     if !same_unit

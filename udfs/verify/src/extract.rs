@@ -2,32 +2,84 @@
 
 use std::borrow::Cow;
 
-use super::boxes::{BETWEEN, Unfinished, boxed, joins};
+use super::alone;
+use super::boxes::{BETWEEN, Boxes, Unfinished, boxed, joins};
+use super::choices;
+use super::markdown::unemphasised;
 use asap_kernels::code_fences::Blocks;
 use asap_kernels::tags;
 
 const SEARCHED: usize = 65_536;
+/// The maximum bytes of a heading before "answer".
+const HEADING: usize = 40;
+
+/// What a response states.
+pub(crate) enum Stated<'a> {
+    Boxes(Boxes<'a>),
+    Text(Cow<'a, str>),
+    Ambiguous,
+    Nothing,
+}
 
 /// Returns the final answer of a response: the content of its last box after the chain of thought, else the text after
-/// its last "answer is" or "answer:", else after its last `####`. Adjacent boxes with "and", "or" or a comma between
-/// them are a list. None if no answer is stated, if the chain or the box is cut off, and if the box contains only part
-/// of a formula.
+/// its last "answer is", "answer:" or heading "Final answer", else after its last `####`, else the response itself if
+/// it is nothing but a value or an equation. Adjacent boxes with "and", "or" or a comma between them are a list, unless
+/// they have the same value. None if no answer is stated, if the chain or the box is cut off, and if the box contains
+/// only part of a formula.
 ///
 /// ```
 /// assert_eq!(asap_verify::answer("2 + 2 is 4. The answer is 4.").as_deref(), Some("4"));
 /// assert_eq!(asap_verify::answer("I do not know."), None);
 /// ```
 pub fn answer(response: &str) -> Option<Cow<'_, str>> {
-    let after = tags::response_or_all(response)?;
-    if is_cut_off(after) {
-        return None;
+    text_of(stated(response, true))
+}
+
+/// Returns the answer that a part of a response states, as [`answer`] does, but not the part itself.
+pub(crate) fn said(part: &str) -> Option<Cow<'_, str>> {
+    text_of(stated(part, false))
+}
+
+fn text_of(stated: Stated<'_>) -> Option<Cow<'_, str>> {
+    match stated {
+        Stated::Boxes(boxes) => boxes.answer(),
+        Stated::Text(text) => Some(text),
+        Stated::Ambiguous | Stated::Nothing => None,
     }
-    let after = &after[after.ceil_char_boundary(after.len().saturating_sub(SEARCHED))..];
-    match boxed(after) {
-        Err(Unfinished) => None,
-        Ok(Some(stated)) => Some(stated),
-        Ok(None) => phrase(after).or_else(|| marked(after).map(Cow::Borrowed)),
+}
+
+/// Finds the answer of a response. `is_whole` is set if the response may be nothing but its answer.
+pub(crate) fn stated(response: &str, is_whole: bool) -> Stated<'_> {
+    let Some(after) = tags::response_or_all(response).filter(|after| !is_cut_off(after)) else {
+        return Stated::Nothing;
+    };
+    let searched = &after[after.ceil_char_boundary(after.len().saturating_sub(SEARCHED))..];
+    match boxed(searched) {
+        Err(Unfinished) => Stated::Nothing,
+        Ok(Some(boxes)) => Stated::Boxes(boxes),
+        Ok(None) => match unemphasised(searched) {
+            Cow::Borrowed(text) => as_stated(unboxed(text, is_whole), Cow::Borrowed),
+            Cow::Owned(text) => as_stated(unboxed(&text, is_whole), |said| Cow::Owned(said.to_string())),
+        },
     }
+}
+
+fn as_stated<'a, 't>(said: Result<Option<&'t str>, Doubtful>, keep: impl Fn(&'t str) -> Cow<'a, str>) -> Stated<'a> {
+    match said {
+        Err(Doubtful) => Stated::Ambiguous,
+        Ok(said) => said.map_or(Stated::Nothing, |said| Stated::Text(keep(said))),
+    }
+}
+
+/// A statement with two readings.
+struct Doubtful;
+
+fn unboxed(text: &str, is_whole: bool) -> Result<Option<&str>, Doubtful> {
+    let said = phrase(text)?.or_else(|| marked(text)).or_else(|| alone::stated(text).filter(|_| is_whole));
+    if said.is_none() && is_whole && text.trim().strip_prefix("- ").is_some_and(alone::is_value) {
+        return Err(Doubtful);
+    }
+    Ok(said.map(|said| alone::last_side(said).unwrap_or(said)))
 }
 
 /// Returns the answer of a text as far as it can be compared: what the text states ([`answer`]), or else the text itself
@@ -71,21 +123,48 @@ fn is_cut_off(text: &str) -> bool {
     last == Some(false)
 }
 
-/// Returns the text after the last "answer is" or "answer:" that states one: its formulas if they end the sentence,
-/// else the rest of the sentence. None if the text calls the answer wrong.
-fn phrase(text: &str) -> Option<Cow<'_, str>> {
-    let mut end = text.len();
-    loop {
-        let found = [" is", ":", "**:", " is:"].iter().filter_map(|after| last_of(text, end, after)).max();
-        let (from, after) = found?;
+/// "The answer is" in several languages, without the first letter if it may be a capital.
+const PHRASES: &str = "nswer is|nswer:|nswer is:|orrect option is|orrect option:|orrect choice is|orrect choice:|\
+    ight choice is|est option is|est choice is|答案是|答案为|答案為|答案:|答案：|答えは|答え:|答え：|정답은|정답:|답은|답:|\
+    espuesta es|espuesta:|esposta é|esposta:|isposta è|isposta:|éponse est|éponse :|éponse:|ntwort ist|ntwort:|твет:";
+
+/// Returns the text after the last phrase or heading that states an answer: its formulas if they end the sentence, else
+/// the rest of the sentence. None if the text calls the answer wrong.
+fn phrase(text: &str) -> Result<Option<&str>, Doubtful> {
+    let of = |phrase: &'static str| text.match_indices(phrase).map(|(from, phrase)| (from, from + phrase.len()));
+    let phrases = PHRASES.split('|').flat_map(of).filter(|(from, _)| !text[..*from].ends_with("inc"));
+    let mut places: Vec<(usize, usize)> = phrases.chain(headings(text)).collect();
+    places.sort_unstable();
+    while let Some((from, after)) = places.pop() {
         let rest = without_adverbs(&text[after..]);
         match first_word(rest) {
-            word if WRONG.contains(&word) => return None,
+            word if WRONG.contains(&word) => return Ok(None),
             // "The answer is correct" refers to an earlier statement.
-            word if RIGHT.contains(&word) => end = from,
-            _ => return stated(rest),
+            word if RIGHT.contains(&word) => {}
+            _ if text[from..after].ends_with('\n') && continues(rest) => return Err(Doubtful),
+            _ => return Ok(sentence_of(rest)),
         }
     }
+    Ok(None)
+}
+
+/// Finds the lines that are nothing but a heading such as "Final answer".
+fn headings(text: &str) -> impl Iterator<Item = (usize, usize)> {
+    text.match_indices("nswer").filter_map(|(from, word)| {
+        let near = &text[text.ceil_char_boundary(from.saturating_sub(HEADING))..from];
+        let line = near.rsplit('\n').next().filter(|line| line.len() < HEADING)?.to_lowercase();
+        let mut words = line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        let is_heading = words.all(|word| ["final", "the", "my", "our", "correct", "a"].contains(&word));
+        let rest = text[from + word.len()..].trim_start_matches([' ', '#', ':', '\r']);
+        (is_heading && rest.starts_with('\n')).then(|| (from, text.len() - rest.len() + 1))
+    })
+}
+
+/// Whether the lines after the value under a heading state another value, or doubt this one.
+fn continues(rest: &str) -> bool {
+    let following = rest[formula(rest).unwrap_or(0)..].split_once('\n').map_or("", |(_, following)| following);
+    let mut lines = following.lines().filter(|line| !line.trim().is_empty()).take(3);
+    rest.starts_with("- ") || lines.any(alone::is_value) || alone::is_doubtful(following)
 }
 
 const RIGHT: [&str; 8] = ["correct", "right", "valid", "consistent", "reasonable", "verified", "confirmed", "clear"];
@@ -109,14 +188,26 @@ fn without_adverbs(text: &str) -> &str {
     }
 }
 
-fn stated(rest: &str) -> Option<Cow<'_, str>> {
+fn sentence_of(rest: &str) -> Option<&str> {
+    // In "B. It is right" the capital begins the next sentence.
+    let line = rest.lines().next()?.trim();
+    let is_text =
+        !line.get(1..).is_some_and(|text| text.trim_start_matches(['.', ' ']).starts_with(char::is_uppercase));
+    if is_text && choices::lettered(line).is_some() {
+        return Some(line.trim_end_matches(['.', '。']));
+    }
+    let letter = if line.starts_with('(') { 3 } else { 1 };
+    let is_choice =
+        matches!(line.trim_start_matches('(').as_bytes(), [b'A'..=b'J', ..]) && line.is_char_boundary(letter);
+    if is_choice && line.get(letter..).is_some_and(ends_sentence) {
+        return Some(&line[..letter]);
+    }
     let formulas = first_formulas(rest).unwrap_or(0);
     let stated = match ends_sentence(&rest[formulas..]) && formulas > 0 {
         true => &rest[..formulas],
         false => &rest[..formulas + sentence(&rest[formulas..]).len()],
     };
-    let stated = stated.trim().trim_end_matches(['*', '.']).trim();
-    let stated = if stated.contains("$**") { Cow::Owned(stated.replace("$**", "$")) } else { Cow::Borrowed(stated) };
+    let stated = stated.trim().trim_end_matches(['*', '.', '。']).trim();
     (!stated.is_empty()).then_some(stated)
 }
 
@@ -131,20 +222,6 @@ fn ends_sentence(text: &str) -> bool {
         || ["</", "<|"].iter().any(|tag| rest.starts_with(tag))
         || rest.strip_prefix('.').is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '.'))
         || REASONS.contains(&word)
-}
-
-/// Finds the last "answer" before `end` that is followed by `after`. Returns its start and its end.
-fn last_of(text: &str, end: usize, after: &str) -> Option<(usize, usize)> {
-    const WORD: &str = "nswer";
-    let mut end = end;
-    loop {
-        let from = text[..end].rfind(WORD)?;
-        let begins = text[..from].ends_with(['a', 'A']);
-        if begins && text[from + WORD.len()..].starts_with(after) {
-            return Some((from, from + WORD.len() + after.len()));
-        }
-        end = from;
-    }
 }
 
 fn first_formulas(text: &str) -> Option<usize> {
@@ -171,7 +248,7 @@ fn formula(text: &str) -> Option<usize> {
 
 fn sentence(text: &str) -> &str {
     let line = text.lines().next().unwrap_or_default();
-    let end = [". ", ".** ", ".* "].iter().filter_map(|stop| line.find(stop)).min().unwrap_or(line.len());
+    let end = [". ", ".** ", ".* ", "。"].iter().filter_map(|stop| line.find(stop)).min().unwrap_or(line.len());
     &line[..end]
 }
 

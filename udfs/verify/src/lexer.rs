@@ -2,6 +2,7 @@
 
 use super::characters::plain;
 use super::numerals;
+use super::span;
 use super::token::{Bracket, Relation, Token};
 use super::units;
 use super::words;
@@ -24,14 +25,14 @@ pub(crate) fn tokens(text: &str, commas: Commas) -> Option<Vec<Token>> {
     if text.len() > MAX_BYTES {
         return None;
     }
-    let text = plain(text)?;
+    let text = words::with_percent(plain(text)?);
     if numerals::is_date(&text) {
         return Some(vec![Token::Opaque(text)]);
     }
     if let Some(words) = words::only_words(&text) {
         return Some(vec![words]);
     }
-    Lexer::new(&text, commas).all()
+    Lexer::new(&text, commas).all().map(span::turned)
 }
 
 struct Arguments {
@@ -100,6 +101,11 @@ impl<'a> Lexer<'a> {
             '\\' => self.command(),
             '0'..='9' | '.' => self.number(),
             'a'..='z' | 'A'..='Z' => self.letters(),
+            _ if units::is_foreign(character) && self.counts() => {
+                let word = self.rest().split(|c| !units::is_foreign(c)).next().unwrap_or_default();
+                self.place += word.len();
+                self.found.push(Token::Word(word.to_string()));
+            }
             _ => {
                 self.place += character.len_utf8();
                 self.sign(character);
@@ -130,24 +136,15 @@ impl<'a> Lexer<'a> {
             '{' => return self.open(Bracket::Group),
             '}' => return self.close(Bracket::Group),
             '"' if self.counts() && !self.text[..self.place - 1].contains('"') => Token::Word("in".to_string()),
+            '$' if self.place == 1 && !self.rest().contains('$') => Token::Dollar,
             '$' | '~' | '"' | '`' => return,
             character if character.is_whitespace() => return,
             '^' => return self.caret(),
             '\'' => return self.prime(),
-            '+' => Token::Plus,
-            '-' => Token::Minus,
             '*' if self.skips("*") => Token::Caret,
             '*' => Token::Times,
-            '/' => Token::Slash,
-            '_' => Token::Under,
             '!' if self.skips("=") => Token::Relation(Relation::NotEqual),
             '!' => Token::Bang,
-            ',' => Token::Comma,
-            ';' => Token::Semicolon,
-            ':' => Token::Colon,
-            '|' => Token::Bar,
-            '%' => Token::Percent,
-            '&' => Token::Cell,
             '=' => {
                 self.skips("=");
                 Token::Relation(Relation::Equal)
@@ -156,8 +153,12 @@ impl<'a> Lexer<'a> {
             '<' => Token::Relation(Relation::Less),
             '>' if self.skips("=") => Token::Relation(Relation::GreaterOrEqual),
             '>' => Token::Relation(Relation::Greater),
-            '€' | '£' | '¥' | 'Å' => Token::Word(character.to_string()),
-            other => Token::Opaque(other.to_string()),
+            // `-€5` is `€-5`.
+            sign if units::is_currency(sign) => {
+                let at = if self.found == [Token::Minus] { 0 } else { self.found.len() };
+                return self.found.insert(at, Token::Word(sign.to_string()));
+            }
+            other => Token::sign(other),
         };
         self.found.push(token);
     }
@@ -238,7 +239,10 @@ impl<'a> Lexer<'a> {
     }
 
     fn separator(&self, digits: &str) -> Option<usize> {
-        let reads_commas = self.commas == Commas::Thousands && self.depth == 0 && !digits.starts_with('0');
+        let reads_commas = self.commas == Commas::Thousands
+            && self.depth == 0
+            && !self.text.starts_with(']')
+            && !digits.starts_with('0');
         numerals::separator(self.rest(), reads_commas)
     }
 
@@ -458,7 +462,8 @@ impl<'a> Lexer<'a> {
 
     fn text_command(&mut self, content: &str) {
         let content = words::innermost(content);
-        let start = content.find(|c: char| c.is_ascii_alphabetic() || !c.is_ascii()).unwrap_or(content.len());
+        let start =
+            content.find(|c| !is_amount(c) && (c.is_ascii_alphabetic() || !c.is_ascii())).unwrap_or(content.len());
         if content.len() == 1 && self.counts() && units::is_known(content) {
             return self.found.push(words::word(content));
         }
@@ -479,11 +484,14 @@ impl<'a> Lexer<'a> {
     }
 }
 
+fn is_amount(c: char) -> bool {
+    c.is_ascii_digit() || c.is_whitespace() || "+-*/=.,:()%<>|!~".contains(c) || units::is_currency(c)
+}
+
 /// Returns the tokens of digits and signs inside a command. None for other content, so that nested commands do not nest
 /// calls.
 fn tokens_within(text: &str) -> Option<Vec<Token>> {
-    let is_plain = |c: char| c.is_ascii_digit() || c.is_whitespace() || "+-*/=.,:()%<>|!~".contains(c);
-    if !text.chars().all(is_plain) || text.trim_end().ends_with(['(', '/']) {
+    if !text.chars().all(is_amount) || text.trim_end().ends_with(['(', '/']) {
         return None;
     }
     Lexer::new(text, Commas::Thousands).all()

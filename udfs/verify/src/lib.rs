@@ -3,14 +3,15 @@
 //! Numbers are compared as exact fractions where possible, else to 120 digits with an error bound. Expressions with
 //! variables are compared at points derived from the variables' names, so every call uses the same points. An ambiguous
 //! answer, such as `1/2x` or `\sin{x}^2`, and an unsupported one are equal only to identical text: accepting a wrong
-//! answer is worse than refusing a right one.
+//! answer is worse than refusing a right one. [`verdict`] names the refusals of answers with two readings.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `extract`, `boxes` | finding the answer in a response |
+//! | `extract`, `boxes`, `alone`, `markdown` | finding the answer in a response |
 //! | `stated` | finding the first step of a chain, and the sentences, that state it |
 //! | `characters`, `numerals`, `lexer`, `token`, `words`, `units` | LaTeX and Unicode to tokens |
 //! | `span`, `reader`, `lists`, `relations`, `values`, `shape` | tokens to answers: value, list, interval, equation |
+//! | `choices`, `bound` | letters of choices; names that may differ |
 //! | `notation` | notation that looks like a product but is not |
 //! | `parser`, `expression` | expressions as programs of a stack machine |
 //! | `rational`, `ball`, `number` | exact fractions, 512 bits with their error, complex numbers of both |
@@ -25,20 +26,26 @@
 use std::borrow::Cow;
 
 use compare::equals;
+use extract::Stated;
 use lexer::{Commas, tokens};
+use markdown::unemphasised;
 use shape::Shape;
 use span::Tokens;
 use token::{Relation, Token};
 use work::Work;
 
+mod alone;
 mod ball;
+mod bound;
 mod boxes;
 mod characters;
+mod choices;
 mod compare;
 mod expression;
 mod extract;
 mod lexer;
 mod lists;
+mod markdown;
 mod notation;
 mod number;
 mod numerals;
@@ -60,6 +67,9 @@ mod work;
 pub use extract::{answer, comparable};
 pub use stated::{first_stating, unstated};
 
+/// An expected answer of at most this many bytes is no solution, unless it marks its answer.
+const SHORT: usize = 64;
+
 /// Whether the [`answer`] of a response is the expected one. `gold` is an answer, or a solution that states one like a
 /// response. False for a response without an answer.
 ///
@@ -68,9 +78,38 @@ pub use stated::{first_stating, unstated};
 /// assert!(!asap_verify::verify("12", r"Hence \boxed{13}."));
 /// ```
 pub fn verify(gold: &str, response: &str) -> bool {
-    let Some(found) = answer(response) else { return false };
-    let gold = answer(gold).unwrap_or(Cow::Borrowed(gold));
-    equal(&gold, &found)
+    verdict(gold, response) == Verdict::Equal
+}
+
+/// The result of a comparison, with its reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The answers are equal.
+    Equal,
+    /// The answers differ, or one of them is not understood.
+    Different,
+    /// One of the answers has two readings. This is a refusal.
+    Ambiguous,
+    /// The response states no answer.
+    Missing,
+}
+
+/// Compares the [`answer`] of a response with the expected one, as [`verify`] does.
+///
+/// ```
+/// use asap_verify::{Verdict, verdict};
+/// assert_eq!(verdict("x/2", r"\boxed{1/2x}"), Verdict::Ambiguous);
+/// assert_eq!(verdict("4", "I do not know."), Verdict::Missing);
+/// ```
+pub fn verdict(gold: &str, response: &str) -> Verdict {
+    let is_solution = gold.len() > SHORT || ["box", "nswer", "####"].iter().any(|mark| gold.contains(mark));
+    let gold = if is_solution { extract::said(gold) } else { None }.unwrap_or(Cow::Borrowed(gold));
+    match extract::stated(response, true) {
+        Stated::Nothing => Verdict::Missing,
+        Stated::Ambiguous => Verdict::Ambiguous,
+        Stated::Text(found) => compared(&gold, &found),
+        Stated::Boxes(boxes) => boxes.compared(&gold),
+    }
 }
 
 /// Whether two answers are equal, by the rules of [`verify`].
@@ -79,23 +118,38 @@ pub fn verify(gold: &str, response: &str) -> bool {
 /// assert!(asap_verify::equal("x = 0.5", r"\frac{1}{2}"));
 /// ```
 pub fn equal(gold: &str, stated: &str) -> bool {
-    same(gold.trim(), stated.trim())
+    same(gold, stated)
 }
 
 fn same(gold: &str, found: &str) -> bool {
+    compared(gold, found) == Verdict::Equal
+}
+
+fn compared(gold: &str, found: &str) -> Verdict {
+    let [gold, found] = [gold, found].map(|text| match text.trim() {
+        text if text.starts_with(['*', '_']) => unemphasised(text),
+        text => Cow::Borrowed(text),
+    });
     if gold == found {
-        return !gold.is_empty();
+        return if gold.is_empty() { Verdict::Different } else { Verdict::Equal };
     }
-    let (Some(expected), Some(stated)) = (tokens(gold, Commas::Thousands), tokens(found, Commas::Thousands)) else {
-        return false;
+    if let Some(verdict) = choices::compare(&gold, &found) {
+        return verdict;
+    }
+    let (Some(expected), Some(stated)) = (tokens(&gold, Commas::Thousands), tokens(&found, Commas::Thousands)) else {
+        return Verdict::Different;
     };
     let mut work = Work::new();
-    if means(&expected, &stated, &mut work) {
-        return true;
-    }
     // `100,200` is one number or two.
-    let separate = tokens(found, Commas::Separate).filter(|separate| *separate != stated);
-    separate.is_some_and(|separate| means(&expected, &separate, &mut work))
+    let is_equal = means(&expected, &stated, &mut work) || {
+        let separate = tokens(&found, Commas::Separate).filter(|separate| *separate != stated);
+        separate.is_some_and(|separate| means(&expected, &separate, &mut work))
+    };
+    match is_equal {
+        true => Verdict::Equal,
+        false if work.is_doubtful() => Verdict::Ambiguous,
+        false => Verdict::Different,
+    }
 }
 
 fn means(gold: &[Token], answer: &[Token], work: &mut Work) -> bool {
@@ -114,6 +168,8 @@ fn means(gold: &[Token], answer: &[Token], work: &mut Work) -> bool {
         (None, Some(answer)) if answer.domain == "Z" => (gold.to_vec(), answer.members.to_vec()),
         _ => return false,
     };
+    let (mut gold, mut answer) = (gold, answer);
+    bound::rename(&mut gold, &mut answer);
     match (shape(&gold, work), shape(&answer, work)) {
         (Some(gold), Some(answer)) => equals(&gold, &answer, work),
         _ => false,

@@ -173,7 +173,7 @@ impl Parser<'_, '_> {
         };
         let (above, below): (BigInt, BigInt) = (above.parse().ok()?, below.parse().ok()?);
         if above >= below {
-            return None;
+            return self.work.doubt();
         }
         self.place += length;
         let span = Rational::quotient(above, below, self.work)?;
@@ -226,7 +226,7 @@ impl Parser<'_, '_> {
                 Some(Pending::Exponent) => match self.peek(0) {
                     // `2^3^2` is right-associative; `2^3!` is ambiguous.
                     Some(Token::Caret) => return Some(true),
-                    Some(Token::Bang) => return None,
+                    Some(Token::Bang) => return self.work.doubt(),
                     _ => self.emit(Op::Power),
                 },
                 Some(Pending::Bracketed(op, power)) => self.applied(op, power),
@@ -256,7 +256,7 @@ impl Parser<'_, '_> {
                 self.reduce(firmness::JUXTAPOSED);
                 // `\sin x/2` is ambiguous.
                 if matches!(self.stack.last(), Some(Pending::Function(..))) {
-                    return None;
+                    return self.work.doubt();
                 }
                 self.infix(Op::Divide, firmness::PRODUCT)
             }
@@ -277,7 +277,7 @@ impl Parser<'_, '_> {
             Token::Close(bracket) => self.close(bracket),
             Token::Bar if self.innermost() == Some(Bracket::Bars) => self.close(Bracket::Bars),
             // A number after an operand is ambiguous.
-            Token::Number { .. } => None,
+            Token::Number { .. } => self.work.doubt(),
             _ => {
                 self.place -= 1;
                 self.juxtaposed(&token)
@@ -304,7 +304,7 @@ impl Parser<'_, '_> {
         self.reduce(firm);
         // `1/2x` is ambiguous.
         if matches!(self.stack.last(), Some(Pending::Operator(Op::Divide, firmness::PRODUCT))) {
-            return None;
+            return self.work.doubt();
         }
         self.stack.push(Pending::Operator(Op::Multiply, firmness::JUXTAPOSED));
         self.operand()
@@ -329,7 +329,7 @@ impl Parser<'_, '_> {
         let in_braces = bracket == Bracket::Group && matches!(self.stack.last(), Some(Pending::Bracketed(..)));
         // `\sin{x}^2` is ambiguous.
         if in_braces && self.peek(0) == Some(&Token::Caret) {
-            return None;
+            return self.work.doubt();
         }
         match bracket {
             Bracket::Bars => self.emit(Op::Absolute),

@@ -93,7 +93,9 @@ fn bracketed(span: Span<'_>, read: Reader<'_>, work: &mut Work) -> Option<Shape>
     match opening {
         Bracket::Matrix => return matrix(inner, read, work),
         Bracket::Curly if inner.tokens().is_empty() => return Some(Shape::Set(vec![])),
-        Bracket::Curly if !inner.find(|token| matches!(token, Token::Bar | Token::Colon)).is_empty() => return None,
+        Bracket::Curly if !inner.find(relations::describes).is_empty() => {
+            return relations::described(inner, read, work);
+        }
         Bracket::Curly | Bracket::Round | Bracket::Square | Bracket::Angle => {}
         _ => return None,
     }
@@ -187,7 +189,9 @@ fn without_unit(span: Span<'_>) -> Option<(Span<'_>, Value)> {
         let from = usize::from(span.tokens().first() == Some(&Token::Dollar));
         span = span.slice(from, span.tokens().len() - 1 + from);
         value.unit = units::canonical("dollar");
-    } else if let [Token::Word(sign), Token::Number { .. }, ..] = span.tokens() {
+    } else if let [Token::Word(sign), next, ..] = span.tokens()
+        && (sign.starts_with(units::is_currency) || matches!(next, Token::Number { .. }))
+    {
         value.unit = Some(units::canonical(sign).filter(|_| !sign.is_ascii())?);
         span = span.slice(1, span.tokens().len());
     }

@@ -87,7 +87,7 @@ fn equation(sides: &[Span<'_>], read: Reader<'_>, work: &mut Work) -> Option<Sha
         // `x = 3 + 4 = 7`: the sides between must be equal to the last one.
         for side in &sides[1..sides.len() - 1] {
             let between = read(*side, work);
-            if !between.as_plain()?.equals(value.as_plain()?, work) {
+            if !between.as_plain()?.equals(amount(&value)?, work) {
                 return None;
             }
         }
@@ -107,6 +107,47 @@ fn equation(sides: &[Span<'_>], read: Reader<'_>, work: &mut Work) -> Option<Sha
             Some(Shape::Definition { name, value: Box::new(Shape::plain(left)), difference: both })
         }
         _ => both.map(Shape::Equation),
+    }
+}
+
+fn amount(value: &Shape) -> Option<&Expression> {
+    match value {
+        Shape::Value(value) if !value.percent && !value.degrees => Some(&value.expression),
+        _ => None,
+    }
+}
+
+pub(crate) fn describes(token: &Token) -> bool {
+    matches!(token, Token::Bar | Token::Colon | Token::SuchThat)
+}
+
+/// Reads a set by the description of its elements: `\{x \mid 2 \le x < 5\}`.
+pub(crate) fn described(inner: Span<'_>, read: Reader<'_>, work: &mut Work) -> Option<Shape> {
+    let [place] = inner.find(describes)[..] else { return None };
+    let (element, condition) = (inner.slice(0, place), inner.slice(place + 1, inner.tokens().len()));
+    let is_real =
+        |span: &Span<'_>| matches!(span.tokens(), [_, Token::Relation(Relation::In), Token::Domain(of)] if of == "R");
+    let name = named(if is_real(&element) { element.slice(0, 1) } else { element })?;
+    let conditions = condition.split(&condition.find(|token| *token == Token::Comma));
+    let is_of = |span: &Span<'_>| named(span.slice(0, 1.min(span.tokens().len()))).as_ref() == Some(&name);
+    let kept: Vec<Span<'_>> = conditions.into_iter().filter(|span| !(is_real(span) && is_of(span))).collect();
+    let [condition] = kept.as_slice() else { return None };
+    let is_member = is_of(condition) && condition.tokens().get(1) == Some(&Token::Relation(Relation::In));
+    let unnamed = |shape: Shape| match shape {
+        Shape::Interval(interval)
+            if interval.name.as_ref() == Some(&name) || (is_member && interval.name.is_none()) =>
+        {
+            Some(Shape::Interval(Interval { name: None, ..interval }))
+        }
+        _ => None,
+    };
+    match read(*condition, work) {
+        Shape::Union(ranges) => ranges.into_iter().map(unnamed).collect::<Option<_>>().map(Shape::Union),
+        Shape::Definition { name: of, value, .. } if of == name => match *value {
+            Shape::List(values) => Some(Shape::Set(values)),
+            value => Some(Shape::Set(vec![value])),
+        },
+        range => unnamed(range),
     }
 }
 

@@ -1,6 +1,25 @@
 //! Parts of an answer's tokens, split outside of brackets.
 
-use super::token::{Bracket, Token};
+use super::token::{Bracket, Relation, Token};
+
+/// Writes the intervals `[2,5[`, `]2,5]` and `]2,5[` with brackets that are partners.
+pub(crate) fn turned(mut tokens: Vec<Token>) -> Vec<Token> {
+    let is_square = |token: &Token| matches!(token, Token::Open(Bracket::Square) | Token::Close(Bracket::Square));
+    let element = tokens.iter().position(|token| *token == Token::Relation(Relation::In)).map_or(0, |place| place + 1);
+    for range in tokens[element..].split_mut(|token| *token == Token::Union) {
+        if let [low, inner @ .., high] = range
+            && is_square(low)
+            && is_square(high)
+            && !inner.iter().any(is_square)
+            && inner.iter().filter(|token| matches!(token, Token::Comma | Token::Semicolon)).count() == 1
+        {
+            let bracket = |is_closed: bool| if is_closed { Bracket::Square } else { Bracket::Round };
+            *low = Token::Open(bracket(*low == Token::Open(Bracket::Square)));
+            *high = Token::Close(bracket(*high == Token::Close(Bracket::Square)));
+        }
+    }
+    tokens
+}
 
 pub(crate) struct Tokens<'a> {
     all: &'a [Token],

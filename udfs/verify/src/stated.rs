@@ -81,7 +81,7 @@ fn statements(step: &str) -> Vec<Cow<'_, str>> {
     });
     let concluded = concluded.flatten().map(|stated| stated.trim_matches(['*', ' ', '$']));
     stated.extend(concluded.map(Cow::Borrowed));
-    stated.extend(extract::answer(step));
+    stated.extend(extract::said(step));
     stated.retain(|stated| !stated.trim().is_empty());
     stated
 }

@@ -8,6 +8,38 @@ pub(crate) struct Unit {
     pub name: String,
     /// Whether the unit may be left out: it is a known unit or a plural of things.
     pub optional: bool,
+    /// Whether it is a word of another script, which may be left out if the expected answer has no unit.
+    pub is_foreign: bool,
+}
+
+/// Words of other scripts that change a number or doubt it: `5 万`, `5 или`. These are parts of words.
+const CHANGING: &str = "十 百 千 万 萬 亿 億 兆 半 倍 割 折 双 雙 对 對 不 非 无 無 没 沒 错 錯 以 左右 多 余 餘 约 約 近 超 未 满 満 \
+    或 又 和 与 と か 之 次方 平方 立方 负 負 点 點 ない より くらい ぐらい ほど ダース パーセント または もしくは 違 间 間 \
+    십 백 천 만 억 조 반 배 쌍 이상 이하 미만 초과 아니 또는 퍼센트 정도 тысяч тыс млн милли млрд сотн сотен сотня десят дюжин \
+    процент полов треть четверть более менее больш меньш минус плюс неверн неправ примерно степен квадрат \
+    ألف آلاف مليون مليار مئة مائة نصف ربع ثلث بالمئة ليس خطأ تقريب مليو हज़ार हजार लाख करोड़ करोड सौ दर्जन प्रतिशत नहीं आधा \
+    พัน หมื่น แสน ล้าน ร้อย โหล ครึ่ง ไม่ אלף אלפים מיליון מאה חצי לא אחוז";
+/// The same as whole words.
+const CHANGING_WHOLE: &str = "厘 成 打 分 не нет или либо и раз пара пары пар أو या או";
+
+/// Whether a character is a currency sign (Unicode category Sc).
+pub(crate) fn is_currency(c: char) -> bool {
+    matches!(c, '¢'..='¥' | '֏' | '؋' | '߾' | '߿' | '৲' | '৳' | '৻' | '૱' | '௹' | '฿' | '៛' | '₠'..='\u{20cf}'
+        | '\u{a838}' | '\u{fdfc}' | '\u{11fdd}'..='\u{11fe0}' | '\u{1e2ff}' | '\u{1ecb0}')
+}
+
+/// Whether a character is of a script other than Latin and Greek.
+pub(crate) fn is_foreign(c: char) -> bool {
+    c >= '\u{400}' && !matches!(c, '\u{1e00}'..='\u{2bff}' | '\u{ff00}'..='\u{ff65}') && !is_currency(c)
+}
+
+fn foreign(word: &str) -> Option<Unit> {
+    if word.is_empty() || !word.chars().all(is_foreign) {
+        return None;
+    }
+    let changes = CHANGING.split_whitespace().any(|part| word.contains(part))
+        || CHANGING_WHOLE.split_whitespace().any(|whole| word.to_lowercase() == whole);
+    Some(Unit { name: word.to_string(), optional: false, is_foreign: !changes })
 }
 
 /// The names of each unit, its own first. Those of one or two letters are case-sensitive: MW is not mW.
@@ -15,7 +47,7 @@ const UNITS: &str = "nm nanometer nanometre, Å angstrom, mm millimeter millimet
     dm decimeter decimetre, m meter metre, km kilometer kilometre, in inch inches, ft foot feet, yd yard, \
     mi mile, mg milligram, g gram, kg kilogram, lb lbs pound, oz ounce, ton, ml mL milliliter millilitre, \
     l L liter litre, gal gallon, ms millisecond, s sec second, min mins minute, h hr hrs hour, day, week, \
-    month, yr yrs year, cent, dollar usd, euro eur €, £, ¥ yen, mph mi/h, kmh kph, rad radian, Hz hertz, \
+    month, yr yrs year, cent ¢, dollar usd, euro eur €, £, ¥ yen, mph mi/h, kmh kph, rad radian, Hz hertz, \
     J joule, kJ kilojoule, W watt, kW kilowatt, MW megawatt, mW milliwatt, N newton, Pa pascal, V volt, \
     eV electronvolt, keV, MeV, GeV, ampere amp, ohm, mol mole, bit, byte, celsius, fahrenheit, K kelvin, \
     atm atmosphere, kcal kilocalorie, acre, cal calorie, unit";
@@ -23,7 +55,7 @@ const UNITS: &str = "nm nanometer nanometre, Å angstrom, mm millimeter millimet
 const OTHERS: &str = "or and not less more than at least most if for when where mod base over times no none half third \
     quarter quarters to between from about but because since so which is are was as only except with without of either \
     neither both plus minus by squared cubed factorial point choose is an integer integers real number any all then hence \
-    therefore wait however given let assuming approximately roughly maybe perhaps remainder st nd rd th below above zero \
+    therefore wait fails however given let assuming approximately roughly maybe perhaps remainder st nd rd th below above zero \
     negative fewer too basis";
 
 const PLURALS: &str = "people men women children teeth geese mice fish sheep deer dice";
@@ -73,7 +105,14 @@ pub(crate) fn multiplier(word: &str) -> Option<i64> {
 /// Returns the unit that words after a number name. None if they may change the number.
 pub(crate) fn canonical(words: &str) -> Option<Unit> {
     let plain = words.replace('.', "").replace(" per ", "/").replace("^ ", "^").replace(['{', '}'], "");
-    let is_unit = |c: char| c.is_alphanumeric() || c.is_whitespace() || "/^-€£¥".contains(c);
+    let is_unit = |c: char| c.is_alphanumeric() || c.is_whitespace() || "/^-".contains(c) || is_currency(c);
+    if let Some(sign) = plain.chars().next().filter(|sign| is_currency(*sign) && plain.len() == sign.len_utf8()) {
+        let name = known(&plain).map_or(sign.to_string(), str::to_string);
+        return Some(Unit { name, optional: true, is_foreign: false });
+    }
+    if let Some(unit) = foreign(&plain) {
+        return Some(unit);
+    }
     if plain.split_whitespace().count() > MAX_WORDS || !plain.chars().all(is_unit) {
         return None;
     }
@@ -103,7 +142,7 @@ pub(crate) fn canonical(words: &str) -> Option<Unit> {
     }
     let name = parts.join(" ");
     // In `cm square` the power has no unit after it.
-    (!name.is_empty() && power.is_empty()).then_some(Unit { name, optional: optional && !is_part })
+    (!name.is_empty() && power.is_empty()).then_some(Unit { name, optional: optional && !is_part, is_foreign: false })
 }
 
 fn known(word: &str) -> Option<&'static str> {

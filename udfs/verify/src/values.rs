@@ -53,7 +53,7 @@ fn ordinal(span: Span<'_>, work: &mut Work) -> Option<Shape> {
     if end != expected {
         return None;
     }
-    let unit = Unit { name: "th".to_string(), optional: false };
+    let unit = Unit { name: "th".to_string(), optional: false, is_foreign: false };
     let expression = expression(span.slice(0, 1), work)?;
     Some(Shape::Value(Value { expression, unit: Some(unit), ..Value::default() }))
 }

@@ -55,6 +55,19 @@ pub(crate) fn known(run: &str, in_phrase: bool, counts: bool) -> Option<Token> {
     })
 }
 
+/// Writes percent in words at the end of an answer as "percent".
+pub(crate) fn with_percent(text: String) -> String {
+    const NAMES: [&str; 8] =
+        ["per cent", "Percent", "pct", "Prozent", "por ciento", "pour cent", "por cento", "per cento"];
+    let end = text.trim_end_matches(|c: char| c.is_whitespace() || "}$.".contains(c)).len();
+    let named =
+        |name: &&&str| text[..end].strip_suffix(**name).is_some_and(|rest| !rest.ends_with(char::is_alphabetic));
+    match NAMES.iter().find(named) {
+        Some(name) => format!("{}percent{}", &text[..end - name.len()], &text[end..]),
+        None => text,
+    }
+}
+
 pub(crate) fn deny(words: &str) -> bool {
     const DENYING: &str = "not no never is isn't isnt are was cannot wrong incorrect false except nor without";
     let denies = |word: &str| DENYING.split(' ').any(|denial| denial == word);
@@ -166,6 +179,7 @@ pub(crate) fn command(name: &str) -> Option<Option<Token>> {
         "lvert" => Token::Open(Bracket::Bars),
         "rvert" => Token::Close(Bracket::Bars),
         "vert" => Token::Bar,
+        "mid" => Token::SuchThat,
         "langle" => Token::Open(Bracket::Angle),
         "rangle" => Token::Close(Bracket::Angle),
         "lbrace" => Token::Open(Bracket::Curly),

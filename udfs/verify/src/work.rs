@@ -7,11 +7,12 @@ pub(crate) const MAX_BITS: u64 = 10_000;
 #[derive(Debug)]
 pub(crate) struct Work {
     left: u64,
+    is_doubtful: bool,
 }
 
 impl Work {
     pub(crate) fn new() -> Self {
-        Self { left: STEPS }
+        Self { left: STEPS, is_doubtful: false }
     }
 
     /// Spends `steps`. None if fewer are left, and from then on.
@@ -19,6 +20,16 @@ impl Work {
         let left = self.left.checked_sub(steps);
         self.left = left.unwrap_or(0);
         left.map(|_| ())
+    }
+
+    /// Notes that an answer has two readings.
+    pub(crate) fn doubt<T>(&mut self) -> Option<T> {
+        self.is_doubtful = true;
+        None
+    }
+
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.is_doubtful
     }
 
     pub(crate) fn is_spent(&self) -> bool {

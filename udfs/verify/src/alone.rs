@@ -1,0 +1,133 @@
+//! Responses that are nothing but the answer: a value, an equation, or a sentence that ends in an equation.
+
+use super::expression::Function;
+use super::lexer::{Commas, tokens};
+use super::shape::{Shape, Value};
+use super::span::Tokens;
+use super::work::Work;
+use super::{choices, reader, same, units};
+
+/// The maximum bytes of such an answer.
+const LONGEST: usize = 200;
+/// Words of which one makes a statement doubtful.
+const DOUBTS: &str = "not no never if let suppose assume assuming unless when where for maybe perhaps either or false \
+    wrong whether cannot given guess try tried test first one some case say said claim could would should might may but \
+    instead former earlier previous was were before least most about nearly approximately almost incorrect mistake \
+    example wait actually however rather know check incorrectly only except without";
+/// Words that end the beginning of "The total is 3 + 4 = 7".
+const LEADS: &str = "is are get have so thus hence therefore obtain find gives give yields then equals means that \
+    conclude be";
+const SHORT: &str = "is it we so if to of be an as at by he me my us do go up am oh";
+
+/// Whether words of a text make what it states doubtful.
+pub(crate) fn is_doubtful(text: &str) -> bool {
+    let doubts = |word: &str| word.contains("n't") || DOUBTS.split_whitespace().any(|doubt| doubt == word);
+    text.contains(['?', '？'])
+        || text.split(|c: char| c.is_whitespace() || ".,;:!()*".contains(c)).any(|word| doubts(&word.to_lowercase()))
+}
+
+/// Whether a line is a value, and not prose.
+pub(crate) fn is_value(line: &str) -> bool {
+    let line = line.trim();
+    if line.is_empty() || line.len() > LONGEST || line.starts_with("- ") {
+        return false;
+    }
+    let words: Vec<&str> = line.split(' ').collect();
+    let are_words = words.iter().all(|word| word.bytes().all(|byte| byte.is_ascii_alphabetic()));
+    let are_names = words.len() <= 3 && words.iter().all(|word| word.starts_with(|c: char| c.is_ascii_uppercase()));
+    match are_words {
+        true => words.len() == 1 || are_names && !["I", "We", "It"].contains(&words[0]),
+        false => choices::lettered(line).is_some() || is_understood(line, is_prose(line)),
+    }
+}
+
+fn is_understood(text: &str, is_prose: bool) -> bool {
+    let Some(tokens) = tokens(text, Commas::Thousands) else { return false };
+    let Some(tokens) = Tokens::new(&tokens) else { return false };
+    match reader::read(tokens.whole(), &mut Work::new()) {
+        Shape::Opaque(_) | Shape::Word(_) => false,
+        // "12 red apples" are words, but no prose.
+        Shape::Value(Value { unit, percent, .. }) if is_prose => {
+            let is_number = text.starts_with(|c: char| c.is_ascii_digit() || "-.$\\".contains(c) || !c.is_ascii());
+            is_number && (percent || unit.is_some_and(|unit| unit.optional))
+        }
+        _ => !is_prose,
+    }
+}
+
+/// Whether a text has words outside of commands that are neither functions nor units.
+fn is_prose(text: &str) -> bool {
+    let lists = |words: &str, word: &str| words.split_whitespace().any(|of| of == word);
+    let mut before = ' ';
+    text.split_inclusive(|c: char| !c.is_ascii_alphabetic()).any(|run| {
+        let word = run.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
+        let is_command = before == '\\';
+        before = run.chars().next_back().unwrap_or(' ');
+        let lower = word.to_lowercase();
+        !is_command
+            && word.len() > 1
+            && (word.len() > 2 || lists(SHORT, &lower))
+            && Function::named(word).is_none()
+            && !units::is_phrase(word)
+            && !lists("log sqrt pi inf infty mod and or percent per cent degrees degree text mathrm infinity", &lower)
+    })
+}
+
+/// Returns what a text states that is nothing but its answer.
+pub(crate) fn stated(text: &str) -> Option<&str> {
+    let text = text.trim();
+    let line = if text.ends_with("..") { text } else { text.trim_end_matches(['.', '。']).trim_end() };
+    let marks = [("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("`", "`")];
+    let formula = marks.iter().find_map(|(opening, closing)| line.strip_prefix(opening)?.strip_suffix(closing));
+    let is_one = |formula: &&str| {
+        let signs = formula.matches('$').count() - formula.matches("\\$").count();
+        signs == 0 && !["\\)", "\\]", "`"].iter().any(|closing| formula.contains(closing))
+    };
+    if let Some(formula) = formula.filter(is_one) {
+        let formula = formula.trim().trim_end_matches('.');
+        return (formula.len() <= LONGEST && is_understood(formula, false) || last_side(formula).is_some())
+            .then_some(formula);
+    }
+    if line.contains(['\n', '\r']) || line.len() > LONGEST || text.contains("~~") {
+        return None;
+    }
+    if is_value(line) || last_side(line).is_some() { Some(line) } else { concluded(line) }
+}
+
+/// Returns the last side of an equation of equal sides without names: 7 of `3 + 4 = 7`.
+pub(crate) fn last_side(equation: &str) -> Option<&str> {
+    let (left, right) =
+        equation.rsplit_once('=').filter(|(left, _)| equation.len() <= LONGEST && left.matches('=').count() < 4)?;
+    let holds = |side: &str| side.trim() != right.trim() && is_value(side) && same(right, side);
+    (is_value(right) && left.split('=').all(holds)).then(|| right.trim())
+}
+
+/// Returns the equation that ends a sentence: "The total is 3 + 4 = 7" states `3 + 4 = 7`, "Total = 7" states `7`.
+fn concluded(line: &str) -> Option<&str> {
+    if !line.contains('=') || is_doubtful(line) {
+        return None;
+    }
+    let is_word = |word: &str| {
+        let word = word.trim_end_matches([',', ':']);
+        !word.is_empty()
+            && word.bytes().all(|byte| byte.is_ascii_alphabetic())
+            && (word.len() > 1 || ["I", "a"].contains(&word))
+            && Function::named(word).is_none()
+    };
+    let (mut from, mut last) = (0, "");
+    for word in line.split_inclusive(' ') {
+        if !is_word(word.trim_end()) {
+            break;
+        }
+        (from, last) = (from + word.len(), word.trim_end());
+    }
+    let equation = line[from..].trim_matches(['$', ' ']).trim_start_matches("\\(").trim_end_matches("\\)").trim();
+    let right = equation.strip_prefix('=').map(str::trim);
+    let leads = LEADS.split_whitespace().any(|lead| last.eq_ignore_ascii_case(lead));
+    let is_led = leads || last.ends_with([':', ',']) || right.is_some();
+    let stated = right.unwrap_or(equation);
+    (from > 0
+        && is_led
+        && (is_value(stated) && (right.is_some() || stated.contains('=')) || last_side(stated).is_some()))
+    .then_some(stated)
+}

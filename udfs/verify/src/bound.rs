@@ -1,0 +1,64 @@
+//! Names that may differ: arguments of functions, and constants of integration.
+
+use super::token::{Bracket, Relation, Token};
+
+/// Gives the names that are bound in both answers the same name. Other names stay.
+pub(crate) fn rename(gold: &mut Vec<Token>, answer: &mut Vec<Token>) {
+    if let (Some(expected), Some(stated)) = (arguments(gold), arguments(answer))
+        && gold[0] == answer[0]
+        && expected.len() == stated.len()
+    {
+        replace(gold, &expected, "#");
+        replace(answer, &stated, "#");
+    }
+    if let (Some(expected), Some(stated)) = (constant(gold), constant(answer))
+        && [&expected, &stated].iter().any(|name| *name == "C")
+    {
+        replace(gold, &[expected], "#C");
+        replace(answer, &[stated], "#C");
+    }
+}
+
+fn replace(tokens: &mut [Token], names: &[String], prefix: &str) {
+    for token in tokens {
+        if let Token::Letter(name) = token
+            && let Some(place) = names.iter().position(|of| of == name)
+        {
+            *name = format!("{prefix}{place}");
+        }
+    }
+}
+
+/// Returns the distinct arguments of the function that an answer defines: those of `f(x, y) = x - y`.
+fn arguments(tokens: &[Token]) -> Option<Vec<String>> {
+    let [Token::Letter(_), Token::Open(Bracket::Round), rest @ ..] = tokens else { return None };
+    let end = rest.iter().take(9).position(|token| *token == Token::Close(Bracket::Round))?;
+    if rest.get(end + 1) != Some(&Token::Relation(Relation::Equal)) {
+        return None;
+    }
+    let mut names = Vec::new();
+    for (place, token) in rest[..end].iter().enumerate() {
+        match token {
+            // `P(A) = 0.5` is about A.
+            Token::Letter(name) if place % 2 == 0 && !names.contains(name) && rest[end..].contains(token) => {
+                names.push(name.clone());
+            }
+            Token::Comma if place % 2 == 1 => {}
+            _ => return None,
+        }
+    }
+    (end % 2 == 1).then_some(names)
+}
+
+/// Returns the name of the constant that an answer with other variables ends with: `C` of `x^2 + C`.
+fn constant(tokens: &[Token]) -> Option<String> {
+    const NAMES: [&str; 8] = ["C", "c", "K", "C_1", "c_1", "C_0", "c_0", "K_1"];
+    let [rest @ .., Token::Plus, Token::Letter(name)] = tokens else { return None };
+    let is_closed = rest.iter().filter(|token| matches!(token, Token::Open(_))).count()
+        == rest.iter().filter(|token| matches!(token, Token::Close(_))).count();
+    let names = |token: &&Token| matches!(token, Token::Letter(_));
+    let is_one = !rest.iter().any(|token| matches!(token, Token::Letter(of) if of == name));
+    let is_sum = !rest.iter().any(|token| matches!(token, Token::Comma | Token::Or | Token::And | Token::Semicolon));
+    let has_variable = rest.iter().filter(names).count() > 0;
+    (NAMES.contains(&name.as_str()) && is_closed && is_one && is_sum && has_variable).then(|| name.clone())
+}
