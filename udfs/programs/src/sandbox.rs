@@ -1,15 +1,17 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::child::{End, Run};
+use crate::child::{End, MALFORMED, Run};
 use crate::entry::Entry;
 use crate::error::SandboxError;
+use crate::judge::{Judge, Parts, framed, line};
 use crate::problem::{Problem, Tests};
 use crate::{Reason, Verdict, extract};
 
@@ -35,6 +37,8 @@ pub struct Sandbox {
     python: PathBuf,
     readable: Vec<PathBuf>,
     limits: Limits,
+    /// The tests that were taken apart, by what they were.
+    parts: Arc<Mutex<HashMap<String, Arc<Parts>>>>,
 }
 
 /// What a Python prints of itself.
@@ -55,20 +59,29 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The time limit of a program, as a multiple of the reference program's time.
 const TIMES_REFERENCE: f64 = 4.0;
 
+/// The most bytes of a result of a program that is no generated one.
+const LONGEST: u64 = 1 << 28;
+
+/// All that the process of a program gets.
 #[derive(Serialize)]
 struct ToRun<'a> {
+    kind: &'static str,
     before: &'a str,
     program: &'a str,
     entry_point: Option<&'a str>,
-    #[serde(flatten)]
-    tests: &'a Tests,
+    inputs: &'a [&'a str],
 }
 
+/// What a process without a generated program gets.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Question<'a> {
     Modules { sources: BTreeSet<&'a str> },
     Probe { outside: PathBuf },
+    Apart { before: &'a str, test: &'a str },
+    Inputs { row: &'a str },
+    Outputs { outputs: Vec<&'a str> },
+    Judged { before: &'a str, test: &'a str, values: &'a [String] },
 }
 
 impl Sandbox {
@@ -92,12 +105,18 @@ impl Sandbox {
             });
         }
         let readable: BTreeSet<_> = found.folders.into_iter().collect();
-        let sandbox = Self { command, python: found.executable, readable: readable.into_iter().collect(), limits };
+        let sandbox = Self {
+            command,
+            python: found.executable,
+            readable: readable.into_iter().collect(),
+            limits,
+            parts: Arc::default(),
+        };
         let other = TempDir::new().map_err(SandboxError::io("create a temporary folder"))?;
-        match sandbox.ask(&Question::Probe { outside: other.path().join("file") }, PATIENCE, 1)?.0 {
-            End::Reported(kind, works) if kind == "works" && works.is_empty() => Ok(sandbox),
-            End::Reported(kind, works) if kind == "works" => Err(SandboxError::Open(works)),
-            end => Err(SandboxError::Report(format!("{end:?}"))),
+        match sandbox.answer(&Question::Probe { outside: other.path().join("file") })? {
+            Ok(works) if works.is_empty() => Ok(sandbox),
+            Ok(works) => Err(SandboxError::Open(works)),
+            Err(end) => Err(SandboxError::Report(end)),
         }
     }
 
@@ -115,13 +134,13 @@ impl Sandbox {
             }
         }
         sources.retain(|source| source.contains("import"));
-        match self.ask(&Question::Modules { sources }, PATIENCE, 1)?.0 {
-            End::Reported(kind, missing) if kind == "missing" && missing.is_empty() => Ok(()),
-            End::Reported(kind, missing) if kind == "missing" => Err(SandboxError::Missing {
+        match self.answer(&Question::Modules { sources })? {
+            Ok(missing) if missing.is_empty() => Ok(()),
+            Ok(missing) => Err(SandboxError::Missing {
                 python: self.python.display().to_string(),
                 modules: missing.split(' ').map(str::to_string).collect(),
             }),
-            end => Err(SandboxError::Report(format!("{end:?}"))),
+            Err(end) => Err(SandboxError::Report(end)),
         }
     }
 
@@ -134,7 +153,7 @@ impl Sandbox {
             return Err(SandboxError::NothingExpected(problem.id.clone()));
         }
         match extract::program(problem, response) {
-            Ok(program) => verdict(self.run(problem, &program, Duration::from_secs_f64(problem.seconds))?),
+            Ok(program) => self.run(problem, &program, Duration::from_secs_f64(problem.seconds)),
             Err(reason) => Ok(Verdict { reason, detail: String::new(), seconds: 0.0 }),
         }
     }
@@ -146,28 +165,112 @@ impl Sandbox {
     /// If the sandbox does not work.
     pub fn check_reference(&self, problem: &mut Problem) -> Result<Option<Verdict>, SandboxError> {
         let Some(reference) = problem.reference.clone() else { return Ok(None) };
-        if let Tests::Calls { expected, .. } = &mut problem.tests {
-            *expected = None;
-            match self.run(problem, &reference, PATIENCE)? {
-                (End::Reported(kind, values), _) if kind == "outputs" => problem.tests.expect(values),
-                ended => return verdict(ended).map(Some),
+        if let Tests::Calls { .. } = problem.tests {
+            match self.results(problem, &reference)? {
+                Ok(results) => problem.tests.expect(results),
+                Err(verdict) => return Ok(Some(verdict)),
             }
         }
-        let verdict = verdict(self.run(problem, &reference, PATIENCE)?)?;
+        let verdict = self.run(problem, &reference, PATIENCE)?;
         problem.seconds = problem.seconds.max(TIMES_REFERENCE * verdict.seconds);
         Ok(Some(verdict))
     }
 
-    fn run(&self, problem: &Problem, program: &str, limit: Duration) -> Result<(End, Duration), SandboxError> {
-        let Problem { before, tests, .. } = problem;
-        let entry_point = problem.entry_point.as_deref();
-        self.ask(&ToRun { before, program, entry_point, tests }, limit, tests.limits())
+    /// Runs a program with the tests. Only this process has what is expected.
+    fn run(&self, problem: &Problem, program: &str, limit: Duration) -> Result<Verdict, SandboxError> {
+        let parts = match self.parts(problem)? {
+            Ok(parts) => parts,
+            Err(detail) => return Ok(unreadable(&detail)),
+        };
+        let mut judge = match Judge::new(problem, &parts) {
+            Ok(judge) => judge,
+            Err(detail) => return Ok(unreadable(&detail)),
+        };
+        let (inputs, most) = (judge.inputs.clone(), judge.most(self.limits.file_bytes));
+        let request = ToRun::of(problem, program, &inputs);
+        let ended =
+            self.ask(&request, limit, problem.tests.has_limit_each(), most, &mut |found| judge.wrong(&found))?;
+        let mut verdict = verdict(match ended {
+            (End::Reported(kind, found), time) if kind == Reason::WrongAnswer.name() => {
+                (End::Wrong(judge.detail(&found)), time)
+            }
+            ended => ended,
+        });
+        if let (Reason::Ok, Tests::Check { test }, false) = (verdict.reason, &problem.tests, judge.open.is_empty()) {
+            let question = Question::Judged { before: &problem.before, test, values: &judge.open };
+            match self.answer(&question)? {
+                Ok(line) if line.is_empty() => {}
+                Ok(detail) | Err(detail) => (verdict.reason, verdict.detail) = (Reason::WrongAnswer, detail),
+            }
+        }
+        Ok(verdict)
     }
 
-    /// Runs a child with `limits` time limits that follow each other.
-    fn ask(&self, request: &impl Serialize, limit: Duration, limits: usize) -> Result<(End, Duration), SandboxError> {
+    /// Returns what the calls of a program return, or how the program fails.
+    fn results(&self, problem: &Problem, program: &str) -> Result<Result<String, Verdict>, SandboxError> {
+        let parts = match self.parts(problem)? {
+            Ok(parts) => parts,
+            Err(detail) => return Ok(Err(unreadable(&detail))),
+        };
+        let inputs: Vec<_> = parts.calls.iter().map(String::as_str).collect();
+        let (request, most, mut results) =
+            (ToRun::of(problem, program, &inputs), vec![LONGEST; inputs.len()], String::new());
+        let ended = self.ask(&request, PATIENCE, false, most, &mut |result| {
+            framed(&mut results, &result);
+            None
+        })?;
+        let verdict = verdict(ended);
+        Ok(if verdict.passed() { Ok(results) } else { Err(verdict) })
+    }
+
+    /// Takes the tests apart, once. The inner error says why they cannot be read.
+    fn parts(&self, problem: &Problem) -> Result<Result<Arc<Parts>, String>, SandboxError> {
+        let before = problem.before.as_str();
+        let (key, question) = match &problem.tests {
+            Tests::Check { test } => (format!("{before}\0{test}"), Question::Apart { before, test }),
+            Tests::Calls { row, .. } => (row.clone(), Question::Inputs { row }),
+            Tests::Method { tests } => {
+                let outputs: Vec<_> = tests.iter().map(|test| test.output.as_str()).collect();
+                (outputs.join("\0"), Question::Outputs { outputs })
+            }
+            Tests::Stdin { .. } => return Ok(Ok(Arc::default())),
+        };
+        let known = || self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(parts) = known().get(&key) {
+            return Ok(Ok(parts.clone()));
+        }
+        let parts = match self.answer(&question)? {
+            Ok(text) => serde_json::from_str(&text).map_err(|error| error.to_string()),
+            Err(end) => Err(end),
+        };
+        Ok(parts.map(Arc::new).inspect(|parts| drop(known().insert(key, Arc::clone(parts)))))
+    }
+
+    /// Asks a process that runs no generated program. The inner error is how it ended without an answer.
+    fn answer(&self, question: &Question<'_>) -> Result<Result<String, String>, SandboxError> {
+        let mut answer = String::new();
+        let ended = self.ask(question, PATIENCE, false, vec![LONGEST], &mut |text| {
+            answer = text;
+            None
+        })?;
+        Ok(match ended.0 {
+            End::Finished => Ok(answer),
+            End::Reported(_, detail) => Err(detail),
+            end => Err(format!("{end:?}")),
+        })
+    }
+
+    fn ask(
+        &self,
+        request: &impl Serialize,
+        limit: Duration,
+        each: bool,
+        most: Vec<u64>,
+        wrong: &mut dyn FnMut(String) -> Option<String>,
+    ) -> Result<(End, Duration), SandboxError> {
         let folder = TempDir::new().map_err(SandboxError::io("create a temporary folder"))?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let limits = if each { most.len() + 1 } else { 1 };
         let entry = Entry {
             memory_bytes: self.limits.memory_bytes,
             file_bytes: self.limits.file_bytes,
@@ -176,19 +279,39 @@ impl Sandbox {
             python: self.python.clone(),
             readable: self.readable.clone(),
         };
-        let (command, arguments) = (&self.command, entry.arguments());
-        let run = Run { command, arguments, folder: folder.path(), folder_bytes: self.limits.file_bytes, limit };
-        let ended = run.ask(request)?;
+        let (command, arguments, folder_bytes) = (&self.command, entry.arguments(), self.limits.file_bytes);
+        let run = Run { command, arguments, folder: folder.path(), folder_bytes, limit, each, most };
+        let ended = run.ask(request, wrong)?;
         folder.close().map_err(SandboxError::io("delete the folder of a program"))?;
         Ok(ended)
     }
 }
 
-fn verdict((end, time): (End, Duration)) -> Result<Verdict, SandboxError> {
+impl<'a> ToRun<'a> {
+    fn of(problem: &'a Problem, program: &'a str, inputs: &'a [&'a str]) -> Self {
+        let kind = match problem.tests {
+            Tests::Check { .. } => "check",
+            Tests::Calls { .. } => "calls",
+            Tests::Method { .. } => "method",
+            Tests::Stdin { .. } => "stdin",
+        };
+        Self { kind, before: &problem.before, program, entry_point: problem.entry_point.as_deref(), inputs }
+    }
+}
+
+fn unreadable(detail: &str) -> Verdict {
+    let detail = format!("the tests of this problem cannot be read: {detail}");
+    Verdict { reason: Reason::RuntimeError, detail, seconds: 0.0 }
+}
+
+fn verdict((end, time): (End, Duration)) -> Verdict {
     let (reason, detail) = match end {
+        End::Finished => (Reason::Ok, String::new()),
+        End::Wrong(detail) => (Reason::WrongAnswer, detail),
         End::Reported(kind, detail) => match Reason::named(&kind) {
-            Some(reason) => (reason, detail),
-            None => return Err(SandboxError::Report(format!("{kind} {detail}"))),
+            Some(reason) if reason != Reason::Ok => (reason, line(&detail)),
+            // No harness reports this, so a program has.
+            _ => (Reason::WrongAnswer, MALFORMED.to_string()),
         },
         End::Timeout => (Reason::Timeout, "ended at its time limit".to_string()),
         End::TooMuchWritten => (Reason::RuntimeError, "ended because it wrote too much".to_string()),
@@ -196,7 +319,7 @@ fn verdict((end, time): (End, Duration)) -> Result<Verdict, SandboxError> {
         End::Signal(signal) => (Reason::RuntimeError, format!("ended by signal {signal}")),
         End::Left(code) => (Reason::EarlyExit, format!("left with code {code} before its tests ended")),
     };
-    Ok(Verdict { reason, detail, seconds: time.as_secs_f64() })
+    Verdict { reason, detail, seconds: time.as_secs_f64() }
 }
 
 impl Python {
