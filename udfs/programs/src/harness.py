@@ -20,10 +20,8 @@ SHORT = 200
 DEEPEST = 200
 # The first number of the descriptor of the reports: low numbers are for the program.
 REPORTS = 32
-PLAIN = (bool, int, float, str, list, tuple, dict, set, frozenset)
 # What links the nodes of a list and of a tree, last first.
 LINKS = (("next",), ("right", "left"))
-SEQUENCES = {list: "l", tuple: "t", set: "e", frozenset: "z"}
 
 
 class Wrong(Exception):
@@ -96,46 +94,61 @@ def tagged(value):
 def write(value, put, depth):
     """Writes a value. Subclasses count as their plain type, by which each value is read: no method of a program runs."""
     kind = type(value)
-    if kind not in PLAIN:
-        kind = next((plain for plain in PLAIN if issubclass(kind, plain)), kind)
+    if kind in SCALARS:
+        put(SCALARS[kind](value))
+        return
+    kind = next((plain for plain in PLAIN if issubclass(kind, plain)), None)
     if depth > DEEPEST:
         raise Wrong("a value that is nested too deeply")
-    if value is None:
-        put("N")
-    elif kind is bool:
-        put("T" if value else "F")
-    elif kind is int:
-        put(f"i{int.__add__(value, 0):x};")
-    elif kind is float:
-        value = float.__pos__(value)
-        put("?" if value != value else "f" + struct.pack(">d", value).hex())
-    elif kind is str:
-        write_text(str.__str__(value), put)
-    elif kind is dict:
-        put(f"d{dict.__len__(value)}:")
-        for pair in dict.items(value):
-            for item in pair:
-                write(item, put, depth + 1)
-    elif kind in SEQUENCES:
-        put(f"{SEQUENCES[kind]}{kind.__len__(value)}:")
-        # A short cut for what makes up most of the large results.
-        if kind is list and all(type(item) is int for item in list.__iter__(value)):
-            put("".join([f"i{item:x};" for item in list.__iter__(value)]))
-        else:
-            for item in kind.__iter__(value):
-                write(item, put, depth + 1)
-    else:
+    if kind is None:
         write_nodes(value, put, depth)
+    elif kind in SCALARS:
+        put(SCALARS[kind](PLAIN[kind](value)))
+    else:
+        is_dict = kind is dict
+        items = [item for pair in dict.items(value) for item in pair] if is_dict else list(kind.__iter__(value))
+        put(f"{PLAIN[kind]}{len(items) // (1 + is_dict)}:")
+        try:
+            # Most large results are lists of numbers.
+            put("".join([SCALARS[type(item)](item) for item in items]))
+        except KeyError:
+            for item in items:
+                write(item, put, depth + 1)
 
 
-def write_text(text, put):
+def float_text(value):
+    return "f" + (struct.pack(">d", value).hex() if value == value else "7ff8000000000000")
+
+
+def text_text(value):
     try:
-        tag, size = "s", len(text.encode())
+        if "\n" not in value:
+            return f"s{len(value.encode())}:{value}"
     except UnicodeEncodeError:
         # Half of a pair of surrogates.
-        text = text.encode("unicode_escape").decode()
-        tag, size = "u", len(text)
-    put(f"{tag}{size}:{text}")
+        pass
+    value = value.encode("unicode_escape").decode()
+    return f"u{len(value)}:{value}"
+
+
+SCALARS = {
+    type(None): lambda value: "N",
+    bool: lambda value: "T" if value else "F",
+    int: "i{:x};".format,
+    float: float_text,
+    str: text_text,
+}
+# How a subclass becomes the plain type, or the tag of the plain type.
+PLAIN = {
+    int: lambda value: int.__add__(value, 0),
+    float: float.__pos__,
+    str: str.__str__,
+    list: "l",
+    tuple: "t",
+    dict: "d",
+    set: "e",
+    frozenset: "z",
+}
 
 
 def write_nodes(value, put, depth):
@@ -236,7 +249,7 @@ def stdin(request, report):
     code = compiled(request)
     report("begin")
     for text in request["inputs"]:
-        report("value", tagged(printed(code, request, text, report)))
+        report("value", printed(code, request, text, report))
 
 
 def printed(code, request, text, report):

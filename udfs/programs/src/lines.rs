@@ -44,37 +44,3 @@ fn decimal(word: &str) -> Option<(bool, String, i64)> {
     // All zeros are equal.
     Some(if short.is_empty() { (false, String::new(), 0) } else { (is_negative, short.to_string(), power) })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::same;
-
-    #[test]
-    fn lines_are_equal_as_texts_or_as_decimals() {
-        for (found, expected) in [
-            ("6\n", "6"),
-            (" 6 \n\n", "6"),
-            ("6.0 -0", "6 0.00"),
-            ("1e2\t+3", "100 3"),
-            ("a  b\nnan", "a  b \nnan"),
-            ("-Infinity", "-inf"),
-            ("123456789012345678901234567890.10", "123456789012345678901234567890.1"),
-        ] {
-            assert!(same(found, expected), "{found:?} {expected:?}");
-        }
-        for (found, expected) in [
-            ("6", "7"),
-            ("6\n7", "6"),
-            ("6 7", "67"),
-            ("a b", "a  b"),
-            ("nan", "NaN"),
-            ("inf", "-inf"),
-            ("0x10", "16"),
-            ("1e", "1"),
-            ("", "0"),
-            ("123456789012345678901234567890.10", "123456789012345678901234567890.11"),
-        ] {
-            assert!(!same(found, expected), "{found:?} {expected:?}");
-        }
-    }
-}

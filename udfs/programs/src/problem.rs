@@ -50,11 +50,6 @@ impl Tests {
             *expected = Some(values);
         }
     }
-
-    /// Whether each test has the time limit.
-    pub(crate) fn has_limit_each(&self) -> bool {
-        matches!(self, Self::Method { .. } | Self::Stdin { .. })
-    }
 }
 
 /// Whether the code defines a name on its outermost level: as a function, as a class or by assignment.

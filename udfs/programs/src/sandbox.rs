@@ -11,8 +11,9 @@ use tempfile::TempDir;
 use crate::child::{End, MALFORMED, Run};
 use crate::entry::Entry;
 use crate::error::SandboxError;
-use crate::judge::{Judge, Parts, framed, line};
+use crate::judge::{Judge, LONGEST, Parts, line};
 use crate::problem::{Problem, Tests};
+use crate::value::Value;
 use crate::{Reason, Verdict, extract};
 
 /// What a program may use.
@@ -59,9 +60,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The time limit of a program, as a multiple of the reference program's time.
 const TIMES_REFERENCE: f64 = 4.0;
 
-/// The most bytes of a result of a program that is no generated one.
-const LONGEST: u64 = 1 << 28;
-
 /// All that the process of a program gets.
 #[derive(Serialize)]
 struct ToRun<'a> {
@@ -69,7 +67,7 @@ struct ToRun<'a> {
     before: &'a str,
     program: &'a str,
     entry_point: Option<&'a str>,
-    inputs: &'a [&'a str],
+    inputs: Vec<&'a str>,
 }
 
 /// What a process without a generated program gets.
@@ -81,7 +79,7 @@ enum Question<'a> {
     Apart { before: &'a str, test: &'a str },
     Inputs { row: &'a str },
     Outputs { outputs: Vec<&'a str> },
-    Judged { before: &'a str, test: &'a str, values: &'a [String] },
+    Judged { before: &'a str, test: &'a str, values: Option<Vec<String>> },
 }
 
 impl Sandbox {
@@ -153,7 +151,7 @@ impl Sandbox {
             return Err(SandboxError::NothingExpected(problem.id.clone()));
         }
         match extract::program(problem, response) {
-            Ok(program) => self.run(problem, &program, Duration::from_secs_f64(problem.seconds)),
+            Ok(program) => Ok(self.run(problem, &program, Duration::from_secs_f64(problem.seconds))?.0),
             Err(reason) => Ok(Verdict { reason, detail: String::new(), seconds: 0.0 }),
         }
     }
@@ -165,66 +163,52 @@ impl Sandbox {
     /// If the sandbox does not work.
     pub fn check_reference(&self, problem: &mut Problem) -> Result<Option<Verdict>, SandboxError> {
         let Some(reference) = problem.reference.clone() else { return Ok(None) };
-        if let Tests::Calls { .. } = problem.tests {
-            match self.results(problem, &reference)? {
-                Ok(results) => problem.tests.expect(results),
-                Err(verdict) => return Ok(Some(verdict)),
+        if let Tests::Calls { expected, .. } = &mut problem.tests {
+            *expected = None;
+            let (verdict, results) = self.run(problem, &reference, PATIENCE)?;
+            if !verdict.passed() {
+                return Ok(Some(verdict));
             }
+            problem.tests.expect(results.join("\n"));
         }
-        let verdict = self.run(problem, &reference, PATIENCE)?;
+        let verdict = self.run(problem, &reference, PATIENCE)?.0;
         problem.seconds = problem.seconds.max(TIMES_REFERENCE * verdict.seconds);
         Ok(Some(verdict))
     }
 
-    /// Runs a program with the tests. Only this process has what is expected.
-    fn run(&self, problem: &Problem, program: &str, limit: Duration) -> Result<Verdict, SandboxError> {
-        let parts = match self.parts(problem)? {
-            Ok(parts) => parts,
-            Err(detail) => return Ok(unreadable(&detail)),
+    /// Runs a program with the tests. Its process gets nothing to compare with. Returns also the results that are not
+    /// compared.
+    fn run(&self, problem: &Problem, program: &str, limit: Duration) -> Result<(Verdict, Vec<String>), SandboxError> {
+        let parts = self.parts(problem)?;
+        let mut judge = Judge::new(problem, &parts);
+        let unreadable = parts.unreadable.as_deref().or(judge.inputs.is_empty().then_some("there are none"));
+        if let Some(why) = unreadable {
+            let detail = format!("the tests of this problem cannot be read: {why}");
+            return Ok((Verdict { reason: Reason::RuntimeError, detail, seconds: 0.0 }, Vec::new()));
+        }
+        let (kind, each) = match problem.tests {
+            Tests::Check { .. } => ("check", false),
+            Tests::Calls { .. } => ("calls", false),
+            Tests::Method { .. } => ("method", true),
+            Tests::Stdin { .. } => ("stdin", true),
         };
-        let mut judge = match Judge::new(problem, &parts) {
-            Ok(judge) => judge,
-            Err(detail) => return Ok(unreadable(&detail)),
-        };
-        let (inputs, most) = (judge.inputs.clone(), judge.most(self.limits.file_bytes));
-        let request = ToRun::of(problem, program, &inputs);
-        let ended =
-            self.ask(&request, limit, problem.tests.has_limit_each(), most, &mut |found| judge.wrong(&found))?;
-        let mut verdict = verdict(match ended {
-            (End::Reported(kind, found), time) if kind == Reason::WrongAnswer.name() => {
-                (End::Wrong(judge.detail(&found)), time)
-            }
-            ended => ended,
-        });
-        if let (Reason::Ok, Tests::Check { test }, false) = (verdict.reason, &problem.tests, judge.open.is_empty()) {
-            let question = Question::Judged { before: &problem.before, test, values: &judge.open };
-            match self.answer(&question)? {
+        let (entry_point, inputs) = (problem.entry_point.as_deref(), judge.inputs.clone());
+        let request = ToRun { kind, before: &problem.before, program, entry_point, inputs };
+        let most = judge.most(self.limits.file_bytes);
+        let ended = self.ask(&request, limit, each, most, &mut |found| judge.wrong(found))?;
+        let mut verdict = verdict(ended, &judge);
+        if let (true, Tests::Check { test }, false) = (verdict.passed(), &problem.tests, judge.open.is_empty()) {
+            let values = judge.open.iter().map(|text| Value::of(text).map(|value| value.show(usize::MAX))).collect();
+            match self.answer(&Question::Judged { before: &problem.before, test, values })? {
                 Ok(line) if line.is_empty() => {}
                 Ok(detail) | Err(detail) => (verdict.reason, verdict.detail) = (Reason::WrongAnswer, detail),
             }
         }
-        Ok(verdict)
+        Ok((verdict, judge.open))
     }
 
-    /// Returns what the calls of a program return, or how the program fails.
-    fn results(&self, problem: &Problem, program: &str) -> Result<Result<String, Verdict>, SandboxError> {
-        let parts = match self.parts(problem)? {
-            Ok(parts) => parts,
-            Err(detail) => return Ok(Err(unreadable(&detail))),
-        };
-        let inputs: Vec<_> = parts.calls.iter().map(String::as_str).collect();
-        let (request, most, mut results) =
-            (ToRun::of(problem, program, &inputs), vec![LONGEST; inputs.len()], String::new());
-        let ended = self.ask(&request, PATIENCE, false, most, &mut |result| {
-            framed(&mut results, &result);
-            None
-        })?;
-        let verdict = verdict(ended);
-        Ok(if verdict.passed() { Ok(results) } else { Err(verdict) })
-    }
-
-    /// Takes the tests apart, once. The inner error says why they cannot be read.
-    fn parts(&self, problem: &Problem) -> Result<Result<Arc<Parts>, String>, SandboxError> {
+    /// Takes the tests apart, once.
+    fn parts(&self, problem: &Problem) -> Result<Arc<Parts>, SandboxError> {
         let before = problem.before.as_str();
         let (key, question) = match &problem.tests {
             Tests::Check { test } => (format!("{before}\0{test}"), Question::Apart { before, test }),
@@ -233,27 +217,27 @@ impl Sandbox {
                 let outputs: Vec<_> = tests.iter().map(|test| test.output.as_str()).collect();
                 (outputs.join("\0"), Question::Outputs { outputs })
             }
-            Tests::Stdin { .. } => return Ok(Ok(Arc::default())),
+            Tests::Stdin { .. } => return Ok(Arc::default()),
         };
         let known = || self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(parts) = known().get(&key) {
-            return Ok(Ok(parts.clone()));
+            return Ok(Arc::clone(parts));
         }
-        let parts = match self.answer(&question)? {
-            Ok(text) => serde_json::from_str(&text).map_err(|error| error.to_string()),
-            Err(end) => Err(end),
-        };
-        Ok(parts.map(Arc::new).inspect(|parts| drop(known().insert(key, Arc::clone(parts)))))
+        let parts =
+            self.answer(&question)?.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
+        let parts = Arc::new(parts.unwrap_or_else(|why| Parts { unreadable: Some(why), ..Parts::default() }));
+        known().insert(key, Arc::clone(&parts));
+        Ok(parts)
     }
 
     /// Asks a process that runs no generated program. The inner error is how it ended without an answer.
     fn answer(&self, question: &Question<'_>) -> Result<Result<String, String>, SandboxError> {
         let mut answer = String::new();
-        let ended = self.ask(question, PATIENCE, false, vec![LONGEST], &mut |text| {
+        let (end, _) = self.ask(question, PATIENCE, false, vec![LONGEST as u64], &mut |text| {
             answer = text;
             None
         })?;
-        Ok(match ended.0 {
+        Ok(match end {
             End::Finished => Ok(answer),
             End::Reported(_, detail) => Err(detail),
             end => Err(format!("{end:?}")),
@@ -287,31 +271,15 @@ impl Sandbox {
     }
 }
 
-impl<'a> ToRun<'a> {
-    fn of(problem: &'a Problem, program: &'a str, inputs: &'a [&'a str]) -> Self {
-        let kind = match problem.tests {
-            Tests::Check { .. } => "check",
-            Tests::Calls { .. } => "calls",
-            Tests::Method { .. } => "method",
-            Tests::Stdin { .. } => "stdin",
-        };
-        Self { kind, before: &problem.before, program, entry_point: problem.entry_point.as_deref(), inputs }
-    }
-}
-
-fn unreadable(detail: &str) -> Verdict {
-    let detail = format!("the tests of this problem cannot be read: {detail}");
-    Verdict { reason: Reason::RuntimeError, detail, seconds: 0.0 }
-}
-
-fn verdict((end, time): (End, Duration)) -> Verdict {
+fn verdict((end, time): (End, Duration), judge: &Judge<'_>) -> Verdict {
     let (reason, detail) = match end {
         End::Finished => (Reason::Ok, String::new()),
         End::Wrong(detail) => (Reason::WrongAnswer, detail),
         End::Reported(kind, detail) => match Reason::named(&kind) {
-            Some(reason) if reason != Reason::Ok => (reason, line(&detail)),
+            Some(Reason::WrongAnswer) => (Reason::WrongAnswer, judge.detail(&detail)),
             // No harness reports this, so a program has.
-            _ => (Reason::WrongAnswer, MALFORMED.to_string()),
+            None | Some(Reason::Ok) => (Reason::WrongAnswer, judge.detail(MALFORMED)),
+            Some(reason) => (reason, line(&detail)),
         },
         End::Timeout => (Reason::Timeout, "ended at its time limit".to_string()),
         End::TooMuchWritten => (Reason::RuntimeError, "ended because it wrote too much".to_string()),

@@ -4,31 +4,49 @@
 //! |---|---|
 //! | `N`, `T`, `F` | None, True, False |
 //! | `i-ff;` | an int, in hexadecimal |
-//! | `f3ff0000000000000`, `?` | the bits of a float; a NaN |
-//! | `s5:tests`, `u6:\ud800` | a text after its length in bytes; one with half of a surrogate pair, escaped |
+//! | `f3ff0000000000000` | the bits of a float |
+//! | `s5:tests`, `u6:\ud800` | a text after its length in bytes; one with line ends or half of a pair of surrogates, escaped |
 //! | `l2:NT`, `t`, `e`, `z` | a list after its length, a tuple, a set, a frozenset |
 //! | `d1:s1:aN` | a dict: keys and values |
 //! | `n3:NN-`, `b` | the nodes of a linked list, of a binary tree; `-` is a missing node |
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
 
 /// The deepest nesting that is read, which bounds the stack.
 const DEEPEST: usize = 210;
-const SHORT: usize = 80;
 
-#[derive(Debug, Clone)]
+/// Values that are equal in Python are equal here: entries and elements are sorted, and a number that is an integer of
+/// any type is an `Int`.
+#[derive(Debug, Clone, PartialEq, PartialOrd)]
 pub(crate) enum Value<'a> {
     None,
-    Bool(bool),
-    /// Its hexadecimal digits.
-    Int(&'a str),
-    Float(f64),
+    Missing,
+    /// Hexadecimal digits.
+    Int(Cow<'a, str>, Tag),
+    /// The bits of any other float.
+    Float(u64, Tag),
     Text(&'a str),
     Escaped(&'a str),
-    Missing,
-    /// Its tag and its items.
-    Items(u8, Vec<Value<'a>>),
+    Items(u8, Vec<Value<'a>>, Tag),
+}
+
+/// How the text wrote a value. It decides nothing, except that a NaN equals nothing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tag(u8);
+
+const NAN: u8 = b'?';
+
+impl PartialEq for Tag {
+    fn eq(&self, _: &Self) -> bool {
+        self.0 != NAN
+    }
+}
+
+impl PartialOrd for Tag {
+    fn partial_cmp(&self, _: &Self) -> Option<Ordering> {
+        Some(Ordering::Equal)
+    }
 }
 
 impl<'a> Value<'a> {
@@ -38,173 +56,92 @@ impl<'a> Value<'a> {
         text.is_empty().then_some(value)
     }
 
-    /// The digits of a number that is an integer, of any type.
-    fn integer(&self) -> Option<Cow<'a, str>> {
-        match self {
-            Self::Bool(value) => Some(if *value { "1" } else { "0" }.into()),
-            Self::Int(digits) => Some((*digits).into()),
-            Self::Float(value) if value.fract() == 0.0 => Some(digits(*value).into()),
-            _ => None,
-        }
-    }
-
     /// The nearest float of a number.
     pub(crate) fn number(&self) -> Option<f64> {
-        let digits = match self {
-            Self::Float(value) => return Some(*value),
-            Self::Bool(value) => return Some(f64::from(u8::from(*value))),
-            Self::Int(digits) => digits,
-            _ => return None,
-        };
-        let size = digits.trim_start_matches('-');
-        let value =
-            size.chars().filter_map(|digit| digit.to_digit(16)).fold(0.0, |sum, digit| sum * 16.0 + f64::from(digit));
-        Some(if size.len() < digits.len() { -value } else { value })
+        match self {
+            Self::Float(bits, _) => Some(f64::from_bits(*bits)),
+            Self::Int(digits, _) => {
+                let size = digits.chars().filter_map(|digit| digit.to_digit(16));
+                let value = size.fold(0.0, |value, digit| value * 16.0 + f64::from(digit));
+                Some(if digits.starts_with('-') { -value } else { value })
+            }
+            _ => None,
+        }
     }
 
     /// The items of a list or a tuple.
-    pub(crate) fn sequence(&self) -> Option<&[Value<'a>]> {
+    pub(crate) fn sequence(&self) -> Option<&[Self]> {
+        if let Self::Items(b'l' | b't', items, _) = self { Some(items) } else { None }
+    }
+
+    /// The value as an expression of Python, with at most `most` items of each list.
+    pub(crate) fn show(&self, most: usize) -> String {
         match self {
-            Self::Items(b'l' | b't', items) => Some(items),
-            _ => None,
-        }
-    }
-
-    /// Whether Python's `type` is the same.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Items(tag, _), Self::Items(other, _)) => tag == other,
-            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
-        }
-    }
-
-    /// Python's `==`. No value is the same object as another one, so a NaN equals nothing.
-    pub(crate) fn equals(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::None, Self::None) | (Self::Missing, Self::Missing) => true,
-            (Self::Text(text), Self::Text(other)) | (Self::Escaped(text), Self::Escaped(other)) => text == other,
-            (Self::Items(b'd', items), Self::Items(b'd', others)) => {
-                entries(items).zip(entries(others)).is_some_and(|(own, other)| {
-                    own.len() == other.len()
-                        && own.iter().zip(&other).all(|(own, other)| own.0 == other.0 && own.1.equals(other.1))
-                })
-            }
-            (Self::Items(b'e' | b'z', items), Self::Items(b'e' | b'z', others)) => {
-                keys(items).is_some_and(|own| Some(own) == keys(others))
-            }
-            (Self::Items(tag, items), Self::Items(other, others)) => {
-                tag == other
-                    && items.len() == others.len()
-                    && items.iter().zip(others).all(|(own, other)| own.equals(other))
-            }
-            _ => match (self.integer(), other.integer()) {
-                (None, None) => matches!((self, other), (Self::Float(own), Self::Float(other)) if own == other),
-                (own, other) => own == other,
+            Self::None | Self::Missing => "None".to_string(),
+            Self::Int(digits, Tag(b'T' | b'F')) => if digits == "1" { "True" } else { "False" }.to_string(),
+            Self::Int(_, Tag(b'f')) => format!("{:?}", self.number().unwrap_or_default()),
+            Self::Int(digits, _) => match i128::from_str_radix(digits, 16) {
+                Ok(value) => value.to_string(),
+                Err(_) => format!("int('{digits}', 16)"),
             },
-        }
-    }
-
-    /// The same text for equal keys of a dict. None for a NaN, which equals nothing.
-    fn key(&self) -> Option<String> {
-        Some(match self {
-            Self::Float(value) if value.is_nan() => return None,
-            Self::Items(b'e' | b'z', items) => format!("{{{}}}", keys(items)?.join(",")),
-            Self::Items(tag, items) => {
-                let keys: Option<Vec<_>> = items.iter().map(Self::key).collect();
-                format!("{tag}({})", keys?.join(","))
-            }
-            other => other.integer().map_or_else(|| format!("{other:?}"), |digits| format!("i{digits}")),
-        })
-    }
-
-    /// The value as Python writes it, cut off if it is long.
-    pub(crate) fn short(&self) -> String {
-        let mut text = String::new();
-        self.show(&mut text, SHORT);
-        match text.char_indices().nth(SHORT) {
-            Some((end, _)) => format!("{}…", &text[..end]),
-            None => text,
-        }
-    }
-
-    /// The value as an expression of Python.
-    pub(crate) fn source(&self) -> String {
-        let mut text = String::new();
-        self.show(&mut text, usize::MAX);
-        text
-    }
-
-    /// Ends once the text is longer than `most`.
-    fn show(&self, text: &mut String, most: usize) {
-        match self {
-            Self::None | Self::Missing => text.push_str("None"),
-            Self::Bool(value) => text.push_str(if *value { "True" } else { "False" }),
-            Self::Int(digits) => match (i128::from_str_radix(digits, 16), digits.strip_prefix('-')) {
-                (Ok(value), _) => *text += &value.to_string(),
-                (_, Some(digits)) => *text += &format!("-0x{digits}"),
-                _ => *text += &format!("0x{digits}"),
+            Self::Float(bits, _) => match f64::from_bits(*bits) {
+                value if value.is_finite() => format!("{value:?}"),
+                value => format!("float('{value}')"),
             },
-            Self::Float(value) if value.is_finite() => *text += &format!("{value:?}"),
-            Self::Float(value) => *text += &format!("float('{value}')"),
-            Self::Text(value) => quote(value.chars().take(most), text),
-            Self::Escaped(value) => *text += &format!("'{}'", value.replace('\'', "\\'")),
-            Self::Items(tag, items) => {
-                let (open, close) = match tag {
-                    b'l' => ("[", "]"),
-                    b't' if items.len() == 1 => ("(", ",)"),
-                    b't' => ("(", ")"),
-                    b'd' => ("{", "}"),
-                    b'e' => ("set([", "])"),
-                    b'z' => ("frozenset([", "])"),
-                    b'n' => ("list_node([", "])"),
-                    _ => ("tree_node([", "])"),
+            Self::Text(text) => serde_json::Value::from(*text).to_string(),
+            Self::Escaped(text) => format!("\"{}\"", text.replace('"', "\\\"")),
+            Self::Items(_, items, Tag(tag)) => {
+                let mut shown: Vec<_> = items.iter().take(most).map(|item| item.show(most)).collect();
+                shown.extend((items.len() > most).then(|| "…".to_string()));
+                let (open, between, close) = match tag {
+                    b'l' => ("[", ", ", "]"),
+                    b't' if items.len() == 1 => ("(", "", ",)"),
+                    b't' => ("(", ", ", ")"),
+                    b':' => ("", ": ", ""),
+                    b'd' => ("{", ", ", "}"),
+                    b'e' => ("set([", ", ", "])"),
+                    b'z' => ("frozenset([", ", ", "])"),
+                    _ => ("nodes(", ", ", ")"),
                 };
-                text.push_str(open);
-                for (place, item) in items.iter().enumerate() {
-                    if text.len() > most {
-                        return;
-                    }
-                    let is_value = *tag == b'd' && place % 2 == 1;
-                    text.push_str(if place == 0 {
-                        ""
-                    } else if is_value {
-                        ": "
-                    } else {
-                        ", "
-                    });
-                    item.show(text, most);
-                }
-                text.push_str(close);
+                format!("{open}{}{close}", shown.join(between))
             }
         }
     }
 }
 
 fn read<'a>(text: &mut &'a str, depth: usize) -> Option<Value<'a>> {
-    let (tag, rest) = text.split_at_checked(1)?;
-    *text = rest;
-    Some(match tag.as_bytes()[0] {
+    let tag = cut(text, 1)?.as_bytes()[0];
+    Some(match tag {
         b'N' => Value::None,
-        b'T' => Value::Bool(true),
-        b'F' => Value::Bool(false),
         b'-' => Value::Missing,
-        b'?' => Value::Float(f64::NAN),
+        b'T' => Value::Int("1".into(), Tag(tag)),
+        b'F' => Value::Int("0".into(), Tag(tag)),
         b'i' => {
             let digits = until(text, ';')?;
             let size = digits.strip_prefix('-').unwrap_or(digits);
             let is_number = !size.is_empty() && size.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
-            is_number.then_some(Value::Int(digits))?
+            is_number.then(|| Value::Int(digits.into(), Tag(tag)))?
         }
-        b'f' => Value::Float(f64::from_bits(u64::from_str_radix(cut(text, 16)?, 16).ok()?)),
-        tag @ (b's' | b'u') => {
+        b'f' => match f64::from_bits(u64::from_str_radix(cut(text, 16)?, 16).ok()?) {
+            value if value.fract() == 0.0 => Value::Int(digits(value).into(), Tag(tag)),
+            value => Value::Float(value.to_bits(), Tag(if value.is_nan() { NAN } else { tag })),
+        },
+        b's' | b'u' => {
             let size = until(text, ':')?.parse().ok()?;
             let content = cut(text, size)?;
             if tag == b's' { Value::Text(content) } else { Value::Escaped(content) }
         }
-        tag @ (b'l' | b't' | b'e' | b'z' | b'd' | b'n' | b'b') if depth < DEEPEST => {
+        b'l' | b't' | b'e' | b'z' | b'd' | b'n' | b'b' if depth < DEEPEST => {
             let count: usize = until(text, ':')?.parse().ok()?;
-            let count = if tag == b'd' { count.checked_mul(2)? } else { count };
-            Value::Items(tag, (0..count).map(|_| read(text, depth + 1)).collect::<Option<_>>()?)
+            let mut item = || match tag {
+                b'd' => Some(Value::Items(b':', vec![read(text, depth + 1)?, read(text, depth + 1)?], Tag(b':'))),
+                _ => read(text, depth + 1),
+            };
+            let mut items = (0..count).map(|_| item()).collect::<Option<Vec<_>>>()?;
+            if matches!(tag, b'd' | b'e' | b'z') {
+                items.sort_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
+            }
+            Value::Items(if tag == b'z' { b'e' } else { tag }, items, Tag(tag))
         }
         _ => return None,
     })
@@ -232,108 +169,5 @@ fn digits(value: f64) -> String {
     match usize::try_from(power) {
         Ok(power) => format!("{sign}{:x}{}", u128::from(significand) << (power % 4), "0".repeat(power / 4)),
         Err(_) => format!("{sign}{:x}", value.abs() as u64),
-    }
-}
-
-fn keys(items: &[Value<'_>]) -> Option<Vec<String>> {
-    let mut keys = items.iter().map(Value::key).collect::<Option<Vec<_>>>()?;
-    keys.sort_unstable();
-    Some(keys)
-}
-
-fn entries<'v, 'a>(items: &'v [Value<'a>]) -> Option<BTreeMap<String, &'v Value<'a>>> {
-    items.chunks_exact(2).map(|entry| Some((entry[0].key()?, &entry[1]))).collect()
-}
-
-fn quote(content: impl Iterator<Item = char>, text: &mut String) {
-    text.push('\'');
-    for scalar in content {
-        match scalar {
-            '\'' | '\\' => text.extend(['\\', scalar]),
-            '\n' => text.push_str("\\n"),
-            scalar if scalar.is_control() => *text += &format!("\\x{:02x}", u32::from(scalar)),
-            scalar => text.push(scalar),
-        }
-    }
-    text.push('\'');
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Value;
-
-    fn equal(own: &str, other: &str) -> bool {
-        let (own, other) = (Value::of(own).unwrap(), Value::of(other).unwrap());
-        let equal = own.equals(&other);
-        assert_eq!(equal, other.equals(&own), "{own:?} {other:?}");
-        equal
-    }
-
-    #[test]
-    fn values_are_equal_as_in_python() {
-        let large = format!("i{:x}{};", 1_u64 << 53, "0".repeat(100));
-        let float = format!("f{:016x}", (2_f64.powi(453)).to_bits());
-        for (own, other) in [
-            ("T", "i1;"),
-            ("F", "f0000000000000000"),
-            ("i0;", "f8000000000000000"),
-            ("i3;", "f4008000000000000"),
-            ("f7ff0000000000000", "f7ff0000000000000"),
-            (&large, &float),
-            ("l2:Ti0;", "l2:i1;F"),
-            ("e2:i1;s1:a", "z2:s1:aT"),
-            ("d2:i1;Ns1:bi2;", "d2:s1:bf4000000000000000TN"),
-            ("e1:t1:i1;", "e1:t1:T"),
-        ] {
-            assert!(equal(own, other), "{own} {other}");
-        }
-        for (own, other) in [
-            ("?", "?"),
-            ("N", "F"),
-            ("i1;", "s1:1"),
-            ("l1:i1;", "t1:i1;"),
-            ("l0:", "e0:"),
-            ("l0:", "N"),
-            ("s6:\\ud800", "u6:\\ud800"),
-            (&large.replacen("0;", "1;", 1), &float),
-            ("d1:i1;N", "d1:i2;N"),
-            ("d1:?N", "d1:?N"),
-            ("e2:i1;i1;", "e1:i1;"),
-            ("n2:i1;-", "l1:i1;"),
-            ("f3fb999999999999a", "f3fb999999999999b"),
-        ] {
-            assert!(!equal(own, other), "{own} {other}");
-        }
-    }
-
-    #[test]
-    fn malformed_texts_are_refused() {
-        let deep = "l1:".repeat(100_000) + "N";
-        for text in [
-            "",
-            "X",
-            "i;",
-            "i-;",
-            "iA;",
-            "i1",
-            "f3ff",
-            "s2:a",
-            "s1:é",
-            "l2:N",
-            "l1:NN",
-            "l99999999999999999999:",
-            "é",
-            &deep,
-        ] {
-            assert!(Value::of(text).is_none(), "{text:.20}");
-        }
-    }
-
-    #[test]
-    fn values_are_shown_as_python_writes_them() {
-        let show = |text: &str| Value::of(text).unwrap().short();
-        assert_eq!(show("t1:d1:s2:a'l2:NT"), "({'a\\'': [None, True]},)");
-        assert_eq!(show("l3:i-ff;f3fe0000000000000?"), "[-255, 0.5, float('NaN')]");
-        assert_eq!(show(&format!("l9:{}", "i123456789abcdef;".repeat(9))).chars().count(), 81);
     }
 }
