@@ -226,7 +226,10 @@ impl Sandbox {
         let parts =
             self.answer(&question)?.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
         let parts = Arc::new(parts.unwrap_or_else(|why| Parts { unreadable: Some(why), ..Parts::default() }));
-        known().insert(key, Arc::clone(&parts));
+        // A process that ran out of time may have it later.
+        if parts.unreadable.is_none() {
+            known().insert(key, Arc::clone(&parts));
+        }
         Ok(parts)
     }
 
