@@ -1,75 +1,79 @@
-"""Runs one program with its tests inside the sandbox.
+"""Runs one program with its inputs inside the sandbox, and writes what it returns.
 
-The request comes as JSON on stdin. Reports go to stdout, one line each, which begins with the request's nonce: what the
-program prints is discarded. Names that a report needs are bound before the program can replace them.
+The request comes as JSON on stdin. Reports go to a descriptor of their own: a line with a kind and a length, then a text
+of this length. Results are tagged text, which `value.rs` describes. A process that runs a program gets no expected
+value, no test and no reference program: asap compares the results. `modules`, `probe`, `apart`, `inputs`, `outputs` and
+`judged` run no program.
 """
 
 import ast
 import atexit
-import base64
-import copy
+import fcntl
+import io
 import json
-import marshal
-import math
 import os
-import reprlib
+import struct
 import sys
 import types
-from decimal import Decimal
 
-TESTS = "<tests>"
 SHORT = 200
+DEEPEST = 200
+# The first number of the descriptor of the reports: low numbers are for the program.
+REPORTS = 32
+# What links the nodes of a list and of a tree, last first.
+LINKS = (("next",), ("right", "left"))
 
 
 class Wrong(Exception):
-    """A test failed; the message is what the verdict reports."""
+    """A result that has no tagged text; the message says what was found."""
 
 
 class Exits(Exception):
     """The program on standard input left with a code that means failure."""
 
 
+class Unparsed(BaseException):
+    """The program is not valid Python."""
+
+
 def main(write=os.write, leave=os._exit):
     os.closerange(3, 1 << 16)
     request = json.load(sys.stdin.buffer)
-    nonce, reports = request["nonce"], os.dup(1)
+    reports = fcntl.fcntl(1, fcntl.F_DUPFD, REPORTS)
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
     os.environ.clear()
     sys.path[:] = [folder for folder in sys.path if folder]
 
-    def report(kind, detail=""):
-        line = f"\n{nonce} {kind} {detail}\n".encode("utf-8", "backslashreplace")
-        while line:
-            line = line[write(reports, line) :]
+    def report(kind, text=""):
+        text = text.encode("utf-8", "backslashreplace")
+        rest = memoryview(b"%s %d\n" % (kind.encode(), len(text)) + text)
+        while rest:
+            rest = rest[write(reports, rest) :]
 
     # For the report of a program that has used up its memory.
     reserve = bytearray(1 << 21)
     try:
-        answer = FORMS[request["kind"]](request, report)
+        FORMS[request["kind"]](request, report)
     except BaseException as error:
         del reserve
-        answer = failure(error, request)
-    report(*answer)
+        report(*failure(error))
     leave(0)
 
 
-def failure(error, request):
+def failure(error):
     """Returns the reason and the detail of what ended a program."""
     if isinstance(error, Wrong):
         return "wrong_answer", line(str(error))
+    if isinstance(error, Unparsed):
+        return "syntax_error", line(str(error))
     if isinstance(error, Exits):
         return "runtime_error", line(str(error))
     if isinstance(error, MemoryError):
         return "memory", "MemoryError"
     if isinstance(error, SystemExit):
         return "early_exit", "SystemExit before the tests ended"
-    place = error.__traceback__
-    while place.tb_next:
-        place = place.tb_next
-    if isinstance(error, AssertionError) and place.tb_frame.f_code.co_filename == TESTS:
-        return "wrong_answer", line(request["test"].splitlines()[place.tb_lineno - 1])
     try:
         return "runtime_error", line(f"{type(error).__name__}: {error}")
     except BaseException:
@@ -81,20 +85,107 @@ def line(text):
     return text if len(text) <= SHORT else text[: SHORT - 1] + "…"
 
 
-def short(value):
+def tagged(value):
+    parts = []
+    write(value, parts.append, 0)
+    return "".join(parts)
+
+
+def write(value, put, depth):
+    """Writes a value. Subclasses count as their plain type, by which each value is read: no method of a program runs."""
+    kind = type(value)
+    if kind in SCALARS:
+        put(SCALARS[kind](value))
+        return
+    kind = next((plain for plain in PLAIN if issubclass(kind, plain)), None)
+    if depth > DEEPEST:
+        raise Wrong("a value that is nested too deeply")
+    if kind is None:
+        write_nodes(value, put, depth)
+    elif kind in SCALARS:
+        put(SCALARS[kind](PLAIN[kind](value)))
+    else:
+        is_dict = kind is dict
+        items = [item for pair in dict.items(value) for item in pair] if is_dict else list(kind.__iter__(value))
+        put(f"{PLAIN[kind]}{len(items) // (1 + is_dict)}:")
+        try:
+            # Most large results are lists of numbers.
+            put("".join([SCALARS[type(item)](item) for item in items]))
+        except KeyError:
+            for item in items:
+                write(item, put, depth + 1)
+
+
+def float_text(value):
+    return "f" + (struct.pack(">d", value).hex() if value == value else "7ff8000000000000")
+
+
+def text_text(value):
     try:
-        return reprlib.repr(value)
-    except BaseException:
-        return f"a {type(value).__name__}"
+        if "\n" not in value:
+            return f"s{len(value.encode())}:{value}"
+    except UnicodeEncodeError:
+        # Half of a pair of surrogates.
+        pass
+    value = value.encode("unicode_escape").decode()
+    return f"u{len(value)}:{value}"
 
 
-def program(request, report, name="program"):
-    """Runs the program as a module. Returns its names."""
-    names = begin(request, name)
-    code = compiled(request)
-    report("started")
-    exec(code, names)
-    return names
+SCALARS = {
+    type(None): lambda value: "N",
+    bool: lambda value: "T" if value else "F",
+    int: "i{:x};".format,
+    float: float_text,
+    str: text_text,
+}
+# How a subclass becomes the plain type, or the tag of the plain type.
+PLAIN = {
+    int: lambda value: int.__add__(value, 0),
+    float: float.__pos__,
+    str: str.__str__,
+    list: "l",
+    tuple: "t",
+    dict: "d",
+    set: "e",
+    frozenset: "z",
+}
+
+
+def write_nodes(value, put, depth):
+    """A linked list or a binary tree of LeetCode, without recursion. Anything else is wrong."""
+    links = next((links for links in LINKS if has(value, ("val", *links))), ())
+    items, rest, seen = [], [value], set()
+    while rest:
+        node = rest.pop()
+        items.append(node)
+        if node is None:
+            continue
+        if not links or not has(node, ("val", *links)):
+            raise Wrong(f"a value of type {name_of(node)}")
+        if id(node) in seen:
+            raise Wrong(f"a {name_of(node)} that contains itself")
+        seen.add(id(node))
+        rest += [attribute(node, link) for link in links]
+    put(f"{'n' if len(links) == 1 else 'b'}{len(items)}:")
+    for node in items:
+        if node is None:
+            put("-")
+        else:
+            write(attribute(node, "val"), put, depth + 1)
+
+
+attribute = object.__getattribute__
+
+
+def has(value, names):
+    try:
+        return [attribute(value, name) for name in names] != []
+    except AttributeError:
+        return False
+
+
+def name_of(value):
+    return type.__dict__["__name__"].__get__(type(value))
 
 
 def begin(request, name):
@@ -105,10 +196,6 @@ def begin(request, name):
     return module.__dict__
 
 
-class Unparsed(BaseException):
-    """The program is not valid Python."""
-
-
 def compiled(request):
     try:
         return compile(request["program"], "<program>", "exec", dont_inherit=True)
@@ -116,99 +203,53 @@ def compiled(request):
         raise Unparsed(f"{type(error).__name__}: {error}") from None
 
 
-def with_syntax(form):
-    def run(request, report):
-        try:
-            return form(request, report)
-        except Unparsed as error:
-            return "syntax_error", line(str(error))
-
-    return run
-
-
-def named(names, entry_point):
-    if entry_point not in names:
-        raise NameError(f"name '{entry_point}' is not defined")
-    return names[entry_point]
+def program(request, report):
+    """Runs the program as a module. Returns its names."""
+    names = begin(request, "program")
+    code = compiled(request)
+    report("begin")
+    exec(code, names)
+    return names
 
 
-@with_syntax
 def check(request, report):
-    """HumanEval and LeetCode: a function `check` of the tests takes the entry point."""
+    """HumanEval and LeetCode: the inputs are the calls as the tests write them."""
     names = program(request, report)
-    exec(compile(request["test"], TESTS, "exec", dont_inherit=True), names)
-    names["check"](eval(request["entry_point"], names))
-    return "ok", ""
+    candidate = eval(request["entry_point"], names)
+    for call in request["inputs"]:
+        value = eval(compile(call, "<call>", "eval", dont_inherit=True), names, {"candidate": candidate})
+        report("value", tagged(value))
 
 
-@with_syntax
 def calls(request, report):
-    """HumanEval+: each call returns what the reference program returned. Without such values, it is the one that runs."""
-    row = json.loads(request["row"])
-    inputs, tolerance = row["base_input"] + row["plus_input"], row["atol"]
-    function = named(program(request, report), request["entry_point"])
-    if request["expected"] is None:
-        values = [function(*copy.deepcopy(call)) for call in inputs]
-        return "outputs", base64.b64encode(marshal.dumps(values)).decode()
-    expected = marshal.loads(base64.b64decode(request["expected"]))
-    for place, (call, value) in enumerate(zip(inputs, expected)):
-        found = function(*copy.deepcopy(call))
-        if request["entry_point"] == "find_zero":
-            right = abs(sum(c * math.pow(found, i) for i, c in enumerate(call[0]))) <= tolerance
-        else:
-            # As evalplus: from the first float on, all of the problem's values are compared with a tolerance.
-            if tolerance == 0 and is_floats(value):
-                tolerance = 1e-6
-            right = found == value or (tolerance != 0 and type(found) is type(value) and close(found, value, tolerance))
-        if not right:
-            raise Wrong(f"call {place + 1} of {len(inputs)}: expected {short(value)}, found {short(found)}")
-    return "ok", ""
+    """HumanEval+: the inputs are JSON lists of arguments."""
+    names = program(request, report)
+    if request["entry_point"] not in names:
+        raise NameError(f"name '{request['entry_point']}' is not defined")
+    function = names[request["entry_point"]]
+    for call in request["inputs"]:
+        report("value", tagged(function(*json.loads(call))))
 
 
-def is_floats(value):
-    if isinstance(value, (list, tuple)) and value:
-        return all(isinstance(item, float) for item in value)
-    return isinstance(value, float)
-
-
-def close(found, expected, tolerance):
-    """numpy.allclose with its relative tolerance of 1e-7, for numbers and lists of them."""
-    if isinstance(expected, (list, tuple)):
-        return len(found) == len(expected) and all(close(*pair, tolerance) for pair in zip(found, expected))
-    if not isinstance(found, (int, float)) or not isinstance(expected, (int, float)):
-        return False
-    return found == expected or abs(found - expected) <= tolerance + 1e-7 * abs(expected) < math.inf
-
-
-@with_syntax
 def method(request, report):
-    """LiveCodeBench: arguments and result are lines of JSON."""
+    """LiveCodeBench: the inputs are lines of JSON."""
     larger_limits()
     names = program(request, report)
     owner = names["Solution"]() if "class Solution" in request["program"] else types.SimpleNamespace(**names)
     function = getattr(owner, request["entry_point"])
-    for place, test in enumerate(request["tests"]):
-        arguments = [json.loads(text) for text in test["input"].split("\n")]
-        expected = json.loads(test["output"])
-        report("test")
-        found = function(*arguments)
-        # Tuples count as lists.
-        if (list(found) if isinstance(found, tuple) else found) != expected:
-            raise Wrong(f"test {place + 1}: expected {short(expected)}, found {short(found)}")
-    return "ok", ""
+    for text in request["inputs"]:
+        arguments = [json.loads(line) for line in text.split("\n")]
+        report("begin")
+        report("value", tagged(function(*arguments)))
 
 
-@with_syntax
 def stdin(request, report):
     """LiveCodeBench: the program reads standard input and prints."""
     larger_limits()
     code = compiled(request)
-    report("started")
-    for place, test in enumerate(request["tests"]):
-        found = printed(code, request, test["input"], report)
-        if not same_lines(found, test["output"]):
-            raise Wrong(f"test {place + 1}: expected {short(test['output'])}, found {short(found)}")
-    return "ok", ""
+    report("begin")
+    for text in request["inputs"]:
+        report("value", printed(code, request, text, report))
 
 
 def printed(code, request, text, report):
@@ -219,12 +260,12 @@ def printed(code, request, text, report):
     sys.stdin = open(0, encoding="utf-8", closefd=False)
     sys.stdout = own = open(1, "w", encoding="utf-8", closefd=False)
     names = begin(request, "__main__")
-    report("test")
+    report("begin")
     try:
         exec(code, names)
     except SystemExit as error:
         if error.code not in (None, 0):
-            raise Exits(f"SystemExit: {short(error.code)}") from None
+            raise Exits(f"SystemExit: {str(error.code)}") from None
     # Fast writers flush here.
     atexit._run_exitfuncs()
     for stream in (sys.stdout, own):
@@ -245,22 +286,6 @@ def unnamed_file(content):
     return file
 
 
-def same_lines(found, expected):
-    """As LiveCodeBench: line by line without outer white space, as texts or as decimals."""
-    found, expected = ([line.strip() for line in text.strip().split("\n")] for text in (found, expected))
-    return len(found) == len(expected) and all(map(same_line, found, expected))
-
-
-def same_line(found, expected):
-    if found == expected:
-        return True
-    try:
-        found, expected = ([Decimal(word) for word in line.split()] for line in (found, expected))
-        return found == expected
-    except ArithmeticError:
-        return False
-
-
 def larger_limits():
     """The limits of LiveCodeBench's runner."""
     sys.setrecursionlimit(50_000)
@@ -270,7 +295,7 @@ def larger_limits():
 
 def modules(request, report):
     """Names the modules that sources import and that are missing."""
-    report("started")
+    report("begin")
     wanted = set()
     for source in request["sources"]:
         for node in ast.walk(ast.parse(source)):
@@ -284,12 +309,12 @@ def modules(request, report):
             __import__(name)
         except ImportError:
             missing.append(name)
-    return "missing", " ".join(missing)
+    report("value", " ".join(missing))
 
 
 def probe(request, report):
     """Tries what the sandbox has to refuse. Names what works nevertheless."""
-    report("started")
+    report("begin")
     import socket
 
     def fork():
@@ -311,10 +336,116 @@ def probe(request, report):
             pass
     with open("file", "w") as file:
         file.write("what a program may do")
-    return "works", ", ".join(works)
+    report("value", ", ".join(works))
 
 
-FORMS = {form.__name__: form for form in (modules, probe)}
-FORMS.update(check=check, calls=calls, method=method, stdin=stdin)
+class Asserts:
+    """The function `check` of a test, taken apart."""
+
+    def __init__(self, request):
+        self.names, self.lines = begin(request, "tests"), io.StringIO(request["test"], None).readlines()
+        self.known, self.body = set(self.names), ast.parse(request["test"]).body
+        self.check = next((node for node in self.body[::-1] if getattr(node, "name", None) == "check"), None)
+        if not isinstance(self.check, ast.FunctionDef) or len(self.check.args.args) != 1:
+            raise ValueError("expected a function check with one argument")
+        self.candidate = self.check.args.args[0].arg
+
+    def __iter__(self):
+        """Yields asserts, each with its calls. What stands between them has run by then."""
+        for node in [node for node in self.body if node is not self.check] + self.check.body:
+            calls = self.calls(node.test) if isinstance(node, ast.Assert) else []
+            if self.uses(node) != sum(map(self.uses, calls)):
+                raise ValueError(f"expected only asserts that call {self.candidate}, found: {self.line(node)}")
+            if calls:
+                yield node, calls
+            else:
+                self.run(ast.Module([node], []), "exec")
+
+    def calls(self, node):
+        """The calls of the candidate, without those inside of another one."""
+        if isinstance(node, ast.Call) and getattr(node.func, "id", None) == self.candidate:
+            return [node]
+        return [call for part in ast.iter_child_nodes(node) for call in self.calls(part)]
+
+    def uses(self, node):
+        return sum(getattr(part, "id", None) == self.candidate for part in ast.walk(node))
+
+    def run(self, node, mode="eval"):
+        code = compile(ast.fix_missing_locations(node), "<tests>", mode, dont_inherit=True)
+        return eval(code, self.names)
+
+    def line(self, node):
+        return line(self.lines[node.lineno - 1])
+
+    def source(self, call):
+        """The call, in which names that only the test has are replaced by their values."""
+        own = {name: self.names[name] for name in self.names.keys() - self.known}
+        for part in ast.walk(call):
+            if isinstance(part, ast.Name) and part.id in own:
+                part.id = f"({own[part.id]!r})"
+            elif isinstance(part, ast.Name) and part.id == self.candidate:
+                part.id = "candidate"
+        return ast.unparse(call)
+
+    def value(self, node, call):
+        """What the call has to return, or None if the assert does not compare it with a value."""
+        test, sides = node.test, []
+        if isinstance(test, ast.Compare) and [type(way) for way in test.ops] == [ast.Eq]:
+            sides = [test.left, *test.comparators]
+        elif isinstance(test, ast.Call) and getattr(test.func, "id", None) in ("is_same_list", "is_same_tree"):
+            sides = test.args
+        others = [side for side in sides if not self.uses(side)]
+        if len(sides) != 2 or len(others) != 1 or call not in sides:
+            return None
+        try:
+            return tagged(self.run(ast.Expression(others[0])))
+        except Wrong:
+            return None
+
+
+def apart(request, report):
+    """Takes a test apart, without any program: calls, what each has to return, the lines of their asserts."""
+    report("begin")
+    tests, parts = Asserts(request), {"calls": [], "expected": [], "lines": []}
+    for node, calls in tests:
+        for call in calls:
+            parts["expected"].append(tests.value(node, call))
+            parts["calls"].append(tests.source(call))
+            parts["lines"].append(tests.line(node))
+    report("value", json.dumps(parts))
+
+
+def judged(request, report):
+    """Runs the asserts that do not compare with a value, over what a program has returned. Reports the one that fails."""
+    report("begin")
+    tests, values = Asserts(request), iter(request["values"])
+    for node, calls in tests:
+        if tests.value(node, calls[0]) is not None:
+            continue
+        for call in calls:
+            # In place, for any expression: the call of a function that returns the value.
+            call.func, call.args, call.keywords = ast.parse(f"(lambda: {next(values)})", mode="eval").body, [], []
+        try:
+            tests.run(ast.Module([node], []), "exec")
+        except Exception:
+            return report("value", tests.line(node))
+    report("value")
+
+
+def inputs(request, report):
+    """The calls of a row of HumanEval+."""
+    report("begin")
+    row = json.loads(request["row"])
+    report("value", json.dumps({"calls": [json.dumps(call) for call in row["base_input"] + row["plus_input"]]}))
+
+
+def outputs(request, report):
+    """What the tests of LiveCodeBench expect of a function: JSON."""
+    report("begin")
+    larger_limits()
+    report("value", json.dumps({"expected": [tagged(json.loads(text)) for text in request["outputs"]]}))
+
+
+FORMS = {form.__name__: form for form in (check, calls, method, stdin, modules, probe, apart, inputs, outputs, judged)}
 
 main()

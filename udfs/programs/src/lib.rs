@@ -1,15 +1,20 @@
-//! Runs generated Python programs with the tests of their problem in a sandbox, and judges them.
+//! Runs generated Python programs with the inputs of their tests in a sandbox, and judges what they return.
 //!
 //! A program runs in a child process that is this program itself, started with a hidden command. The child gives up its
 //! rights ([`enter`]) and then executes the user's Python with a short harness. It needs no root and no container.
+//!
+//! The process of a program gets no expected value, no reference program and no test. Another process, which runs no
+//! generated program, takes the tests apart: what a program gets, and what its results are compared with in asap. So a
+//! program is right only if it returns what is expected.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `rows`, `problem`, `pickle` | rows of the published benches to problems |
 //! | `extract` | finding the program in a response |
 //! | `sandbox`, `child` | checking the sandbox, running a child, its verdict |
+//! | `judge`, `value`, `lines` | comparing results by the rules of the benches |
 //! | `entry`, `restrict`, `syscalls` | what the child may do: limits, Landlock, seccomp |
-//! | `harness.py` | the tests, in Python |
+//! | `harness.py` | running a program, and taking tests apart, in Python |
 
 use std::fmt;
 
@@ -17,6 +22,8 @@ mod child;
 mod entry;
 mod error;
 mod extract;
+mod judge;
+mod lines;
 mod pickle;
 mod problem;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -25,6 +32,7 @@ mod rows;
 mod sandbox;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod syscalls;
+mod value;
 
 pub use entry::enter;
 pub use error::SandboxError;

@@ -25,13 +25,12 @@ pub struct Problem {
 }
 
 /// What decides whether a program is right.
-#[derive(Debug, Clone, Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[derive(Debug, Clone)]
 pub enum Tests {
     /// Python that defines a function `check`, which takes the entry point.
     Check { test: String },
     /// The calls of a row of HumanEval+, which stays text: it has integers of any length. `expected` holds what the
-    /// reference program returned, as the harness writes it.
+    /// reference program returned, as tagged text.
     Calls { row: String, expected: Option<String> },
     /// Arguments and result as lines of JSON, for a function or for a method of the class `Solution`.
     Method { tests: Vec<Test> },
@@ -49,14 +48,6 @@ impl Tests {
     pub(crate) fn expect(&mut self, values: String) {
         if let Self::Calls { expected, .. } = self {
             *expected = Some(values);
-        }
-    }
-
-    /// The number of time limits that follow each other.
-    pub(crate) fn limits(&self) -> usize {
-        match self {
-            Self::Check { .. } | Self::Calls { .. } => 1,
-            Self::Method { tests } | Self::Stdin { tests } => tests.len() + 1,
         }
     }
 }

@@ -1,16 +1,19 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::child::{End, Run};
+use crate::child::{End, MALFORMED, Run};
 use crate::entry::Entry;
 use crate::error::SandboxError;
+use crate::judge::{Judge, LONGEST, Parts, line};
 use crate::problem::{Problem, Tests};
+use crate::value::Value;
 use crate::{Reason, Verdict, extract};
 
 /// What a program may use.
@@ -35,6 +38,8 @@ pub struct Sandbox {
     python: PathBuf,
     readable: Vec<PathBuf>,
     limits: Limits,
+    /// The tests that were taken apart, by what they were.
+    parts: Arc<Mutex<HashMap<String, Arc<Parts>>>>,
 }
 
 /// What a Python prints of itself.
@@ -55,20 +60,26 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The time limit of a program, as a multiple of the reference program's time.
 const TIMES_REFERENCE: f64 = 4.0;
 
+/// All that the process of a program gets.
 #[derive(Serialize)]
 struct ToRun<'a> {
+    kind: &'static str,
     before: &'a str,
     program: &'a str,
     entry_point: Option<&'a str>,
-    #[serde(flatten)]
-    tests: &'a Tests,
+    inputs: Vec<&'a str>,
 }
 
+/// What a process without a generated program gets.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Question<'a> {
     Modules { sources: BTreeSet<&'a str> },
     Probe { outside: PathBuf },
+    Apart { before: &'a str, test: &'a str },
+    Inputs { row: &'a str },
+    Outputs { outputs: Vec<&'a str> },
+    Judged { before: &'a str, test: &'a str, values: Option<Vec<String>> },
 }
 
 impl Sandbox {
@@ -92,12 +103,18 @@ impl Sandbox {
             });
         }
         let readable: BTreeSet<_> = found.folders.into_iter().collect();
-        let sandbox = Self { command, python: found.executable, readable: readable.into_iter().collect(), limits };
+        let sandbox = Self {
+            command,
+            python: found.executable,
+            readable: readable.into_iter().collect(),
+            limits,
+            parts: Arc::default(),
+        };
         let other = TempDir::new().map_err(SandboxError::io("create a temporary folder"))?;
-        match sandbox.ask(&Question::Probe { outside: other.path().join("file") }, PATIENCE, 1)?.0 {
-            End::Reported(kind, works) if kind == "works" && works.is_empty() => Ok(sandbox),
-            End::Reported(kind, works) if kind == "works" => Err(SandboxError::Open(works)),
-            end => Err(SandboxError::Report(format!("{end:?}"))),
+        match sandbox.answer(&Question::Probe { outside: other.path().join("file") })? {
+            Ok(works) if works.is_empty() => Ok(sandbox),
+            Ok(works) => Err(SandboxError::Open(works)),
+            Err(end) => Err(SandboxError::Report(end)),
         }
     }
 
@@ -115,13 +132,13 @@ impl Sandbox {
             }
         }
         sources.retain(|source| source.contains("import"));
-        match self.ask(&Question::Modules { sources }, PATIENCE, 1)?.0 {
-            End::Reported(kind, missing) if kind == "missing" && missing.is_empty() => Ok(()),
-            End::Reported(kind, missing) if kind == "missing" => Err(SandboxError::Missing {
+        match self.answer(&Question::Modules { sources })? {
+            Ok(missing) if missing.is_empty() => Ok(()),
+            Ok(missing) => Err(SandboxError::Missing {
                 python: self.python.display().to_string(),
                 modules: missing.split(' ').map(str::to_string).collect(),
             }),
-            end => Err(SandboxError::Report(format!("{end:?}"))),
+            Err(end) => Err(SandboxError::Report(end)),
         }
     }
 
@@ -134,7 +151,7 @@ impl Sandbox {
             return Err(SandboxError::NothingExpected(problem.id.clone()));
         }
         match extract::program(problem, response) {
-            Ok(program) => verdict(self.run(problem, &program, Duration::from_secs_f64(problem.seconds))?),
+            Ok(program) => Ok(self.run(problem, &program, Duration::from_secs_f64(problem.seconds))?.0),
             Err(reason) => Ok(Verdict { reason, detail: String::new(), seconds: 0.0 }),
         }
     }
@@ -148,26 +165,99 @@ impl Sandbox {
         let Some(reference) = problem.reference.clone() else { return Ok(None) };
         if let Tests::Calls { expected, .. } = &mut problem.tests {
             *expected = None;
-            match self.run(problem, &reference, PATIENCE)? {
-                (End::Reported(kind, values), _) if kind == "outputs" => problem.tests.expect(values),
-                ended => return verdict(ended).map(Some),
+            let (verdict, results) = self.run(problem, &reference, PATIENCE)?;
+            if !verdict.passed() {
+                return Ok(Some(verdict));
             }
+            problem.tests.expect(results.join("\n"));
         }
-        let verdict = verdict(self.run(problem, &reference, PATIENCE)?)?;
+        let verdict = self.run(problem, &reference, PATIENCE)?.0;
         problem.seconds = problem.seconds.max(TIMES_REFERENCE * verdict.seconds);
         Ok(Some(verdict))
     }
 
-    fn run(&self, problem: &Problem, program: &str, limit: Duration) -> Result<(End, Duration), SandboxError> {
-        let Problem { before, tests, .. } = problem;
-        let entry_point = problem.entry_point.as_deref();
-        self.ask(&ToRun { before, program, entry_point, tests }, limit, tests.limits())
+    /// Runs a program with the tests. Its process gets nothing to compare with. Returns also the results that are not
+    /// compared.
+    fn run(&self, problem: &Problem, program: &str, limit: Duration) -> Result<(Verdict, Vec<String>), SandboxError> {
+        let parts = self.parts(problem)?;
+        let mut judge = Judge::new(problem, &parts);
+        let unreadable = parts.unreadable.as_deref().or(judge.inputs.is_empty().then_some("there are none"));
+        if let Some(why) = unreadable {
+            let detail = format!("the tests of this problem cannot be read: {why}");
+            return Ok((Verdict { reason: Reason::RuntimeError, detail, seconds: 0.0 }, Vec::new()));
+        }
+        let (kind, each) = match problem.tests {
+            Tests::Check { .. } => ("check", false),
+            Tests::Calls { .. } => ("calls", false),
+            Tests::Method { .. } => ("method", true),
+            Tests::Stdin { .. } => ("stdin", true),
+        };
+        let (entry_point, inputs) = (problem.entry_point.as_deref(), judge.inputs.clone());
+        let request = ToRun { kind, before: &problem.before, program, entry_point, inputs };
+        let most = judge.most(self.limits.file_bytes);
+        let ended = self.ask(&request, limit, each, most, &mut |found| judge.wrong(found))?;
+        let mut verdict = verdict(ended, &judge);
+        if let (true, Tests::Check { test }, false) = (verdict.passed(), &problem.tests, judge.open.is_empty()) {
+            let values = judge.open.iter().map(|text| Value::of(text).map(|value| value.show(usize::MAX))).collect();
+            match self.answer(&Question::Judged { before: &problem.before, test, values })? {
+                Ok(line) if line.is_empty() => {}
+                Ok(detail) | Err(detail) => (verdict.reason, verdict.detail) = (Reason::WrongAnswer, detail),
+            }
+        }
+        Ok((verdict, judge.open))
     }
 
-    /// Runs a child with `limits` time limits that follow each other.
-    fn ask(&self, request: &impl Serialize, limit: Duration, limits: usize) -> Result<(End, Duration), SandboxError> {
+    /// Takes the tests apart, once.
+    fn parts(&self, problem: &Problem) -> Result<Arc<Parts>, SandboxError> {
+        let before = problem.before.as_str();
+        let (key, question) = match &problem.tests {
+            Tests::Check { test } => (format!("{before}\0{test}"), Question::Apart { before, test }),
+            Tests::Calls { row, .. } => (row.clone(), Question::Inputs { row }),
+            Tests::Method { tests } => {
+                let outputs: Vec<_> = tests.iter().map(|test| test.output.as_str()).collect();
+                (outputs.join("\0"), Question::Outputs { outputs })
+            }
+            Tests::Stdin { .. } => return Ok(Arc::default()),
+        };
+        let known = || self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(parts) = known().get(&key) {
+            return Ok(Arc::clone(parts));
+        }
+        let parts =
+            self.answer(&question)?.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
+        let parts = Arc::new(parts.unwrap_or_else(|why| Parts { unreadable: Some(why), ..Parts::default() }));
+        // A process that ran out of time may have it later.
+        if parts.unreadable.is_none() {
+            known().insert(key, Arc::clone(&parts));
+        }
+        Ok(parts)
+    }
+
+    /// Asks a process that runs no generated program. The inner error is how it ended without an answer.
+    fn answer(&self, question: &Question<'_>) -> Result<Result<String, String>, SandboxError> {
+        let mut answer = String::new();
+        let (end, _) = self.ask(question, PATIENCE, false, vec![LONGEST as u64], &mut |text| {
+            answer = text;
+            None
+        })?;
+        Ok(match end {
+            End::Finished => Ok(answer),
+            End::Reported(_, detail) => Err(detail),
+            end => Err(format!("{end:?}")),
+        })
+    }
+
+    fn ask(
+        &self,
+        request: &impl Serialize,
+        limit: Duration,
+        each: bool,
+        most: Vec<u64>,
+        wrong: &mut dyn FnMut(String) -> Option<String>,
+    ) -> Result<(End, Duration), SandboxError> {
         let folder = TempDir::new().map_err(SandboxError::io("create a temporary folder"))?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let limits = if each { most.len() + 1 } else { 1 };
         let entry = Entry {
             memory_bytes: self.limits.memory_bytes,
             file_bytes: self.limits.file_bytes,
@@ -176,19 +266,23 @@ impl Sandbox {
             python: self.python.clone(),
             readable: self.readable.clone(),
         };
-        let (command, arguments) = (&self.command, entry.arguments());
-        let run = Run { command, arguments, folder: folder.path(), folder_bytes: self.limits.file_bytes, limit };
-        let ended = run.ask(request)?;
+        let (command, arguments, folder_bytes) = (&self.command, entry.arguments(), self.limits.file_bytes);
+        let run = Run { command, arguments, folder: folder.path(), folder_bytes, limit, each, most };
+        let ended = run.ask(request, wrong)?;
         folder.close().map_err(SandboxError::io("delete the folder of a program"))?;
         Ok(ended)
     }
 }
 
-fn verdict((end, time): (End, Duration)) -> Result<Verdict, SandboxError> {
+fn verdict((end, time): (End, Duration), judge: &Judge<'_>) -> Verdict {
     let (reason, detail) = match end {
+        End::Finished => (Reason::Ok, String::new()),
+        End::Wrong(detail) => (Reason::WrongAnswer, detail),
         End::Reported(kind, detail) => match Reason::named(&kind) {
-            Some(reason) => (reason, detail),
-            None => return Err(SandboxError::Report(format!("{kind} {detail}"))),
+            Some(Reason::WrongAnswer) => (Reason::WrongAnswer, judge.detail(&detail)),
+            // No harness reports this, so a program has.
+            None | Some(Reason::Ok) => (Reason::WrongAnswer, judge.detail(MALFORMED)),
+            Some(reason) => (reason, line(&detail)),
         },
         End::Timeout => (Reason::Timeout, "ended at its time limit".to_string()),
         End::TooMuchWritten => (Reason::RuntimeError, "ended because it wrote too much".to_string()),
@@ -196,7 +290,7 @@ fn verdict((end, time): (End, Duration)) -> Result<Verdict, SandboxError> {
         End::Signal(signal) => (Reason::RuntimeError, format!("ended by signal {signal}")),
         End::Left(code) => (Reason::EarlyExit, format!("left with code {code} before its tests ended")),
     };
-    Ok(Verdict { reason, detail, seconds: time.as_secs_f64() })
+    Verdict { reason, detail, seconds: time.as_secs_f64() }
 }
 
 impl Python {

@@ -15,6 +15,7 @@ use serde::Deserialize;
 
 const CASES: &str = include_str!("code_cases.jsonl");
 const HOSTILE: &str = include_str!("hostile_cases.jsonl");
+const VALUES: &str = include_str!("value_cases.jsonl");
 /// The copy of the child that another user can start.
 const CHILD: &str = "ASAP_PROGRAMS_CHILD";
 const NOBODY: &str = "65534";
@@ -26,6 +27,8 @@ struct Case {
     form: String,
     entry_point: Option<String>,
     func_name: Option<String>,
+    #[serde(default)]
+    before: String,
     #[serde(default)]
     prompt: String,
     #[serde(default)]
@@ -47,7 +50,7 @@ impl Case {
             question: self.prompt.clone(),
             starter: None,
             contest_date: None,
-            before: if self.form == "method" { "from typing import *".to_string() } else { String::new() },
+            before: if self.form == "method" { "from typing import *".to_string() } else { self.before.clone() },
             prompt: (self.form == "function").then(|| self.prompt.clone()),
             entry_point: self.entry_point.clone().or(self.func_name.clone()),
             reference: None,
@@ -143,8 +146,8 @@ fn judges_all_cases() {
     let python = env::var("PYTHON").unwrap_or(of_system.to_string());
     let limits = Limits { memory_bytes: 1 << 30, ..Limits::default() };
     let sandbox = Sandbox::new(&python, vec![env::var_os(CHILD).unwrap()], limits).unwrap();
-    let cases: Vec<Case> =
-        CASES.lines().chain(HOSTILE.lines()).map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines = CASES.lines().chain(HOSTILE.lines()).chain(VALUES.lines());
+    let cases: Vec<Case> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
     let names: BTreeMap<_, _> = cases.iter().map(|case| (&case.name, ())).collect();
     assert_eq!(names.len(), cases.len());
     let (rest, wrong) = (Mutex::new(cases.iter()), Mutex::new(Vec::new()));
