@@ -206,7 +206,10 @@ def test_a_pruner_is_equal_to_its_copy():
         (lambda: asap.Pruner()("traces"), "pass batched=True"),
         (lambda: asap.Pruner("examples")({"question": ["2 + 2?"], "cot": ["4."], "answer": ["4"]}), "a Pruner needs a pipeline"),
         (lambda: asap.prune([1, 2]), "expected a list of dicts, one for each row, found 1 in place 0"),
-        (lambda: asap.prune(3), "expected a Dataset, an IterableDataset"),
+        *(
+            (lambda data=data: asap.prune(data), "expected a Dataset, an IterableDataset")
+            for data in (3, pandas.Series(["a"]), polars.Series(["a"]), pyarrow.array(["a"]))
+        ),
         (lambda: asap.prune("nowhere", quiet=True), "nowhere"),
         (lambda: asap.prune(datasets.DatasetDict(train=datasets.Dataset.from_dict({"a": []}))), "DatasetDict of train"),
         (lambda: asap.prune("x", part="1/2"), "pass part to asap.run"),

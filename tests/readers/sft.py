@@ -232,7 +232,7 @@ def waits_for_space(expected):
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100k", "none", "disk"], capture_output=True).returncode:
         return print("asap.sft: not tried on a full disk: only root can mount a small one")
     try:
-        for size, kept in ("100k", "there is no checkpoint yet"), ("4m", "the checkpoint of step 5 is intact"), ("3500k", "step 5 is intact"):
+        for size, kept in ("100k", "there is no checkpoint"), ("4m", "the checkpoint of step 5 is intact"), ("3500k", "step 5 is intact"):
             subprocess.run(["mount", "-o", f"remount,size={size}", "disk"], check=True)
             process = start("disk/out", "--checkpoint-every", "5")
             text = process.communicate()[0]

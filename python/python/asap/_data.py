@@ -36,7 +36,9 @@ def arrow(data):
         return _of_columns(columns_of(data).items())
     if isinstance(data, dict):
         return _of_columns(_checked(data).items())
-    if not is_arrow(data):
+    kind = str(getattr(data, "type", "struct")) if source == "pyarrow" else "struct"
+    is_column = hasattr(data, "dtype") or not kind.startswith("struct")
+    if not is_arrow(data) or is_column:
         raise _asap.Error(
             "expected a Dataset, an IterableDataset, a data frame, an Arrow table, a list of dicts, a dict of lists or a "
             f"location, found a {type(data).__name__}"

@@ -324,7 +324,7 @@ class Folder:
         try:
             yield
         except (Exception, CheckpointException) as error:
-            is_full = shutil.disk_usage(self.path).free < _FULL
+            is_full = self.path.exists() and shutil.disk_usage(self.path).free < _FULL
             why = "no space is left" if is_full else reason(error)
             if self.is_main and work:
                 shutil.rmtree(work, ignore_errors=True)
@@ -333,7 +333,8 @@ class Folder:
             raise TryLater(text if self.is_main else "") from error
 
     def kept(self):
-        return f"the checkpoint of step {self.saved} is intact" if self.saved else "there is no checkpoint yet"
+        is_there = (self.path / f"checkpoints/step-{self.saved}").exists()
+        return f"the checkpoint of step {self.saved} is intact" if is_there else "there is no checkpoint"
 
     def write_line(self, line, steps):
         """Writes the metrics of a step, and shows them every 30 seconds."""
