@@ -8,7 +8,7 @@ use asap::config::{self, SettingArgs};
 use asap::failure::Failure;
 use asap_pipelines::answers::SharedAnswers;
 use asap_udfs::llm::Llm;
-use asap_udfs::{Models, Settings, typo};
+use asap_udfs::{Models, Settings};
 use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -134,25 +134,13 @@ pub(crate) fn settings_of(given: Vec<(String, String)>) -> PyResult<Settings> {
     config::load(&SettingArgs { set: args, config }).map_err(failed)
 }
 
-/// Returns the key of a setting, such as `asap.refine.max_tokens`.
+/// Returns the key of a setting, such as `asap.refine.max_tokens`. The package checks the names that its users write.
 pub(crate) fn key_of(name: &str) -> PyResult<String> {
-    let keys = || Settings::KEYS.iter().map(|key| (key.replace('.', "_"), *key));
-    if let Some((_, key)) = keys().find(|(known, _)| known == name) {
-        return Ok(format!("asap.{key}"));
-    }
-    let flags: Vec<String> = asap::run::flags().into_iter().map(|name| name.replace('-', "_")).collect();
-    if flags.iter().any(|flag| flag == name) {
-        return Err(Error::new_err(format!(
-            "{name} is a flag of asap run, not a setting: pass it to asap.run or asap.prune"
-        )));
-    }
-    let known: Vec<String> = keys().map(|(known, _)| known).chain(flags).collect();
-    let hint = typo::hint(name, known.iter().map(String::as_str));
-    let hint = if hint.is_empty() { "; asap.settings() lists all".to_string() } else { hint };
-    Err(Error::new_err(format!("there is no setting {name}{hint}")))
+    let key = Settings::KEYS.iter().find(|key| key.replace('.', "_") == name);
+    key.map(|key| format!("asap.{key}")).ok_or_else(|| Error::new_err(format!("there is no setting {name}")))
 }
 
-/// A failure in Python. Arguments have the names of Python, not those of flags.
+/// A failure in Python. Its message names the arguments of Python, not the flags of the command.
 pub(crate) fn failed(failure: Failure) -> PyErr {
     let (Failure::Usage(message)
     | Failure::Failed(message)
@@ -162,7 +150,10 @@ pub(crate) fn failed(failure: Failure) -> PyErr {
     else {
         return Error::new_err("the reader of the result closed it");
     };
-    Error::new_err(message.replace(" (from --set)", "").replace("with --from", "as corpus=…"))
+    Python::attach(|py| {
+        let words = py.import("asap._messages").and_then(|module| module.call_method1("in_python", (message,)));
+        words.and_then(|text| text.extract::<String>()).map_or_else(|error| error, Error::new_err)
+    })
 }
 
 /// Waits for `work` without the GIL. Ctrl-C drops it.

@@ -14,7 +14,7 @@ use asap_pipelines::run::output::identity::Identity;
 use asap_pipelines::run::plan::CORPUS;
 use asap_udfs::Settings;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, IntervalUnit, SchemaRef};
 use datafusion::common::TableReference;
 use datafusion::common::config::ExtensionOptions;
 use datafusion::datasource::MemTable;
@@ -224,15 +224,41 @@ fn rows(
     Ok(Reader::new(Rows { engine, session, stream, keep, thread, is_over: false }))
 }
 
-/// Write a table to a Parquet file.
+/// Write a table to a Parquet file, and return the number of its rows.
 #[pyfunction]
-pub(crate) fn write_parquet(data: AnyRecordBatch, path: PathBuf) -> PyResult<()> {
+pub(crate) fn write_parquet(data: AnyRecordBatch, path: PathBuf) -> PyResult<u64> {
     let reader = data.into_reader()?;
     let failed = |error: &dyn ToString| Error::new_err(error.to_string());
-    let file = File::create(path)?;
-    let mut writer = ArrowWriter::try_new(file, reader.schema(), None).map_err(|error| failed(&error))?;
-    for batch in reader {
-        writer.write(&batch.map_err(|error| failed(&error))?).map_err(|error| failed(&error))?;
+    // The writer panics on some types.
+    if let Some(column) = reader.schema().fields().iter().find(|column| is_foreign(column.data_type())) {
+        let (name, kind) = (column.name(), column.data_type());
+        let what =
+            format!("column {name} has the type {kind}, which asap cannot read: convert the column, or leave it out");
+        return Err(Error::new_err(what));
     }
-    writer.close().map(drop).map_err(|error| failed(&error))
+    let mut writer =
+        ArrowWriter::try_new(File::create(path)?, reader.schema(), None).map_err(|error| failed(&error))?;
+    let mut rows = 0;
+    for batch in reader {
+        let batch = batch.map_err(|error| failed(&error))?;
+        rows += batch.num_rows() as u64;
+        writer.write(&batch).map_err(|error| failed(&error))?;
+    }
+    writer.close().map_err(|error| failed(&error))?;
+    Ok(rows)
+}
+
+fn is_foreign(kind: &DataType) -> bool {
+    match kind {
+        DataType::Union(..) | DataType::RunEndEncoded(..) | DataType::Interval(IntervalUnit::MonthDayNano) => true,
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::Map(item, _) => is_foreign(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| is_foreign(field.data_type())),
+        DataType::Dictionary(_, value) => is_foreign(value),
+        _ => false,
+    }
 }

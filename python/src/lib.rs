@@ -35,6 +35,7 @@ mod _asap {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("__version__", asap_pipelines::VERSION)
+        // As PEP 440 writes the commit of `0.1.0 (a1b2c3d4e)`.
+        module.add("__version__", asap_pipelines::VERSION.replace(" (", "+").trim_end_matches(')'))
     }
 }

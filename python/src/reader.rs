@@ -89,6 +89,17 @@ impl Reader {
         let read = "the rows of this query were read before: run the query again, or keep them in a table";
         self.rows.lock().take().ok_or_else(|| Error::new_err(read))
     }
+
+    /// The rows as a column of structs.
+    fn field(&self) -> FieldRef {
+        let field = Field::new_struct("", self.schema.fields().clone(), false);
+        Arc::new(field.with_metadata(self.schema.metadata().clone()))
+    }
+}
+
+/// Calls a function of the package with a reader.
+fn with_package<'py>(name: &str, reader: &Bound<'py, Reader>) -> PyResult<Bound<'py, PyAny>> {
+    reader.py().import("asap._data")?.call_method1(name, (reader,))
 }
 
 #[pymethods]
@@ -99,10 +110,8 @@ impl Reader {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyArrowResult<Bound<'py, PyCapsule>> {
-        let field = Field::new_struct("", self.schema.fields().clone(), false);
-        let field = Arc::new(field.with_metadata(self.schema.metadata().clone()));
         let arrays = self.take()?.map(|batch| Ok(Arc::new(StructArray::from(batch?)) as ArrayRef));
-        to_stream_pycapsule(py, Box::new(ArrayIterator::new(arrays, field)), requested_schema)
+        to_stream_pycapsule(py, Box::new(ArrayIterator::new(arrays, self.field())), requested_schema)
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyArrowResult<Bound<'py, PyCapsule>> {
@@ -118,17 +127,47 @@ impl Reader {
     fn to_pylist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let mut rows = self.take()?;
         let mut objects = Vec::new();
-        while let Some(batch) = py.detach(|| rows.next()) {
-            let batch = match batch {
-                Ok(batch) => batch,
-                // The interrupt itself says more.
-                Err(error) => {
-                    return Err(py.check_signals().err().unwrap_or_else(|| Error::new_err(error.to_string())));
-                }
-            };
+        while let Some(batch) = rows.batch(py)? {
             objects.extend(values::objects(py, &(Arc::new(StructArray::from(batch)) as ArrayRef))?);
         }
         PyList::new(py, objects)
+    }
+
+    /// Return an iterator over the rows, as record batches of pyarrow.
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        with_package("batches", slf)
+    }
+
+    /// Return the rows as a table of pyarrow.
+    fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        with_package("to_arrow", slf)
+    }
+
+    /// Return the rows as a data frame of pandas.
+    fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        with_package("to_pandas", slf)
+    }
+
+    /// Return the rows as a data frame of Polars.
+    fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        with_package("to_polars", slf)
+    }
+
+    /// Return the next batch as a column of structs, or None after the last.
+    fn _next(&self, py: Python<'_>) -> PyResult<Option<Column>> {
+        let mut rows = self.take()?;
+        let Some(batch) = rows.batch(py)? else { return Ok(None) };
+        *self.rows.lock() = Some(rows);
+        Ok(Some(Column { field: self.field(), chunks: vec![Arc::new(StructArray::from(batch))] }))
+    }
+
+    /// Return all rows as a column of structs.
+    fn _all(&self, py: Python<'_>) -> PyResult<Column> {
+        let (mut rows, mut chunks) = (self.take()?, Vec::<ArrayRef>::new());
+        while let Some(batch) = rows.batch(py)? {
+            chunks.push(Arc::new(StructArray::from(batch)));
+        }
+        Ok(Column { field: self.field(), chunks })
     }
 }
 
@@ -149,6 +188,17 @@ impl Iterator for Rows {
 }
 
 impl Rows {
+    /// Returns the next batch without the GIL.
+    fn batch(&mut self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
+        let failed = |error| match error {
+            ArrowError::ExternalError(cause) => Error::new_err(cause.to_string()),
+            other => Error::new_err(other.to_string()),
+        };
+        // An interrupt says more than the error that it causes.
+        let next = py.detach(|| self.next()).transpose();
+        next.map_err(|error| py.check_signals().err().unwrap_or_else(|| failed(error)))
+    }
+
     fn read(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
         loop {
             // Some damaged files make their reader panic, and no panic may cross to the caller's language.

@@ -13,13 +13,12 @@ import pytest
 from asap import _asap, _functions, _jobs
 from conftest import ROOT
 
-STUB = Path(asap.__file__).parent / "__init__.pyi"
-SOURCE = ROOT / "python/python/asap/__init__.pyi"
+SOURCE = ROOT / "python/python/asap"
 
 
 def test_the_examples_of_docstrings_run():
     tried = 0
-    for name, documented in [("asap", asap), *_functions.FUNCTIONS.items(), ("sql", _jobs.sql), ("settings", _jobs.settings)]:
+    for name, documented in [("asap", asap), ("functions", asap.functions), *_functions.FUNCTIONS.items(), ("sql", _jobs.sql), ("settings", _jobs.settings)]:
         parsed = doctest.DocTestParser().get_doctest(documented.__doc__, {"asap": asap}, name, None, None)
         found = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(parsed)
         assert found.failed == 0, name
@@ -40,20 +39,23 @@ def test_the_page_runs(workplace):
     scope["ray"].shutdown()
 
 
-def stub():
-    """The stub of the package: its jobs as they are written, then a line for each function."""
+def stubs():
+    """The stub of the package, with its jobs as they are written, and the stub of the functions, with a line for each."""
     text = inspect.getsource(_jobs)
     kept = {"settings", "sql", "run", "Pruned", "prune", "Pruner"}
-    lines = ["from os import PathLike", "from typing import Any, NamedTuple", "", "from asap import ray as ray", "from asap._asap import Column as Column, Error as Error, Reader as Reader", ""]
-    lines += ["__version__: str", ""]
+    # The module has the name of one of its functions.
+    names = sorted(set(_functions.FUNCTIONS) - {"functions"})
+    lines = ["from os import PathLike", "from typing import Any, NamedTuple", "", "from asap import functions as functions, ray as ray", "from asap._asap import Column as Column, Error as Error, Reader as Reader", "from asap._messages import Note as Note"]
+    lines += ["from asap.functions import (", *(f"    {name} as {name}," for name in names), ")", "", "__version__: str", ""]
     for node in ast.parse(text).body:
         if getattr(node, "name", None) in kept:
             lines += [ast.unparse(bare(node)), ""]
+    functions = ["from typing import Any", ""]
     for name, function in sorted(_functions.FUNCTIONS.items()):
         parameters = inspect.signature(function).parameters.values()
         typed = [f"{each}".replace("=None", "") + ": Any" + (" = None" if each.default is None else "") for each in parameters]
-        lines.append(f"def {name}({', '.join(typed)}) -> Any: ...")
-    return "\n".join(lines) + "\n"
+        functions.append(f"def {name}({', '.join(typed)}) -> Any: ...")
+    return {"__init__.pyi": "\n".join(lines), "functions.pyi": "\n".join(functions) + "\n"}
 
 
 def bare(node):
@@ -69,12 +71,14 @@ def bare(node):
     return node
 
 
-def test_the_stub_is_what_the_package_is():
-    if os.environ.get("UPDATE"):
-        SOURCE.write_text(stub())
-    assert SOURCE.read_text() == stub(), "run the tests with UPDATE=1, and read the difference"
-    defined = {getattr(node, "name", None) for node in ast.parse(stub()).body}
-    assert set(asap.__all__) - {"Column", "Error", "Reader", "__version__", "ray"} <= defined
+def test_the_stubs_are_what_the_package_is():
+    defined = {"functions", "ray", "Column", "Error", "Note", "Reader", "__version__", *_functions.FUNCTIONS}
+    for name, stub in stubs().items():
+        if os.environ.get("UPDATE"):
+            (SOURCE / name).write_text(stub)
+        assert (SOURCE / name).read_text() == stub, "run the tests with UPDATE=1, and read the difference"
+        defined |= {getattr(node, "name", None) for node in ast.parse(stub).body}
+    assert set(asap.__all__) <= defined
 
 
 def test_the_stub_of_the_module_has_its_names():

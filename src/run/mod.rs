@@ -346,11 +346,10 @@ fn verdict(summary: &Summary, may_be_empty: bool) -> Result<(), Failure> {
         )));
     }
     if summary.slices == 0 && summary.slices_lost > 0 {
-        return Err(Failure::OtherRun(format!(
-            "another run committed rows of all {} slices first; run the same command again if their files have changed \
-             since",
-            summary.slices_lost
-        )));
+        return Err(Failure::OtherRun(
+            "another run committed all these rows first; run the same command again if their files have changed since"
+                .to_string(),
+        ));
     }
     // Retried rows that fail again are no worse than before, and a few new rows may all be rejects.
     let says_something = summary.began_empty || counts.rows_rejected >= MANY_REJECTS;

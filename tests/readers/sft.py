@@ -7,6 +7,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -176,6 +177,80 @@ def interrupt(out, *more, step, number, ranks):
         assert process.returncode == 75 and "run the same command to resume" in text, text
 
 
+def cut(checkpoint):
+    shard(checkpoint).write_bytes(shard(checkpoint).read_bytes()[:100])
+
+
+def flip(checkpoint):
+    content = bytearray(shard(checkpoint).read_bytes())
+    content[len(content) // 2] ^= 1
+    shard(checkpoint).write_bytes(content)
+
+
+def shard(checkpoint):
+    return max(checkpoint.glob("*.distcp"), key=lambda each: each.stat().st_size)
+
+
+DAMAGES = {
+    "cut": cut,
+    "flip": flip,
+    "index": lambda checkpoint: (checkpoint / ".metadata").write_bytes(b""),
+    "lost": lambda checkpoint: shard(checkpoint).unlink(),
+    "manifest": lambda checkpoint: (checkpoint / "manifest.json").write_text('{"step": 1'),
+    "nothing": lambda checkpoint: (checkpoint / "manifest.json").unlink(),
+}
+
+
+def falls_back(expected):
+    """If the last checkpoint is damaged, a training resumes after the one before, and ends with the same weights."""
+    for ranks, damages in (1, DAMAGES), (2, {"cut": cut}):
+        begun = f"begun-{ranks}"
+        interrupt(begun, step=12, number=signal.SIGKILL if ranks == 1 else signal.SIGTERM, ranks=ranks)
+        last, before = sorted(Path(begun, "checkpoints").iterdir(), key=lambda each: -int(each.name[5:]))
+        for name, damage in damages.items():
+            out = f"{begun}-{name}"
+            shutil.copytree(begun, out)
+            damage(Path(out, "checkpoints", last.name))
+            process = start(out, "--checkpoint-every", "5", ranks=ranks)
+            if ranks == 1 and name == "cut":
+                text = process.communicate()[0]
+                assert process.returncode == 0, text
+                found = load_file(f"{out}/model.safetensors")
+                assert all(torch.equal(found[each], expected[each]) for each in expected), "the weights differ"
+            else:
+                text = "".join(iter(process.stdout.readline, f"note: resumes after step {before.name[5:]} of {out}\n"))
+                process.send_signal(signal.SIGTERM)
+                process.communicate()
+            assert text.count(f"note: the checkpoint of step {last.name[5:]} cannot be read (") == 1 and "Traceback" not in text, text
+    for checkpoint in Path("begun-1/checkpoints").iterdir():
+        cut(checkpoint)
+    process = start("begun-1")
+    text = process.communicate()[0]
+    assert process.returncode == 1 and text.count("cannot be read") == 2 and "Traceback" not in text, text
+    print(f"asap.sft: {len(DAMAGES)} kinds of damage, the checkpoint before the last, the same weights")
+
+
+def waits_for_space(expected):
+    """On a full disk, a training names its last checkpoint. With more space, it ends with the same weights."""
+    Path("disk").mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100k", "none", "disk"], capture_output=True).returncode:
+        return print("asap.sft: not tried on a full disk: only root can mount a small one")
+    try:
+        for size, kept in ("100k", "there is no checkpoint"), ("4m", "the checkpoint of step 5 is intact"), ("3500k", "step 5 is intact"):
+            subprocess.run(["mount", "-o", f"remount,size={size}", "disk"], check=True)
+            process = start("disk/out", "--checkpoint-every", "5")
+            text = process.communicate()[0]
+            error = text.rpartition("error: ")[2]
+            assert process.returncode == 75 and error.count("\n") == 1 and "Traceback" not in text, text
+            assert "no space is left" in error and kept in error and "run the same command to resume" in error, error
+        subprocess.run(["mount", "-o", "remount,size=64m", "disk"], check=True)
+        weights = trained("disk/out", "--checkpoint-every", "5")[1]
+        assert all(torch.equal(weights[name], expected[name]) for name in expected), "the weights differ"
+        print("asap.sft: a full disk at three points, one error each, then the same weights")
+    finally:
+        subprocess.run(["umount", "--lazy", "disk"], check=True)
+
+
 def regroups(expected):
     """A training that two ranks began resumes on one rank, and a training of one rank resumes on two."""
     for out, before, after in [("fewer", (["--fsdp"], 2), ([], 1)), ("more", ([], 1), (["--fsdp"], 2))]:
@@ -254,7 +329,7 @@ def refuses():
     cases = [
         (["--model", "nowhere", "--data", "pruned"], "there is no model in nowhere"),
         (["--model", "model", "--data", "nowhere"], "there is no file or folder nowhere"),
-        (["--model", "model", "--data", "pruned", "--max-length", "9"], "has no row to train on"),
+        (["--model", "model", "--data", "pruned", "--max-length", "9"], f"all {ROWS} examples have more than 9 tokens (--max-length)"),
         (["--model", "model", "--data", "pruned", "--fsdp"], "torchrun"),
         (["--model", "large", "--data", "pruned"], "not enough memory"),
     ]
@@ -281,6 +356,8 @@ def main():
         weights = equals_asap_train()
         equals_one_rank(weights)
         resumes(weights)
+        falls_back(weights)
+        waits_for_space(weights)
         regroups(weights)
         follows()
         adapts()

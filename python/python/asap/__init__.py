@@ -1,7 +1,7 @@
 """Prune chain-of-thought corpora, so that reasoning models can be fine-tuned at a fraction of the cost.
 
-Each SQL function of asap is a Python function without the prefix `cot_`: `cot_steps` is `asap.steps`. The functions take
-Arrow data, lists and single values:
+Each SQL function of asap is a Python function without the prefix `cot_`: `cot_steps` is `asap.steps`. The module
+`asap.functions` lists the functions. They take Arrow data, lists and single values:
 
 >>> import asap
 >>> asap.steps("2 + 2?\\n\\nIt is 4.")
@@ -9,23 +9,29 @@ Arrow data, lists and single values:
 >>> asap.similarity(["2 + 2 is 4", None], "2 + 2 = 4")
 [0.8421052631578947, None]
 
-`asap.prune` prunes a dataset, a data frame or a table. `asap.run` runs a pipeline and writes a Delta table. `asap.sql` runs a
-query. `asap.Pruner` prunes batches in `Dataset.map`. `asap.ray.run` runs a pipeline on a Ray cluster. Settings are keywords,
-with underscores instead of dots: `refine_max_tokens=2048` sets `asap.refine.max_tokens`. `asap.settings()` lists the settings.
+`asap.prune` prunes a dataset, a data frame, a table or a list of dicts. `asap.run` runs a pipeline and writes a Delta table.
+`asap.sql` runs a query. `asap.Pruner` prunes batches in `Dataset.map`. `asap.ray.run` runs a pipeline on a Ray cluster.
+Settings are keywords, with underscores instead of dots: `refine_max_tokens=2048` sets `asap.refine.max_tokens`.
+`asap.settings()` lists the settings.
 """
 
 import os as _os
 
-from asap import _asap, _functions, ray
+from asap import _asap, functions, ray
 from asap._asap import Column, Error, Reader, __version__
 from asap._jobs import Pruned, Pruner, prune, run, settings, sql
+from asap._messages import Note
 
-globals().update(_functions.FUNCTIONS)
+# The function asap.functions is the module of this name, which can be called.
+globals().update({name: getattr(functions, name) for name in functions.__all__ if name != "functions"})
 # Windows does not fork.
 if hasattr(_os, "register_at_fork"):
     _os.register_at_fork(before=_asap.before_fork)
 
-__all__ = [
-    "Column", "Error", "Pruned", "Pruner", "Reader", "prune", "ray", "run", "settings", "sql", *_functions.FUNCTIONS,
-    "__version__",
-]
+_JOBS = ["Column", "Error", "Note", "Pruned", "Pruner", "Reader", "functions", "prune", "ray", "run", "settings", "sql"]
+__all__ = [*_JOBS, *(name for name in functions.__all__ if name not in _JOBS), "__version__"]
+
+
+def __dir__():
+    """The jobs. `dir(asap.functions)` lists the functions."""
+    return [*_JOBS, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"]

@@ -1,39 +1,135 @@
 """Datasets, data frames and tables: as files that a run reads, and from the rows of its output."""
 
 import os
+from collections.abc import Mapping
 
 from asap import _asap
-from asap._functions import _is_arrow, _library
 
 _BATCH = 10_000
 
 
+def is_arrow(data):
+    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+
+
+def library(data):
+    return type(data).__module__.partition(".")[0]
+
+
 def write(data, path):
-    """Write rows to a Parquet file."""
-    _asap.write_parquet(arrow(data), path)
+    """Write rows to a Parquet file. Returns the number of rows."""
+    return _asap.write_parquet(arrow(data), path)
 
 
 def arrow(data):
     """Rows with Arrow's PyCapsule interface, for the engine."""
-    library = _library(data)
-    if library == "datasets" and isinstance(data, dict):
+    source = library(data)
+    if source == "datasets" and isinstance(data, dict):
         raise _asap.Error(f"expected a Dataset, found a {type(data).__name__} of {', '.join(data)}: pass one of them")
-    if library == "datasets":
+    if source == "datasets":
         return _batches(data)
-    if library == "pandas":
-        # The index would become a column.
-        return data.reset_index(drop=True)
-    if library == "polars":
-        import polars
-
-        # The engine reads no dictionaries of its string views.
-        return data.lazy().with_columns(polars.selectors.by_dtype(polars.Categorical, polars.Enum).cast(str)).collect()
-    if not _is_arrow(data):
+    if source == "pandas" and hasattr(data, "columns"):
+        return _of_columns([(name, data.iloc[:, place]) for place, name in enumerate(data.columns)])
+    if source == "polars" and hasattr(data, "columns"):
+        return _of_polars(data)
+    if isinstance(data, (list, tuple)):
+        return _of_columns(columns_of(data).items())
+    if isinstance(data, dict):
+        return _of_columns(_checked(data).items())
+    kind = str(getattr(data, "type", "struct")) if source == "pyarrow" else "struct"
+    is_column = hasattr(data, "dtype") or not kind.startswith("struct")
+    if not is_arrow(data) or is_column:
         raise _asap.Error(
-            "expected a Dataset, an IterableDataset, a data frame, an Arrow table or a location, found a "
-            f"{type(data).__name__}"
+            "expected a Dataset, an IterableDataset, a data frame, an Arrow table, a list of dicts, a dict of lists or a "
+            f"location, found a {type(data).__name__}"
         )
     return data
+
+
+def columns_of(rows):
+    """A list of dicts as a dict of lists. A row without a value has None."""
+    for place, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise _asap.Error(f"expected a list of dicts, one for each row, found {row!r:.40} in place {place}")
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _checked(columns):
+    """A dict of lists of one length."""
+    for name, values in columns.items():
+        if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__len__"):
+            raise _asap.Error(f"expected a dict of lists, found a {type(values).__name__} in {name}: put one row in a list, "
+                              "[row]")
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise _asap.Error(f"expected lists of one length, found {', '.join(f'{each} in {name}' for name, each in lengths.items())}")
+    return columns
+
+
+def _of_columns(columns):
+    import pyarrow
+
+    names = [str(name) for name, _ in columns]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise _asap.Error(f"the data has several columns {twice}: rename them, or leave them out")
+    return pyarrow.table([column(name, values) for name, values in columns], names=names)
+
+
+def column(name, values):
+    """The values of a column as Arrow data. NaN in a column of objects is NULL, as in a data frame."""
+    import pyarrow
+
+    if isinstance(values, (pyarrow.Array, pyarrow.ChunkedArray)):
+        return values
+    try:
+        return pyarrow.array(values, from_pandas=True)
+    except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
+        kinds = sorted({type(value).__name__ for value in values if value is not None})
+        raise _asap.Error(f"column {name} holds values that have no common Arrow type ({', '.join(kinds[:3])}): convert the "
+                          f"column, for example to text, or leave it out; {str(error).splitlines()[0]}") from None
+
+
+def check_polars(name, kind):
+    if str(kind.base_type()) in ("Object", "Int128", "UInt128"):
+        raise _asap.Error(f"column {name} has the type {kind}, which asap cannot read: convert the column, for example to text, "
+                          "or leave it out")
+
+
+def _of_polars(frame):
+    import polars
+
+    frame = frame.lazy()
+    for name, kind in frame.collect_schema().items():
+        check_polars(name, kind)
+    # The engine reads no dictionaries of its string views.
+    return frame.with_columns(polars.selectors.by_dtype(polars.Categorical, polars.Enum).cast(str)).collect()
+
+
+def write_nothing(path, columns):
+    """Rewrite a file without rows, so that it has the columns of a corpus. Returns the names of these columns."""
+    columns = columns or {role: role for role in ("question", "cot", "answer")}
+    held = []
+    if os.path.exists(path):
+        held = [row["column_name"] for row in _asap.sql(f"DESCRIBE '{path}'", None, None, [], [], None).to_pylist()]
+    texts = dict.fromkeys([*columns.values(), *held])
+    texts = ", ".join(f"CAST(NULL AS VARCHAR) AS {_quoted(name)}" for name in texts)
+    _asap.write_parquet(_asap.sql(f"SELECT {texts} LIMIT 0", None, None, [], [], None), path)
+    return columns
+
+
+def without_status(query):
+    """The rows of a query without the columns of rejects."""
+    def of(text):
+        return _asap.sql(text, None, None, [("found", _asap.sql(*query))], [], None)
+
+    names = [row["column_name"] for row in of("DESCRIBE found").to_pylist()]
+    return of(f"SELECT {', '.join(map(_quoted, [name for name in names if name not in ('status', 'error')]))} FROM found")
+
+
+def _quoted(name):
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _batches(dataset):
@@ -44,7 +140,7 @@ def _batches(dataset):
     first = next(tables, None)
     if first is None:
         if dataset.features is None:
-            raise _asap.Error("the dataset has no rows and no features")
+            return pyarrow.table({})
         return dataset.features.arrow_schema.empty_table()
     batches = (batch for table in _chain(first, tables) for batch in table.to_batches())
     return pyarrow.RecordBatchReader.from_batches(first.schema, batches)
@@ -76,18 +172,21 @@ def _chain(first, others):
 
 def like(data, rows):
     """The rows, in the library of `data`."""
-    library = _library(data)
-    if library == "polars":
-        import polars
-
-        return polars.DataFrame(rows)
+    source = library(data)
+    if source == "polars":
+        return rows.to_polars()
+    if isinstance(data, (list, tuple)):
+        return rows.to_pylist()
+    if isinstance(data, dict):
+        table = rows.to_arrow()
+        return dict(zip(table.column_names, (column.to_pylist() for column in table.columns)))
     try:
         table = plain(rows)
     except ImportError:
         return rows
-    if library == "pandas":
+    if source == "pandas":
         return table.to_pandas()
-    if library == "datasets":
+    if source == "datasets":
         import datasets
 
         found = datasets.Dataset(table)
@@ -101,6 +200,26 @@ def like(data, rows):
 
 def _nothing():
     yield from ()
+
+
+def batches(reader):
+    """The batches of a reader."""
+    while (rows := reader._next()) is not None:
+        yield from plain(rows).to_batches()
+
+
+def to_arrow(reader):
+    return plain(reader._all())
+
+
+def to_pandas(reader):
+    return to_arrow(reader).to_pandas()
+
+
+def to_polars(reader):
+    import polars
+
+    return polars.DataFrame(reader._all())
 
 
 def plain(rows):

@@ -2,7 +2,7 @@
 
 import sys
 
-from asap import _asap, _examples, _settings
+from asap import _asap, _data, _examples, _settings
 
 _TEMPLATE = '''
 def {name}({parameters}**settings):
@@ -17,19 +17,16 @@ def _call(name, arguments, required, settings):
     return _as_given(_asap.call(name, columns, _settings.pairs(settings)), arguments)
 
 
-def _is_arrow(data):
-    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
-
-
-def _library(data):
-    return type(data).__module__.partition(".")[0]
-
-
 def _readable(argument):
     """A list, Arrow data or a constant."""
-    if _is_arrow(argument) or isinstance(argument, (list, tuple, str, dict)):
+    library = _data.library(argument)
+    if library == "pandas" and _data.is_arrow(argument) and hasattr(argument, "dtype"):
+        return _data.column(argument.name, argument)
+    if library == "polars" and hasattr(argument, "dtype"):
+        _data.check_polars(argument.name, argument.dtype)
+    if _data.is_arrow(argument) or isinstance(argument, (list, tuple, str, dict)):
         return argument
-    if _library(argument) == "datasets":
+    if library == "datasets":
         return list(argument)
     # Arrays of NumPy and older pandas have no Arrow form.
     return argument.tolist() if hasattr(argument, "tolist") else argument
@@ -39,8 +36,8 @@ def _as_given(found, arguments):
     """A column in the library of the first argument that is one."""
     if not isinstance(found, _asap.Column):
         return found
-    column = next(argument for argument in arguments if _is_arrow(argument))
-    library = _library(column)
+    column = next(argument for argument in arguments if _data.is_arrow(argument))
+    library = _data.library(column)
     if library == "polars":
         return sys.modules["polars"].Series(found)
     if library == "pyarrow":

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import Any, NamedTuple
 
-from asap import _asap, _data, _settings
+from asap import _asap, _data, _messages, _settings
 from asap._asap import Reader
 
 _LINES = 30.0
 _DRAWN = 0.2
+_KEYWORDS = ("columns", "from_", "pipeline", "quiet", "to")
 
 
 def settings() -> dict[str, str]:
@@ -37,10 +38,11 @@ def sql(
 
     Args:
         query: One SQL statement. The statement can read files, folders and Delta tables: FROM 'out/pruned'.
-        corpus: The data that the query reads as the table `corpus`: a location, a dataset, a data frame or an Arrow table. `asap inspect` shows how asap reads it.
+        corpus: The data that the query reads as the table `corpus`: a location, a dataset, a data frame, an Arrow table, a
+            list of dicts or a dict of lists. `asap inspect` shows how asap reads a location.
         columns: The names of the question, cot and answer columns of the corpus, as a dict, if asap cannot recognize them.
         settings: Settings by name, as a dict.
-        tables: More tables by name: locations, datasets, data frames or Arrow tables.
+        tables: More tables by name, each with a location or rows.
 
     >>> import asap
     >>> asap.sql("SELECT cot_tokens('2 + 2 is 4') AS tokens").to_pylist()
@@ -49,17 +51,26 @@ def sql(
     import tempfile
 
     keep = None
-    if corpus is not None and not _data.is_location(corpus):
+    is_held = corpus is not None and not _data.is_location(corpus)
+    if is_held:
         # The folder is deleted with the object that stands for it.
         keep = tempfile.TemporaryDirectory(prefix="asap-", ignore_cleanup_errors=True)
         path = os.path.join(keep.name, "rows.parquet")
         _data.write(corpus, path)
         corpus = path
-    named = [
-        (name, _data.location(data) if _data.is_location(data) else _data.arrow(data)) for name, data in tables.items()
-    ]
+    named = [(name, _table(name, data)) for name, data in tables.items()]
     corpus = corpus if corpus is None else _data.location(corpus)
-    return _asap.sql(query, corpus, _settings.mapping(columns), named, _settings.pairs(settings or {}), keep)
+    given = _settings.pairs(settings or {})
+    with _messages.about_data(is_held):
+        return _asap.sql(query, corpus, _settings.mapping(columns), named, given, keep)
+
+
+def _table(name, data):
+    if _data.is_location(data):
+        return _data.location(data)
+    if _settings.is_known(name) and isinstance(data, (bool, int, float)):
+        raise _asap.Error(f"{name} is a setting, and keywords of asap.sql are tables: pass settings={{{name!r}: {data!r}}}")
+    return _data.arrow(data)
 
 
 def run(
@@ -87,7 +98,7 @@ def run(
         The summary of the run, or the estimate of a dry run, as a dict.
     """
     _check_pipeline(pipeline)
-    return _run(pipeline, from_, to, columns, quiet, options)
+    return _told(_run(pipeline, from_, to, columns, quiet, options), quiet)
 
 
 def _run(pipeline, from_, to, columns, quiet, options, *, returns_rejects=False):
@@ -95,18 +106,23 @@ def _run(pipeline, from_, to, columns, quiet, options, *, returns_rejects=False)
     flags = [_data.location(pipeline), *flags]
     progress = None if quiet else _Progress()
     try:
-        summary = json.loads(_asap.run(flags, settings, progress, returns_rejects))
+        return json.loads(_asap.run(flags, settings, progress, returns_rejects))
     finally:
         if progress:
             progress.close()
-    for note in [] if quiet else summary.get("notes", []):
-        print(f"note: {note}", file=sys.stderr)
-    return summary
 
 
-def _arguments(from_, to, columns, options):
-    """The flags of `asap run` after its pipeline, and the settings."""
-    known = set(_asap.flags())
+def _told(summary, quiet, words=_messages.in_python):
+    """The summary of a run, with its notes as warnings."""
+    notes = [words(note) for note in summary.get("notes", [])]
+    for note in [] if quiet else notes:
+        _messages.note(note)
+    return {**summary, "notes": notes} if notes else summary
+
+
+def _arguments(from_, to, columns, options, others=()):
+    """The flags of `asap run` after its pipeline, and the settings. `others` are more keywords of the call."""
+    known = {name for name in _asap.flags() if not _settings.is_known(name) or name == "config"}
     flags = [*(f"--from={_data.location(each)}" for each in _listed(from_)), f"--to={_data.location(to)}"]
     given = {"columns": _settings.mapping(columns), **options}
     for name, value in given.items():
@@ -117,7 +133,8 @@ def _arguments(from_, to, columns, options):
             flags.append(flag)
         else:
             flags.append(f"{flag}={','.join(map(str, value)) if isinstance(value, (list, tuple)) else value}")
-    return flags, _settings.pairs({name: value for name, value in options.items() if name not in known})
+    settings = {name: value for name, value in options.items() if name not in known}
+    return flags, _settings.pairs(settings, (*_KEYWORDS, *others, *known))
 
 
 class Pruned(NamedTuple):
@@ -130,6 +147,19 @@ class Pruned(NamedTuple):
     summary: dict[str, Any]
     """The summary of the run."""
 
+    def __repr__(self):
+        if self.rows is None:
+            return f"<asap.Pruned: an estimate for {self.summary['rows']:,} rows>"
+        rows, rejects = _count(self.rows, self.summary["rows_out"]), _count(self.rejects, self.summary["rows_rejected"])
+        return f"<asap.Pruned: {rows:,} rows, {rejects:,} rejects>"
+
+
+def _count(rows, otherwise):
+    """The number of rows. A stream has no length."""
+    if isinstance(rows, dict):
+        rows = next(iter(rows.values()), ())
+    return len(rows) if hasattr(rows, "__len__") else otherwise
+
 
 def prune(
     data: Any,
@@ -139,7 +169,7 @@ def prune(
     to: str | PathLike | None = None,
     **options: Any,
 ) -> Pruned:
-    """Prune a dataset, a data frame, an Arrow table or the files of a location.
+    """Prune a dataset, a data frame, an Arrow table, a list of dicts, a dict of lists or the files of a location.
 
     The result has the rows that `asap run` writes, in the order of the input. `prune` holds rows and rejects in memory. For a
     corpus that does not fit in memory, use `run`.
@@ -159,46 +189,53 @@ def prune(
     import tempfile
 
     _check_pipeline(pipeline)
+    if "part" in options:
+        raise _asap.Error("prune returns all rows: pass part to asap.run, which writes them to a table")
+    quiet, is_held = options.pop("quiet", False), not _data.is_location(data)
     folder = tempfile.mkdtemp(prefix="asap-")
     output = os.path.join(folder, "pruned") if to is None else _data.location(to)
     try:
-        if "part" in options:
-            raise _asap.Error("prune returns all rows: pass part to asap.run, which writes them to a table")
-        if _data.is_location(data):
-            source = data
-        else:
-            source = os.path.join(folder, "rows.parquet")
-            _data.write(data, source)
-            options = {"on_change": "reprocess", **options}
-        quiet = options.pop("quiet", False)
-        summary = _run(pipeline, source, output, columns, quiet, options, returns_rejects=True)
-        found = Pruned(None, None, summary)
-        if not options.get("dry_run"):
-            rows, rejects = _rows_of(output, summary)
-            found = Pruned(_data.like(data, rows), _data.like(data, rejects), summary)
+        with _messages.about_data(is_held):
+            found = _pruned(data, pipeline, columns, folder, output, quiet, options)
     except BaseException as error:
         if os.path.isdir(os.path.join(output, ".asap", "cache")) and to is None:
             paid = f"the answers to sent calls are in {output}: pass to={output!r} to use them"
             if isinstance(error, _asap.Error):
-                raise _asap.Error(f"{error}; {paid}") from error
+                raise _asap.Error(f"{error}; {paid}") from None
             print(paid, file=sys.stderr)
         else:
             shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, _asap.Error) and not _data.is_location(data):
-            raise _asap.Error(str(error).replace(os.path.join(folder, "rows.parquet"), "the data")) from error
         raise
     shutil.rmtree(folder, ignore_errors=True)
-    return found
+    return found._replace(summary=_told(found.summary, quiet, _messages.of_data if is_held else _messages.in_python))
 
 
-def _rows_of(output, summary):
-    named = output.replace("'", "''").rstrip("/")
+def _pruned(data, pipeline, columns, folder, output, quiet, options):
+    source, held = data, os.path.join(folder, "rows.parquet")
+    if not _data.is_location(data):
+        source = held
+        if not _data.write(data, held):
+            columns = _data.write_nothing(held, columns)
+        options = {"on_change": "reprocess", **options}
+    summary = _run(pipeline, source, output, columns, quiet, options, returns_rejects=True)
+    if options.get("dry_run"):
+        return Pruned(None, None, summary)
     try:
-        rows = sql(f"SELECT * FROM '{named}' ORDER BY source")
-    except _asap.Error as error:
-        if summary["rows_in"]:
+        rows, rejects = _rows_of(output)
+    except _asap.Error:
+        if summary["rows_in"] or not summary["nothing_to_do"]:
             raise
-        raise _asap.Error("expected rows, found no row in the data") from error
+        # A run without rows makes no table. Its query has the columns.
+        columns = columns if source == held else _data.write_nothing(held, columns)
+        given = _arguments(source, output, columns, options)[1]
+        query = [_asap.pipeline(_data.location(pipeline)), held, _settings.mapping(columns), [], given, None]
+        rows, rejects = _data.without_status(query), _asap.sql(*query)
+    return Pruned(_data.like(data, rows), _data.like(data, rejects), summary)
+
+
+def _rows_of(output):
+    named = output.replace("'", "''").rstrip("/")
+    rows = sql(f"SELECT * FROM '{named}' ORDER BY source")
     try:
         return rows, sql(f"SELECT * FROM '{named}/.asap/rejects' ORDER BY source")
     except _asap.Error as error:
@@ -230,7 +267,10 @@ class Pruner:
         self, pipeline: str | PathLike = "asap", columns: dict[str, str] | None = None, **settings: Any
     ) -> None:
         _check_pipeline(pipeline)
-        self._set(_asap.pipeline(os.fspath(pipeline)), _settings.mapping(columns), _settings.pairs(settings))
+        self._name = os.fspath(pipeline)
+        self._set(_asap.pipeline(self._name), _settings.mapping(columns), _settings.pairs(settings, _KEYWORDS))
+
+    _name = None
 
     def _set(self, pipeline, columns, settings):
         self._pipeline, self._columns, self._settings = pipeline, columns, sorted(settings)
@@ -241,25 +281,28 @@ class Pruner:
 
         import pyarrow
 
-        if type(batch) is dict and all(_data._library(column) == "numpy" for column in batch.values()):
+        if type(batch) is dict and all(_data.library(column) == "numpy" for column in batch.values()):
             # A batch of ray.data, which takes a table too.
             batch = pyarrow.table({name: column if column.ndim == 1 else list(column) for name, column in batch.items()})
         _check_batch(batch)
-        table = batch if _data._is_arrow(batch) else pyarrow.table(dict(batch))
-        with tempfile.TemporaryDirectory(prefix="asap-") as folder:
+        with tempfile.TemporaryDirectory(prefix="asap-") as folder, _messages.about_data():
             path = os.path.join(folder, "rows.parquet")
-            _data.write(table, path)
-            pruned = _data.plain(_asap.prune(self._pipeline, path, self._columns, self._settings))
+            rows = _data.write(batch if _data.is_arrow(batch) or isinstance(batch, list) else dict(batch), path)
+            pruned = _data.to_arrow(_asap.prune(self._pipeline, path, self._columns, self._settings))
         if not {"prompt", "completion", "messages"} & set(pruned.column_names):
             raise _asap.Error(
                 "a Pruner needs a pipeline with the columns prompt and completion, or messages, found "
                 f"{', '.join(pruned.column_names)}: use asap.prune or asap.run"
             )
-        return _with_columns(batch, _aligned(pruned, len(table)))
+        return _with_columns(batch, _aligned(pruned, rows))
 
     def __reduce__(self):
         # The fingerprint is that of this process: it covers settings files and the files of models.
         return _restored, (self._pipeline, self._columns, tuple(self._settings), self.fingerprint)
+
+    def __repr__(self):
+        shown = [f"{name}={value}" for name, value in [("columns", self._columns), *self._settings] if value is not None]
+        return f"<asap.Pruner{f' of {self._name}' if self._name else ''}{': ' if shown else ''}{', '.join(shown)}>"
 
     def __eq__(self, other):
         return isinstance(other, Pruner) and self.fingerprint == other.fingerprint
@@ -269,7 +312,7 @@ class Pruner:
 
 
 def _check_batch(batch):
-    if _data._is_arrow(batch):
+    if _data.is_arrow(batch) or isinstance(batch, list):
         return
     is_columns = isinstance(batch, Mapping)
     if not is_columns or any(value is None or isinstance(value, (str, bytes, int, float, dict)) for value in batch.values()):
@@ -316,7 +359,7 @@ def _with_columns(batch, columns):
     """The batch with these columns, in its library."""
     import pyarrow
 
-    library = _data._library(batch)
+    library = _data.library(batch)
     if library == "pandas":
         return batch.assign(**pyarrow.table(columns).to_pandas().set_index(batch.index))
     if library == "polars":
@@ -328,6 +371,9 @@ def _with_columns(batch, columns):
             place = batch.schema.get_field_index(name)
             batch = batch.append_column(name, column) if place < 0 else batch.set_column(place, name, column)
         return batch
+    if isinstance(batch, list):
+        added = pyarrow.table(columns).to_pylist()
+        return [{**row, **more} for row, more in zip(batch, added)]
     # What map takes.
     return {name: _Typed(column) for name, column in columns.items()}
 

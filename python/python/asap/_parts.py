@@ -126,7 +126,7 @@ class Parts:
             self.stopped = self.stopped or self.refusal(found["refused"])
         elif spent:
             if was_alone:
-                self.stopped = self._spent() if _MAX_CALLS in found["error"] else found["error"]
+                self.stopped = self._spent() if "anchor_max_calls" in found["error"] else found["error"]
             self.one_by_one = True
             self.waiting.append(part)
         elif "error" in found:
@@ -136,7 +136,7 @@ class Parts:
         lost = self.lost.total()
         shares = f", including the shares of {lost} lost workers" if lost else ""
         return (
-            f"{_MAX_CALLS} allows {self.limits[_MAX_CALLS]} requests, and {self.calls} count as sent{shares}. Every paid answer "
+            f"anchor_max_calls allows {self.limits[_MAX_CALLS]} requests, and {self.calls} count as sent{shares}. Every paid answer "
             "is kept: raise that setting and repeat the call"
         )
 

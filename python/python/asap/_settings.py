@@ -1,9 +1,15 @@
 """Settings as keywords."""
 
+import difflib
+import functools
 import json
 import os
 
 from asap import _asap
+
+# The budget, the setting that most calls name.
+_SHORT = {"max_tokens": "refine_max_tokens", "ratio": "refine_ratio"}
+_ROLES = ("question", "input", "cot", "answer", "system", "flag")
 
 
 def text(value):
@@ -16,8 +22,48 @@ def text(value):
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
-def pairs(settings):
-    return [(name, text(value)) for name, value in settings.items()]
+def pairs(settings, others=()):
+    """The settings by their full names. `others` are the names of the other arguments of the call."""
+    found = {}
+    for name, value in settings.items():
+        full = _SHORT.get(name, name)
+        if full not in _known():
+            raise _asap.Error(_unknown(name, others))
+        if full != name and value is None:
+            continue
+        if full in found:
+            raise _asap.Error(f"{' and '.join(each for each in settings if _SHORT.get(each, each) == full)} are one setting: "
+                              "pass one of them")
+        found[full] = text(value)
+    return list(found.items())
+
+
+@functools.lru_cache
+def _known():
+    return {"config", *(name for name, _ in _asap.settings())}
+
+
+def is_known(name):
+    return name in _SHORT or name in _known()
+
+
+def _unknown(name, others):
+    if name in _asap.flags():
+        return f"{name} is a flag of asap run, not a setting: pass it to asap.run or asap.prune"
+    known = {each: each for each in (*others, *_SHORT, *_known())}
+    # A setting without its group, such as `model`.
+    for each in sorted(_known()):
+        short = each.partition("_")[2]
+        known[short] = known.get(short, each) if known.get(short) in (None, short) else f"{known[short]} or {each}"
+    hint = nearest(name, known)
+    return f"there is no setting {name}{hint or '; asap.settings() lists all'}"
+
+
+def nearest(name, known):
+    """A hint at the name that was meant. `known` has what each name stands for."""
+    name = name.lower().replace(".", "_").replace("-", "_").removeprefix("asap_")
+    near = difflib.get_close_matches(name, known, 1, 0.6)
+    return f" (did you mean {known[near[0]]}?)" if near else ""
 
 
 def mapping(columns):
@@ -28,4 +74,8 @@ def mapping(columns):
         raise _asap.Error(
             f"columns takes a dict such as {{'question': 'problem', 'cot': 'solution'}}, found {type(columns).__name__}"
         )
+    for role in columns:
+        if role not in _ROLES:
+            hint = nearest(str(role), {each: each for each in _ROLES})
+            raise _asap.Error(f"columns has the key {role!r}{hint}: expected some of {', '.join(_ROLES)}")
     return ",".join(f"{role}={name}" for role, name in columns.items())

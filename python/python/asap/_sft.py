@@ -1,19 +1,26 @@
 """The output folder of a training, which is that of `asap train`, and checks before one begins."""
 
+import argparse
+import contextlib
 import fcntl
 import importlib.util
 import json
+import math
 import os
 import shutil
 import sys
 import time
 import warnings
+import zlib
 from pathlib import Path
 
-from asap import _asap
+from asap import _asap, _settings
 
 _SHOWN_SECONDS = 30.0
 _KEPT = 2
+_BLOCK = 1 << 24
+# A disk with fewer free bytes is full.
+_FULL = 1 << 20
 # Settings that change no more than the last bits of the weights, or only where things are.
 _FREE = {"out", "folder", "model", "data", "checkpoint_every", "pass_tokens", "fsdp"}
 _WEIGHTS = (".safetensors", ".bin", ".pth", ".pt", ".gguf", ".onnx", ".h5", ".msgpack", ".ot")
@@ -24,6 +31,59 @@ _TRAINED_BYTES = 16
 
 class Interrupted(Exception):
     """The process was asked to stop, and has written a checkpoint."""
+
+
+class TryLater(Exception):
+    """A file could not be written. The same command resumes."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Errors are one sentence."""
+
+    def error(self, message):
+        unknown = message.removeprefix("unrecognized arguments: ")
+        if unknown != message:
+            flag = unknown.split()[0].partition("=")[0]
+            known = {each.lstrip("-").replace("-", "_"): each for each in self._option_string_actions}
+            message = f"there is no option {flag}{_settings.nearest(flag.lstrip('-'), known)}"
+        self.exit(2, f"error: {message.removeprefix('argument ')}\n")
+
+
+def whole(least):
+    """The type of a whole number."""
+    def read(text):
+        with contextlib.suppress(ValueError):
+            if int(text) >= least:
+                return int(text)
+        raise argparse.ArgumentTypeError(f"expected a whole number from {least}, found {text}")
+
+    return read
+
+
+def number(least=None, most=None, *, above=None):
+    """The type of a finite number."""
+    expected = f"above {above}" if least is None else f"from {least}" + ("" if most is None else f" to {most}")
+
+    def read(text):
+        with contextlib.suppress(ValueError):
+            found = float(text)
+            fits = found > above if least is None else found >= least and (most is None or found <= most)
+            if math.isfinite(found) and fits:
+                return found
+        raise argparse.ArgumentTypeError(f"expected a number {expected}, found {text}")
+
+    return read
+
+
+def check_rows(args, total):
+    """Raises an error if there is no row to train on. Says why."""
+    if total["examples"]:
+        return
+    if total["too_long"]:
+        others = f", and asap cannot read {total['rejected']:,} others" if total["rejected"] else ""
+        raise _asap.Error(f"{args.data} has no row to train on: all {total['too_long']:,} examples have more than "
+                          f"{args.max_length:,} tokens (--max-length){others}; use a larger --max-length")
+    raise _asap.Error(f"{args.data} has no row to train on" + (f": {total['rejected']:,} rows are rejects" if total["rejected"] else ""))
 
 
 def check_packages(names):
@@ -130,7 +190,10 @@ class Folder:
         """Checks that the folder is new, or holds this training. Returns its position, '' for a new one, None if complete."""
         if "://" in str(self.args.out):
             raise _asap.Error(f"{self.args.out}: asap.sft writes to a local folder")
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _asap.Error(f"cannot create the folder {self.args.out}: {reason(error)}") from error
         self.lock = os.open(self.path, os.O_RDONLY)
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -155,29 +218,71 @@ class Folder:
         """Writes which training this is. One that is killed before its first checkpoint begins again with the same rows."""
         if self.is_main:
             version = int(position.split(":")[0])
-            self._write("settings.json", {"settings": self.settings, "version": version, "table": None, "position": position})
+            with self.writing("its settings"):
+                self._write("settings.json", {"settings": self.settings, "version": version, "table": None, "position": position})
 
     def restore(self, model, optimizer):
-        """Restores the last checkpoint, if there is one. Returns its manifest."""
-        steps = sorted(int(each.parent.name.removeprefix("step-")) for each in self.path.glob("checkpoints/step-*/manifest.json"))
-        self.saved = steps[-1] if steps else 0
+        """Restores the last intact checkpoint, if there is one. Returns its manifest."""
+        damaged, manifest = [], None
+        for step, folder in reversed(self._checkpoints()):
+            why = self._first(self._damage(folder)) or self._first(self._load(folder, model, optimizer))
+            if why is None:
+                self.saved, manifest = step, json.loads((folder / "manifest.json").read_text())
+                break
+            damaged.append(f"the checkpoint of step {step} cannot be read ({why})")
+        if damaged and manifest is None:
+            raise _asap.Error(f"{self.args.out}: {', and '.join(damaged)}: restore one, or remove {self.path / 'checkpoints'} to "
+                              "train from the first step")
         if self.is_main:
+            for each in damaged:
+                print(f"note: {each}", file=sys.stderr)
             lines = self._lines(self.saved)
-            (self.path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-            (self.path / "runs").mkdir(exist_ok=True)
-            self._events().write_bytes(b"".join(map(_asap.tensorboard_record, ["", *map(json.dumps, lines)])))
-        if not steps:
-            return None
+            with self.writing("the metrics"):
+                (self.path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+                (self.path / "runs").mkdir(exist_ok=True)
+                self._events().write_bytes(b"".join(map(_asap.tensorboard_record, ["", *map(json.dumps, lines)])))
+            if manifest:
+                print(f"note: resumes after step {self.saved} of {self.args.out}", file=sys.stderr)
+        return manifest
+
+    def _checkpoints(self):
+        """The steps of checkpoints with their folders, in order."""
+        found = ((int(each.name.removeprefix("step-")), each) for each in self.path.glob("checkpoints/step-*"))
+        return sorted(found)
+
+    def _first(self, found):
+        """The first value of the processes that is not None."""
+        return next((each for each in self._gathered(found) if each is not None), None)
+
+    def _gathered(self, found):
+        from accelerate.utils import gather_object
+
+        return gather_object([found])
+
+    def _damage(self, folder):
+        """What is wrong with the files of a checkpoint, or None. Each process reads its share of them."""
+        try:
+            files = json.loads((folder / "manifest.json").read_text())["files"]
+            for name, expected in sorted(files.items())[self.processes.process_index :: self.processes.num_processes]:
+                found = sums(folder / name)
+                if found != expected:
+                    return f"{name} has {found[0]:,} of {expected[0]:,} bytes" if found[0] != expected[0] else f"{name} has changed"
+        except (OSError, ValueError, KeyError) as error:
+            return reason(error) if isinstance(error, OSError) else f"manifest.json is damaged: {error}"
+        return None
+
+    def _load(self, folder, model, optimizer):
+        """Restores a checkpoint. Returns why it cannot be read, or None."""
         import torch.distributed.checkpoint as checkpoint
         from torch.distributed.checkpoint.state_dict import set_state_dict
 
         parts, options = _parts(model, optimizer)
-        folder = self.path / f"checkpoints/step-{self.saved}"
-        checkpoint.load(parts, checkpoint_id=folder, no_dist=self.processes.num_processes == 1)
+        try:
+            checkpoint.load(parts, checkpoint_id=folder, no_dist=self.processes.num_processes == 1)
+        except (Exception, checkpoint.CheckpointException) as error:
+            return reason(error)
         set_state_dict(model, optimizer, model_state_dict=parts["model"], optim_state_dict=parts["optimizer"], options=options)
-        if self.is_main:
-            print(f"note: resumes after step {self.saved} of {self.args.out}", file=sys.stderr)
-        return json.loads((folder / "manifest.json").read_text())
+        return None
 
     def save(self, state, model, optimizer):
         """Writes a checkpoint, which gets its name once it is complete, and removes all but the last two."""
@@ -186,28 +291,56 @@ class Folder:
         if state["step"] == self.saved:
             return
         work = self.path / ".asap-checkpoint"
-        if self.is_main:
-            shutil.rmtree(work, ignore_errors=True)
-        self.processes.wait_for_everyone()
-        checkpoint.save(_parts(model, optimizer)[0], checkpoint_id=work, no_dist=self.processes.num_processes == 1)
-        self.processes.wait_for_everyone()
+        with self.writing(f"the checkpoint of step {state['step']}", work):
+            if self.is_main:
+                shutil.rmtree(work, ignore_errors=True)
+            self.processes.wait_for_everyone()
+            checkpoint.save(_parts(model, optimizer)[0], checkpoint_id=work, no_dist=self.processes.num_processes == 1)
+            # Each process reads what it wrote.
+            own = [each for each in work.iterdir() if each.name.startswith(f"__{self.processes.process_index}_")]
+            own += [work / ".metadata"] if self.is_main else []
+            files = {name: found for part in self._gathered({each.name: sums(each) for each in own}) for name, found in part.items()}
+            if self.is_main:
+                self._name(state, work, files)
         self.saved = state["step"]
-        if self.is_main:
-            (work / "manifest.json").write_text(json.dumps(state))
-            folder = self.path / "checkpoints"
-            folder.mkdir(exist_ok=True)
-            work.rename(folder / f"step-{self.saved}")
-            for old in sorted(folder.iterdir(), key=lambda each: int(each.name.removeprefix("step-")))[:-_KEPT]:
-                shutil.rmtree(old)
+
+    def _name(self, state, work, files):
+        """Names a complete checkpoint, and removes older ones, and damaged ones of later steps."""
+        (work / "manifest.json").write_text(json.dumps({**state, "files": files}))
+        named = self.path / f"checkpoints/step-{state['step']}"
+        named.parent.mkdir(exist_ok=True)
+        shutil.rmtree(named, ignore_errors=True)
+        work.rename(named)
+        earlier = [folder for step, folder in self._checkpoints() if step <= state["step"]]
+        for _, folder in self._checkpoints():
+            if folder not in earlier[-_KEPT:]:
+                shutil.rmtree(folder)
+
+    @contextlib.contextmanager
+    def writing(self, what, work=None):
+        """Raises one error for all that can fail while files are written, such as a full disk."""
+        from torch.distributed.checkpoint import CheckpointException
+
+        try:
+            yield
+        except (Exception, CheckpointException) as error:
+            is_full = self.path.exists() and shutil.disk_usage(self.path).free < _FULL
+            why = "no space is left" if is_full else reason(error)
+            if self.is_main and work:
+                shutil.rmtree(work, ignore_errors=True)
+            advice = "free some space, and run" if is_full else "run"
+            text = f"{self.args.out}: cannot write {what}: {why}; {self.kept()}; {advice} the same command to resume"
+            raise TryLater(text if self.is_main else "") from error
 
     def kept(self):
-        return f"the checkpoint of step {self.saved} is intact" if self.saved else "there is no checkpoint yet"
+        is_there = (self.path / f"checkpoints/step-{self.saved}").exists()
+        return f"the checkpoint of step {self.saved} is intact" if is_there else "there is no checkpoint"
 
     def write_line(self, line, steps):
         """Writes the metrics of a step, and shows them every 30 seconds."""
         if not self.is_main:
             return
-        with open(self.path / "metrics.jsonl", "a") as file, open(self._events(), "ab") as events:
+        with self.writing("the metrics"), open(self.path / "metrics.jsonl", "a") as file, open(self._events(), "ab") as events:
             text = json.dumps(line)
             file.write(text + "\n")
             events.write(_asap.tensorboard_record(text))
@@ -218,10 +351,21 @@ class Folder:
                   f"{line['norm']:.2f}, {speed:,.0f} tokens/s", file=sys.stderr)
 
     def finish(self, model, summary, end):
-        """Writes the weights in the base's dtype, with the other files of the base, and then the summary."""
+        """Writes the model, and then the summary."""
+        work = self.path / ".asap-model"
+        with self.writing("the model", work):
+            self._write_model(model, work, end)
+            (self.path / "README.md").write_text(self._card(summary))
+            self._write("training.json", {"out": str(self.args.out), **summary})
+        shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
+        print(f"{self.args.out}: {summary['steps']:,} steps, {summary['tokens']:,} tokens, loss {summary['loss']:.3f} nats per "
+              "token in the last epoch")
+
+    def _write_model(self, model, work, end):
+        """Writes the weights in the base's dtype, with the other files of the base."""
         import torch
 
-        base, work = Path(self.args.folder), self.path / ".asap-model"
+        base = Path(self.args.folder)
         shutil.rmtree(work, ignore_errors=True)
         config = json.loads((base / "config.json").read_text())
         dtype = getattr(torch, config.get("dtype") or config.get("torch_dtype") or "float32")
@@ -241,11 +385,6 @@ class Folder:
             file.chmod(readable)
             file.replace(self.path / file.name)
         work.rmdir()
-        (self.path / "README.md").write_text(self._card(summary))
-        self._write("training.json", {"out": str(self.args.out), **summary})
-        shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
-        print(f"{self.args.out}: {summary['steps']:,} steps, {summary['tokens']:,} tokens, loss {summary['loss']:.3f} nats per "
-              "token in the last epoch")
 
     def _card(self, summary):
         rows = "".join(f"| `{name}` | {value} |\n" for name, value in self.settings.items() if name != "base")
@@ -270,12 +409,35 @@ class Folder:
 
     def _read(self, name):
         path = self.path / name
-        return json.loads(path.read_text()) if path.exists() else None
+        try:
+            return json.loads(path.read_text()) if path.exists() else None
+        except ValueError as error:
+            raise _asap.Error(f"{path} is damaged ({error}): restore it, or use a new folder") from error
 
     def _write(self, name, value):
         work = self.path / f".asap-{name}"
         work.write_text(json.dumps(value, indent=2, default=str))
         work.replace(self.path / name)
+
+
+def sums(file):
+    """The size of a file, and its CRC-32."""
+    size, total = 0, 0
+    with open(file, "rb") as content:
+        while block := content.read(_BLOCK):
+            size, total = size + len(block), zlib.crc32(block, total)
+    return [size, total]
+
+
+def reason(error):
+    """Why an error occurred, in a line."""
+    # Several processes give their errors together.
+    for each in getattr(error, "failures", {}).values():
+        error = each[0] if isinstance(each, tuple) else each
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
 def _parts(model, optimizer):

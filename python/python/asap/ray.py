@@ -4,7 +4,6 @@ import functools
 import json
 import os
 import socket
-import sys
 import tempfile
 import time
 import uuid
@@ -64,7 +63,7 @@ def run(
     _jobs._check_pipeline(pipeline)
     _check(parts, num_cpus, num_gpus, options)
     pipeline, to = _data.location(pipeline), _data.location(to)
-    flags, settings = _jobs._arguments(from_, to, columns, options)
+    flags, settings = _jobs._arguments(from_, to, columns, options, ("parts", "num_cpus", "num_gpus", "max_retries"))
     given = settings if options.get("config") is None else [*settings, ("config", os.fspath(options["config"]))]
     job = {"pipeline": pipeline, "sql": _asap.pipeline(pipeline), "columns": _settings.mapping(columns), "flags": flags}
     job |= {"settings": settings, "given": given, "folder": os.getcwd(), "threads": max(1, int(num_cpus))}
@@ -83,9 +82,7 @@ def run(
     summary = {**work.run(), "pipeline": pipeline, "seconds": time.monotonic() - started}
     if options.get("retry_rejects") is None:
         _check_rows(summary, to)
-    for note in [] if quiet else summary["notes"]:
-        print(f"note: {note}", file=sys.stderr)
-    return summary
+    return _jobs._told(summary, quiet)
 
 
 def _check(parts, num_cpus, num_gpus, options):

@@ -20,29 +20,30 @@ from asap import _asap, _sft
 
 def arguments():
     shape = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="python -m asap.sft", description=__doc__, formatter_class=shape)
+    parser = _sft.Parser(prog="python -m asap.sft", description=__doc__, formatter_class=shape)
     option = parser.add_argument
+    whole, number = _sft.whole, _sft.number
     option("--model", metavar="DIR", required=True,
            help="start from this model: a folder in Hugging Face's layout, or org/name in the Hub's cache")
     option("--data", metavar="LOC", required=True, help="train on a Delta table, or a folder or file of Parquet or JSON lines")
     option("--columns", metavar="question=…,cot=…,answer=…",
            help="name the question, cot and answer columns if asap cannot recognize them")
     option("--out", metavar="DIR", required=True, help="write the trained model and its checkpoints to this folder")
-    option("--epochs", type=int, default=10, help="train on each row this many times (10)")
-    option("--max-length", type=int, default=16_384, help="leave out examples of more tokens than this (16384)")
-    option("--learning-rate", type=float, default=4e-5, help="set the highest learning rate (4e-5)")
-    option("--warmup", type=float, default=0.03, help="set the fraction of steps used for warm-up (0.03)")
-    option("--warmup-steps", type=int, help="set the warm-up length in steps (overrides --warmup)")
-    option("--min-rate", type=float, default=0.1, help="set the final rate, as a fraction of the highest rate (0.1)")
-    option("--clip", type=float, default=0.2, help="clip the gradient norm to this value (0.2)")
-    option("--weight-decay", type=float, default=0.0, help="set AdamW's weight decay, for matrices only (0)")
-    option("--step", type=int, default=16, help="set the number of examples per step, over all processes (16)")
-    option("--pass-tokens", type=int, default=4096,
+    option("--epochs", type=whole(1), default=10, help="train on each row this many times (10)")
+    option("--max-length", type=whole(1), default=16_384, help="leave out examples of more tokens than this (16384)")
+    option("--learning-rate", type=number(above=0), default=4e-5, help="set the highest learning rate (4e-5)")
+    option("--warmup", type=number(0, 1), default=0.03, help="set the fraction of steps used for warm-up (0.03)")
+    option("--warmup-steps", type=whole(0), help="set the warm-up length in steps (overrides --warmup)")
+    option("--min-rate", type=number(0, 1), default=0.1, help="set the final rate, as a fraction of the highest rate (0.1)")
+    option("--clip", type=number(above=0), default=0.2, help="clip the gradient norm to this value (0.2)")
+    option("--weight-decay", type=number(0), default=0.0, help="set AdamW's weight decay, for matrices only (0)")
+    option("--step", type=whole(1), default=16, help="set the number of examples per step, over all processes (16)")
+    option("--pass-tokens", type=whole(1), default=4096,
            help="set the maximum tokens of a forward pass; a longer example gets its own pass (4096)")
-    option("--seed", type=int, default=42, help="seed the row order (42)")
-    option("--checkpoint-every", metavar="STEPS", type=int, default=500, help="write a checkpoint after this many steps (500)")
+    option("--seed", type=whole(0), default=42, help="seed the row order (42)")
+    option("--checkpoint-every", metavar="STEPS", type=whole(1), default=500, help="write a checkpoint after this many steps (500)")
     option("--precision", choices=["bf16", "f32"], help="compute in bf16 (default on GPUs) or f32 (default on CPUs)")
-    option("--lora", metavar="R", type=int,
+    option("--lora", metavar="R", type=whole(1),
            help="train adapters of this rank, and merge the adapters into the model at the end")
     option("--fsdp", action="store_true", help="divide the weights and the optimizer state among the processes")
     option("--follow", action="store_true",
@@ -64,6 +65,11 @@ def main():
         print(f"interrupted after step {stopped}; run the same command to resume", file=sys.stderr)
         leave()
         sys.exit(75)
+    except _sft.TryLater as error:
+        # The first process speaks for all. Others may wait for it, so it does not wait for them.
+        if str(error):
+            print(f"error: {error}", file=sys.stderr)
+        sys.exit(75)
 
 
 def leave():
@@ -83,7 +89,7 @@ def train(args):
     _sft.silence()
     # A process may wait for another one that counts rows, or for a run that is followed.
     processes = accelerate.PartialState(cpu=not torch.cuda.is_available(), timeout=datetime.timedelta(days=7))
-    if args.step < 1 or args.step % processes.num_processes:
+    if args.step % processes.num_processes:
         raise _asap.Error(f"--step {args.step}: expected a multiple of the number of processes, {processes.num_processes}")
     if args.fsdp and not torch.distributed.is_initialized():
         raise _asap.Error("--fsdp divides the model among processes: start them with torchrun --nproc-per-node N -m asap.sft")
@@ -97,23 +103,27 @@ def train(args):
     if begun_at:
         feed.load_state_dict({"position": begun_at, "passes": 0})
     total = processes_agree(processes, feed.count)
-    if not total["examples"] and not args.follow:
-        raise _asap.Error(f"{args.data} has no row to train on")
+    if not args.follow:
+        _sft.check_rows(args, total)
     _sft.check_memory(args, processes, total)
     out.start(total["position"])
     training = Training(args, processes, out, total)
     feed.load_state_dict({"position": training.state["position"], "passes": 0})
     training.run(feed)
-    training.finish(processes_agree(processes, feed.count) if args.follow else total)
+    if args.follow:
+        total = processes_agree(processes, feed.count)
+        _sft.check_rows(args, total)
+    training.finish(total)
 
 
 def dataset(args, processes):
     from asap.torch import FeedDataset
 
     step = args.step // processes.num_processes
-    columns = args.columns and dict(pair.partition("=")[::2] for pair in args.columns.split(","))
-    return FeedDataset(args.data, args.folder, epochs=args.epochs, step=step, max_length=args.max_length, seed=args.seed,
-                       rank=processes.process_index, world=processes.num_processes, columns=columns, follow=args.follow)
+    feed = FeedDataset(args.data, args.folder, epochs=args.epochs, step=step, max_length=args.max_length, seed=args.seed,
+                       rank=processes.process_index, world=processes.num_processes, columns=args.columns, follow=args.follow)
+    feed._is_command = True
+    return feed
 
 
 def processes_agree(processes, function):

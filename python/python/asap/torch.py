@@ -20,7 +20,7 @@ import tempfile
 
 import torch
 
-from asap import _asap, _settings
+from asap import _asap, _messages, _settings
 
 
 class FeedDataset(torch.utils.data.IterableDataset):
@@ -42,6 +42,9 @@ class FeedDataset(torch.utils.data.IterableDataset):
         columns: The names of the question, cot and answer columns, as a dict, if asap cannot recognize them.
         follow: Whether the first epoch reads new rows after each commit of a run.
     """
+
+    # A command that reads a feed names flags in its messages.
+    _is_command = False
 
     def __init__(self, data, model, *, epochs=1, step=16, step_tokens=None, max_length=16_384, long="drop", seed=42,
                  rank=None, world=None, columns=None, follow=False):
@@ -65,7 +68,7 @@ class FeedDataset(torch.utils.data.IterableDataset):
         parts += [f"--resume={self._position}"] if self._position else []
         with tempfile.TemporaryFile() as messages:
             done = subprocess.run(self._command + parts, stdout=subprocess.PIPE, stderr=messages)
-            _report(messages, done.returncode)
+            _report(messages, done.returncode, self._is_command)
         return json.loads(done.stdout)
 
     def state_dict(self):
@@ -83,7 +86,7 @@ class FeedDataset(torch.utils.data.IterableDataset):
         resume, passes = self._begin()
         rank, world = self._parts()
         command = [*self._command, f"--rank={rank}", f"--world={world}", f"--epochs={(passes + 1) * self._epochs}", *resume]
-        for step in _steps(command):
+        for step in _steps(command, self._is_command):
             packed = _pack(step)
             self._position = step["position"][-1].as_py()
             yield packed
@@ -116,7 +119,7 @@ def _rank():
     return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
-def _steps(command):
+def _steps(command, is_command):
     """The Arrow batches that a feed writes."""
     import pyarrow
 
@@ -134,19 +137,24 @@ def _steps(command):
                     # A feed that fails ends its stream too early, and says why.
                     if feed.wait() == 0:
                         raise
-            _report(messages, feed.wait())
+            _report(messages, feed.wait(), is_command)
         finally:
             feed.kill()
             feed.wait()
 
 
-def _report(messages, code):
-    """Print the notes of the command, and raise its error."""
+def _report(messages, code, is_command):
+    """Report the notes of the command, and raise its error."""
     messages.seek(0)
     text = messages.read().decode(errors="replace")
     if code != 0:
-        raise _asap.Error(text.rpartition("error: ")[2].strip() or f"asap feed ended with code {code}")
-    sys.stderr.write(text)
+        error = text.rpartition("error: ")[2].strip() or f"asap feed ended with code {code}"
+        raise _asap.Error(error if is_command else _messages.in_python(error))
+    for line in text.splitlines():
+        if line.startswith("note: ") and not is_command:
+            _messages.note(_messages.in_python(line.removeprefix("note: ")))
+        else:
+            print(line, file=sys.stderr)
 
 
 def _pack(step):

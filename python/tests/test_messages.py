@@ -1,0 +1,146 @@
+"""Messages name the arguments of Python, and notes are warnings."""
+
+import re
+import subprocess
+import sys
+import warnings
+
+import asap
+import pyarrow
+import pyarrow.parquet
+import pytest
+from asap import _messages
+
+TEXTS = pyarrow.table({"Frage": ["2 + 2?"], "Weg": ["2 + 2 is 4."]})
+GOOD = pyarrow.table({"question": ["2 + 2?"] * 3, "cot": ["2 + 2 is 4."] * 3, "answer": ["4"] * 3})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("write: --columns 'question=a, b,cot=c=d' (…)", "write: columns={'question': 'a, b', 'cot': 'c=d'} (…)"),
+        ("more than --max-rejects 2% allows", "more than max_rejects='2%' allows"),
+        ("or try --limit 20 first", "or try limit=20 first"),
+        ("--on-change reprocess deletes", "on_change='reprocess' deletes"),
+        ("and --on-schema-change is fail", "and on_schema_change is fail"),
+        ("rebuild it with --new-generation.", "rebuild it with new_generation=True."),
+        ("invalid value 'x' for '--part <K/N>': no\n\nFor more information, try '--help'.", "invalid value 'x' for part: no"),
+        ("--set asap.refine.max_tokens=3", "refine_max_tokens=3"),
+        ("asap.on_error takes 'reject' (from --set)", "on_error takes 'reject'"),
+        ("asap.on_error takes 'reject' (from asap.toml)", "asap.on_error takes 'reject' (from asap.toml)"),
+        ("run cargo build --release --features cuda", "run cargo build --release --features cuda"),
+        ("hf download --repo-type dataset x --local-dir DIR", "hf download --repo-type dataset x --local-dir DIR"),
+        ("/tmp/asap-ab_12xyz/rows.parquet has no rows", "the data has no rows"),
+        ("pass the old --seed, or start without --resume", "pass the old seed, or start without load_state_dict"),
+        ("run the same command to resume", "repeat the call to resume"),
+        ("asap.toml and asap.sft stay", "asap.toml and asap.sft stay"),
+    ],
+)
+def test_a_message_names_arguments(text, words):
+    assert _messages.in_python(text) == words
+
+
+CALLS = {
+    "prune": lambda **given: asap.prune(given.pop("data"), "truncate", **given),
+    "run": lambda data, **given: asap.run("truncate", from_=file_of(data), to="out", **given),
+    "sql": lambda data, **given: asap.sql("SELECT * FROM corpus", data, **given),
+    "Pruner": lambda data, **given: asap.Pruner("truncate", **given)(data),
+}
+
+
+def file_of(data):
+    pyarrow.parquet.write_table(data, "mine.parquet")
+    return "mine.parquet"
+
+
+@pytest.mark.parametrize("job", CALLS)
+def test_errors_speak_python(job):
+    with pytest.raises(asap.Error) as error:
+        CALLS[job](data=TEXTS)
+    assert "columns={'question': '?', 'cot': '?', 'answer': '?'}" in str(error.value)
+    assert not re.search(r"--|rows\.parquet|/tmp/asap-", str(error.value))
+    assert ("of the data fit" in str(error.value)) == (job != "run")
+    for columns in ({"question": "Frage", "cot": "?"}, {"question": "Frage"}, {"question": "Frage", "cot": "nope"}):
+        with pytest.raises(asap.Error) as error:
+            CALLS[job](data=TEXTS, columns=columns)
+        assert not re.search(r"--|rows\.parquet|/tmp/asap-", str(error.value)), str(error.value)
+    with pytest.raises(asap.Error, match=r"^columns has the key 'questoin' \(did you mean question\?\)"):
+        CALLS[job](data=TEXTS, columns={"questoin": "Frage"})
+
+
+@pytest.mark.parametrize("job", CALLS)
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("max_token", "max_tokens"), ("max_tokns", "max_tokens"), ("ration", "ratio"), ("tokens", "max_tokens"),
+        ("refine_maxtokens", "refine_max_tokens"), ("threshold", "match_threshold"), ("modle", "anchor_model"),
+        ("asap.refine.ratio", "refine_ratio"), ("scorer_devise", "scorer_device"), ("Max_Tokens", "max_tokens"),
+        ("provider", "anchor_provider"), ("max_cost", "anchor_max_cost"), ("on_eror", "on_error"),
+    ],
+)
+def test_a_misspelled_setting_gets_a_suggestion(job, name, meant):
+    given = {"settings": {name: 1}} if job == "sql" else {name: 1}
+    with pytest.raises(asap.Error) as error:
+        CALLS[job](data=GOOD, **given)
+    assert str(error.value).startswith(f"there is no setting {name} (did you mean {meant}"), str(error.value)
+
+
+@pytest.mark.parametrize(("name", "meant"), [("colums", "columns"), ("qiet", "quiet"), ("maxrejects", "max_rejects")])
+def test_a_misspelled_argument_gets_a_suggestion(name, meant):
+    with pytest.raises(asap.Error, match=rf"\(did you mean {meant}\?\)"):
+        asap.run("asap", from_="a", to="b", **{name: 1})
+
+
+def test_the_budget_has_short_names(workplace):
+    chain = "\n\n".join(f"Step {number} of a chain is here." for number in range(20))
+    rows = [{"question": "2 + 2?", "cot": chain, "answer": "4"}]
+    tokens = lambda found: found.rows[0]["pruned_tokens"]
+    full = asap.prune(rows, "truncate", quiet=True).rows[0]["original_tokens"]
+    assert tokens(asap.prune(rows, "truncate", max_tokens=40, quiet=True)) <= 40 < full
+    assert tokens(asap.prune(rows, "truncate", ratio=0.5, quiet=True)) <= full / 2
+    assert tokens(asap.prune(rows, "truncate", ratio=None, max_tokens=None, quiet=True)) == full
+    assert asap.Pruner("truncate", max_tokens=40) == asap.Pruner("truncate", refine_max_tokens=40)
+    steps, scores = ("Hm.", "2 + 2 is 4.", "Done."), (0.1, 3.2, 1.4)
+    assert asap.fit(steps, scores, 99) == asap.refine(steps, scores, max_tokens=99) == [1, 2, 3]
+    assert asap.sql("SHOW asap.refine.max_tokens", settings={"max_tokens": 7}).to_pylist()[0]["value"] == "7"
+    asap.run("truncate", from_=file_of(pyarrow.Table.from_pylist(rows)), to="out", max_tokens=40, quiet=True)
+    assert asap.sql("SELECT max(pruned_tokens) <= 40 AS fits FROM 'out'").to_pylist() == [{"fits": True}]
+    with pytest.raises(asap.Error, match="refine_max_tokens and max_tokens are one setting|max_tokens and refine_max_tokens are one"):
+        asap.prune(rows, max_tokens=3, refine_max_tokens=4)
+    with pytest.raises(asap.Error, match=r"keywords of asap.sql are tables: pass settings=\{'max_tokens': 3\}"):
+        asap.sql("SELECT 1", max_tokens=3)
+
+
+NOTED = pyarrow.table({"Question": ["2 + 2?"], "cot": ["2 + 2 is 4."], "answer": ["4"]})
+TWICE = """
+import asap, pyarrow
+rows = pyarrow.table({"Question": ["2 + 2?"], "cot": ["2 + 2 is 4."], "answer": ["4"]})
+for _ in range(3):
+    asap.prune(rows)
+"""
+
+
+def test_notes_are_warnings_once_in_a_process():
+    shown = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True).stderr
+    assert shown.count("made with default models") == 1 and "<string>:5: Note:" in shown, shown
+    assert not re.search(r"--|rows\.parquet|/tmp/asap-|asap\.scorer", shown), shown
+    for flags, more in (["-Wignore"], ""), ([], "import warnings; warnings.simplefilter('ignore', asap.Note)\n"):
+        code = TWICE.replace("rows =", f"{more}rows =")
+        assert subprocess.run([sys.executable, *flags, "-c", code], capture_output=True, text=True).stderr == ""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asap.prune(NOTED, quiet=True)
+        assert not [each for each in caught if each.category is asap.Note]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _messages._shown.clear()
+        with pytest.raises(asap.Note):
+            asap.prune(NOTED)
+
+
+def test_an_output_that_another_run_filled_is_an_error_without_slices(workplace):
+    asap.run("truncate", from_=file_of(GOOD), to="out", quiet=True)
+    with pytest.raises(asap.Error) as error:
+        asap.run("truncate", from_="mine.parquet", to="out", max_tokens=3, quiet=True)
+    assert "refine_max_tokens" in str(error.value) and "new_generation=True" in str(error.value)
+    assert not re.search(r"--|asap\.refine|slice", str(error.value)), str(error.value)
