@@ -42,7 +42,7 @@ struct Cli {
     #[arg(long, global = true, value_enum, value_name = "FORMAT")]
     log: Option<LogFormat>,
     /// Show tables whole, even if they are wider than the terminal
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 0)]
     wide: bool,
     #[command(subcommand)]
     command: Command,
