@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use asap_udfs::typo;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -15,7 +16,7 @@ use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
 use crate::failure::Failure;
-use crate::output::{Log, complain, complain_as_json, print};
+use crate::output::{IS_WIDE, Log, complain, complain_as_json, print};
 use crate::signals::unless_interrupted;
 use crate::{cache, eval, exam, feed, generate, inspect, model, outputs, run, schedule, sql, train};
 
@@ -38,6 +39,9 @@ struct Cli {
     /// Log events to stderr, one event per line (default: warnings only)
     #[arg(long, global = true, value_enum, value_name = "FORMAT")]
     log: Option<LogFormat>,
+    /// Show tables whole, even if they are wider than the terminal
+    #[arg(long, global = true, display_order = 0)]
+    wide: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -115,6 +119,7 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
         }
     };
     log_events(cli.log);
+    IS_WIDE.store(cli.wide, Ordering::Relaxed);
     let result = match cli.command {
         Command::Inspect(args) => block_on(unless_interrupted(inspect::run(args))),
         Command::Model(args) => block_on(model::run(args)),

@@ -25,6 +25,27 @@ pub struct SettingArgs {
     pub config: Option<PathBuf>,
 }
 
+impl SettingArgs {
+    /// Adds the number of a flag that sets a setting, such as `--max-tokens`. A `--set` of this setting must agree.
+    pub(crate) fn add(&mut self, flag: &str, key: &str, value: Option<String>) -> Result<(), Failure> {
+        let Some(value) = value else { return Ok(()) };
+        let mut pairs = self.set.iter().rev().filter_map(|pair| pair.split_once('='));
+        let given = pairs.find(|(given, _)| given.trim().trim_start_matches("asap.") == key);
+        let number = |text: &str| text.trim().parse::<f64>().ok();
+        if let Some((_, given)) = given.filter(|(_, given)| number(given) != number(&value)) {
+            let what = format!("{flag} {value} and --set asap.{key}={given} differ: give only one of them");
+            return Err(Failure::Usage(what));
+        }
+        self.set.push(format!("{key}={value}"));
+        Ok(())
+    }
+}
+
+/// Parses the value of a flag that sets this setting.
+pub(crate) fn value_of(key: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone {
+    move |text| Settings::default().set(key, text).map(|()| text.to_string()).map_err(|error| error_line(&error))
+}
+
 /// Reads the settings of file, environment and flags. A failure names the one with the wrong key or value.
 pub fn load(args: &SettingArgs) -> Result<Settings, Failure> {
     let mut settings = Settings::default();

@@ -61,7 +61,7 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
     };
     let found = Inspection { schemas, failures };
     let shown = location::parse(&args.from).map_or(args.from.clone(), |url| location::display(&url));
-    print_as(args.format, &found, || table(&shown, &found.schemas))?;
+    print_as(args.format, &found, || table(&shown, &found))?;
     match found.failures.as_slice() {
         [] => Ok(()),
         _ => Err(Failure::Failed(format!("not recognized:\n  {}", failed_files(&corpus.failures)))),
@@ -85,8 +85,9 @@ fn rejects(output: &str, found: &[RejectsOfStatus]) -> String {
     lines.join("\n")
 }
 
-fn table(location: &str, schemas: &[Inspected]) -> String {
+fn table(location: &str, Inspection { schemas, failures }: &Inspection) -> String {
     let mut lines = vec![location.to_string()];
+    lines.extend((schemas.is_empty() && failures.is_empty()).then(|| "empty: it has no rows".to_string()));
     for schema in schemas {
         lines.push(String::new());
         let files = match schema.files {

@@ -104,19 +104,49 @@ impl Write for Log {
     }
 }
 
-/// Formats rows under a header as aligned text. Columns whose cells are all digits and separators are right-aligned.
+/// Whether tables may be wider than the terminal.
+pub(crate) static IS_WIDE: AtomicBool = AtomicBool::new(false);
+
+/// The width that tables for people must fit: that of the terminal. None if stdout is not a terminal, or with `--wide`.
+pub(crate) fn width() -> Option<usize> {
+    let columns = console::Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
+    columns.filter(|_| !IS_WIDE.load(Ordering::Relaxed))
+}
+
+/// Fits a table into a width. Each row takes one line, and cut texts end in "…". Columns of numbers are not cut.
+pub(crate) fn fit(table: &mut comfy_table::Table, width: usize, are_numbers: impl Fn(usize) -> bool) {
+    table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic).set_truncation_indicator("…");
+    table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+    if let Some(mut header) = table.header().cloned() {
+        header.max_height(1);
+        table.set_header(header);
+    }
+    for row in table.row_iter_mut() {
+        row.max_height(1);
+    }
+    for (_, column) in table.column_iter_mut().enumerate().filter(|(index, _)| are_numbers(*index)) {
+        column.set_constraint(comfy_table::ColumnConstraint::ContentWidth);
+    }
+}
+
+/// Formats rows under a header as aligned text that fits the terminal. Columns whose cells are all digits and separators
+/// are right-aligned.
 pub fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let mut table = comfy_table::Table::new();
     table.load_preset(comfy_table::presets::NOTHING).set_header(header);
     let rows: Vec<[String; N]> = rows.into_iter().collect();
-    for (index, column) in table.column_iter_mut().enumerate() {
+    let is_number = |cell: &str| cell.chars().all(|each| each.is_ascii_digit() || "+- ,.%".contains(each));
+    let are_numbers: [bool; N] =
+        std::array::from_fn(|index| !rows.is_empty() && rows.iter().all(|row| is_number(&row[index])));
+    for (column, are_numbers) in table.column_iter_mut().zip(are_numbers) {
         column.set_padding((0, 2));
-        let is_number = |cell: &str| cell.chars().all(|each| each.is_ascii_digit() || "+- ,.%".contains(each));
-        if !rows.is_empty() && rows.iter().all(|row| is_number(&row[index])) {
+        if are_numbers {
             column.set_cell_alignment(comfy_table::CellAlignment::Right);
         }
     }
     table.add_rows(rows);
+    // The padding after the last column is trimmed.
+    width().into_iter().for_each(|width| fit(&mut table, width + 2, |index| are_numbers[index]));
     table.lines().map(|line| line.trim_end().to_string()).collect::<Vec<_>>().join("\n")
 }
 

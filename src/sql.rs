@@ -94,7 +94,8 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     };
     let session = Session { context, corpus };
     let mut commands = typed(&args)?;
-    let print = Print { format: args.format, max_rows: args.maxrows, quiet: args.quiet, is_expanded: false };
+    let (format, max_rows, quiet) = (args.format, args.maxrows, args.quiet);
+    let print = Print { format, max_rows, quiet, is_expanded: false, is_whole: false };
     if commands.is_empty() && std::io::stdin().is_terminal() {
         let done = Prompt { session: &session, print, llm: &llm, watch: &watch, has_color: args.color }.run().await;
         llm.landed().await;

@@ -108,11 +108,6 @@ fn make(url: &Url) -> Result<Arc<dyn ObjectStore>> {
         "http" | "https" => http::store(url),
         #[cfg(feature = "hf")]
         "hf" => hf::store(),
-        #[cfg(not(feature = "hf"))]
-        "hf" => config_err!(
-            "this build of asap cannot read {}: build it with cargo build --release --features hf, or download the dataset",
-            display(url)
-        ),
         other => config_err!(
             "no store supports {other}://: use a path, or a URL that begins with s3://, gs://, az://, \
              abfss://, hf:// or https://"

@@ -32,7 +32,7 @@ use metrics::Metrics;
     after_help = "\
 Examples:
   asap run asap --from data/sample --to out/pruned
-  asap run asap --from traces.jsonl --to out/short --set asap.refine.max_tokens=2048
+  asap run asap --from traces.jsonl --to out/short --max-tokens 2048
   asap run truncate --from data/sample --to out/truncated --limit 100 --format json
   asap run asap --from DIR --to OUT --dry-run --set asap.anchor.provider=openai …
   asap run asap --print > mine.sql
@@ -69,6 +69,12 @@ pub struct RunArgs {
     /// Write to this folder: a new folder, or an output of the same pipeline
     #[arg(long, value_name = "LOC", required_unless_present = "print")]
     to: Option<String>,
+    /// Set the budget: the maximum tokens of a pruned chain (asap.refine.max_tokens)
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = config::value_of("refine.max_tokens"))]
+    max_tokens: Option<String>,
+    /// Set the budget as a share of each original chain, above 0 and at most 1 (asap.refine.ratio)
+    #[arg(long, value_name = "R", allow_negative_numbers = true, value_parser = config::value_of("refine.ratio"))]
+    ratio: Option<String>,
     /// Name the question, cot and answer columns if asap cannot recognize them. If you name no answer column, the
     /// cot column must hold the whole generation: the chain between think tags, then the answer
     #[arg(long, value_name = "question=…,cot=…,answer=…", value_parser = parsed::<ColumnMapping>)]
@@ -140,7 +146,9 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    fn request(self) -> Result<Request, Failure> {
+    fn request(mut self) -> Result<Request, Failure> {
+        self.settings.add("--max-tokens", "refine.max_tokens", self.max_tokens)?;
+        self.settings.add("--ratio", "refine.ratio", self.ratio)?;
         let settings = config::load(&self.settings)?;
         Ok(Request {
             sql: builtin::pipeline(&self.pipeline).map_err(Failure::Usage)?,
@@ -169,8 +177,8 @@ impl RunArgs {
     }
 }
 
-/// The flags that concern the output on a terminal, or a process that keeps running.
-const OF_COMMAND: [&str; 7] = ["print", "from", "to", "watch", "metrics-addr", "format", "set"];
+/// The flags that concern the output on a terminal or a process that keeps running, or that set a setting.
+const OF_COMMAND: [&str; 9] = ["print", "from", "to", "watch", "metrics-addr", "format", "set", "max-tokens", "ratio"];
 
 /// Returns the names of the flags that [`run_quietly`] takes in addition to `--from`, `--to` and `--set`.
 pub fn flags() -> Vec<String> {

@@ -112,6 +112,12 @@ fn stages(summary: &Summary) -> Vec<String> {
         let steps = steps.map(count).unwrap_or_default();
         lines.push(format!("{stage:<10}{:>14}{ratio:>7.1} %{steps:>12}", count(tokens)).trim_end().to_string());
     }
+    if coarse.is_some() && counts.rows_short_after_stage_1 > 0 {
+        let (short, all) = (count(counts.rows_short_after_stage_1), count(counts.rows_out));
+        lines.push(format!(
+            "stage 1 already shortened {short} of {all} chains to at most the budget; stage 2 removed nothing from these"
+        ));
+    }
     if counts.tokens_out == Some(original) && counts.steps_out.is_some() && counts.steps_out == counts.steps_before {
         lines.push(
             "every step was kept: no chain exceeds asap.refine.max_tokens, or the pipeline ignores this budget"

@@ -34,7 +34,7 @@ const COMMANDS: &str = "\
 \\d NAME       list the columns of a table
 \\h            list the functions of asap
 \\h NAME       describe a function, with an example
-\\x            show rows column by column, on or off
+\\x            show rows column by column, with whole texts, on or off
 \\pset NAME V  set format to table, csv, tsv, json, nd-json, automatic
 \\quiet on     show rows only
 \\?            show this help

@@ -43,9 +43,13 @@ async fn run_one(context: &SessionContext, statement: Statement, print: &Print) 
     let begun = Instant::now();
     let is_show = matches!(&statement, Statement::Statement(sql) if matches!(**sql, SqlStatement::ShowVariable { .. }));
     let plan = context.state().statement_to_plan(statement).await?;
-    let is_about_queries =
-        matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::DescribeTable(_) | LogicalPlan::Analyze(_));
-    let print = if is_show || is_about_queries { &Print { max_rows: usize::MAX, ..print.clone() } } else { print };
+    let is_description = matches!(plan, LogicalPlan::DescribeTable(_));
+    let is_about_queries = is_description || matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
+    let print = match is_show || is_about_queries {
+        // A plan is not readable if its lines are cut.
+        true => &Print { max_rows: usize::MAX, is_whole: !is_description, ..print.clone() },
+        false => print,
+    };
 
     let mut rows = context.execute_logical_plan(checked(context, plan).await?).await?;
     if print.format.is_flat() {

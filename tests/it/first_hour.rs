@@ -256,7 +256,7 @@ fn an_output_holds_what_its_other_columns_do_not_say() {
     };
     let (needed, printed) = columns("needed", &[]);
     holds(&needed, [true, false, true, true]);
-    assert!(printed.contains("note: generation became question, cot, answer or system"), "{printed}");
+    assert!(printed.contains("note: the output does not repeat the input column generation, because"), "{printed}");
     holds(&columns("all", &["--originals", "all"]).0, [true; 4]);
     holds(&columns("none", &["--originals", "none"]).0, [false; 4]);
     holds(&columns("named", &["--originals", "note"]).0, [false, false, false, true]);
@@ -333,6 +333,47 @@ fn a_run_of_which_nothing_is_left_tells_of_no_tokens() {
     let printed = elsewhere.run(["run", "truncate", "--from", "none.jsonl", "--to", "out"]);
     assert!(printed.code == 3 && printed.stdout.contains("empty_chain 1"), "{}", printed.stdout);
     assert!(!printed.stdout.contains("original"), "{}", printed.stdout);
+}
+
+#[test]
+fn a_budget_has_flags_of_its_own() {
+    let elsewhere = elsewhere_with_traces(3);
+    elsewhere.write("asap.toml", "[refine]\nmax_tokens = 1\n");
+    let run = |more: &[&str]| {
+        let run = ["run", "truncate", "--from", "traces.jsonl", "--to", "out", "--format", "json"];
+        elsewhere.run(run.iter().chain(more))
+    };
+    assert_eq!(run(&["--max-tokens", "24", "--ratio", "0.5"]).json()["rows_out"], 3);
+    let set = ["--set", "asap.refine.max_tokens=24", "--set", "refine.ratio=0.50"];
+    for same in [&set[..], &["--max-tokens", "24", "--ratio=0.5", "--set", "refine.max_tokens=024"]] {
+        assert_eq!(run(same).json()["nothing_to_do"], true, "{same:?}");
+    }
+    run(&["--max-tokens", "30"]).ends(1, &["was filled with another budget", "'24' there, '30' here"]);
+    let both = run(&["--max-tokens", "24", "--set", "refine.max_tokens=25"]);
+    both.ends(2, &["--max-tokens 24 and --set asap.refine.max_tokens=25 differ: give only one of them"]);
+    run(&["--ratio", "1.5"]).ends(2, &["--ratio", "found '1.5'"]);
+    run(&["--max-tokens", "-1"]).ends(2, &["--max-tokens", "found '-1'"]);
+}
+
+#[test]
+fn a_run_reports_chains_that_stage_1_alone_made_short() {
+    let elsewhere = elsewhere_with_traces(4);
+    for (pipeline, budget, is_reported) in [("asap", "100", true), ("asap", "12", false), ("truncate", "100", false)] {
+        let to = format!("{pipeline}-{budget}");
+        let run = elsewhere.run(["run", pipeline, "--from", "traces.jsonl", "--to", &to, "--max-tokens", budget]);
+        let said = "stage 1 already shortened 4 of 4 chains to at most the budget; stage 2 removed nothing from these";
+        assert_eq!(run.ok().contains(said), is_reported, "{to}");
+    }
+}
+
+#[test]
+fn an_input_without_rows_is_called_empty() {
+    let elsewhere = Workplace::empty();
+    elsewhere.write("in/empty.jsonl", "");
+    elsewhere.write("in/blank.jsonl", "\n\n");
+    for place in ["in/empty.jsonl", "in/blank.jsonl", "in"] {
+        assert!(elsewhere.run(["inspect", place]).ok().contains("empty: it has no rows"), "{place}");
+    }
 }
 
 #[test]

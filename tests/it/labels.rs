@@ -1,10 +1,9 @@
-//! The kept steps of pipelines against the labels of generated traces: the front page's table and the trace of the
-//! pipelines' README. `UPDATE=1 cargo test --test it labels` writes both.
+//! The kept steps of pipelines against the labels of generated traces. `UPDATE=1 cargo test --test it labels` writes them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::common::{Workplace, check_numbers, check_section, root};
+use crate::common::{Workplace, check_numbers, root};
 use serde_json::Value;
 
 const SEEDS: [u32; 3] = [101, 102, 103];
@@ -111,39 +110,4 @@ fn asap_keeps_the_core_of_a_chain() {
             assert!(recalls[&("asap", openers)] > recalls[&(baseline, openers)] + 0.1, "{table}");
         }
     }
-    check_trace(&workplace);
-}
-
-/// Six steps of a chain of the sample at half of its tokens, for the front page.
-#[test]
-fn the_front_page_shows_what_is_removed() {
-    let workplace = Workplace::new();
-    let arguments = "run asap --from data/sample/openr1-math.parquet --to out --limit 570 --set asap.refine.ratio=0.5";
-    workplace.run(&arguments.split(' ').collect::<Vec<_>>()).ok();
-    let steps = "WITH flat AS (SELECT unnest(steps) AS step, unnest(cot_steps(original_cot)) AS text FROM t \
-                 WHERE source['row'] = 569) \
-                 SELECT step['dropped'] AS dropped, text FROM flat ORDER BY step['step'] LIMIT 6 OFFSET 2";
-    let line = |row: &Value| {
-        let sign = if row["dropped"].is_null() { ' ' } else { '-' };
-        format!("{sign} {}\n", row["text"].as_str().unwrap())
-    };
-    let lines: String = workplace.rows_of("out", steps).iter().map(line).collect();
-    check_section("README.md", "diff", &format!("```diff\n{lines}```\n"));
-}
-
-/// Checks the shortest trace of 12 steps or more that lost steps in both stages and kept some.
-fn check_trace(workplace: &Workplace) {
-    let steps = "WITH flat AS (\
-           SELECT id, unnest(steps) AS step, unnest(labels) AS label, unnest(cot_steps(original_cot)) AS text FROM t \
-           WHERE source['file'] LIKE 'even-101/%math%'), \
-         staged AS (SELECT id, step['step'] AS step, coalesce(step['dropped'], 'kept') AS stage, label, text FROM flat), \
-         chosen AS (SELECT id FROM staged GROUP BY id HAVING count(DISTINCT stage) = 3 AND count(*) >= 12 ORDER BY count(*), id LIMIT 1) \
-         SELECT stage, label, text FROM staged WHERE id IN (SELECT id FROM chosen) ORDER BY step";
-    let line = |row: &Value| {
-        let [stage, label, text] = ["stage", "label", "text"].map(|key| row[key].as_str().unwrap());
-        let indented = text.replace('\n', &format!("\n{:21}", ""));
-        format!("{stage:<11}{label:<10}{indented}\n")
-    };
-    let lines: String = workplace.rows_of("out/asap", steps).iter().map(line).collect();
-    check_section("docs/pipelines.md", "trace", &format!("```text\n{lines}```\n"));
 }

@@ -29,5 +29,6 @@ mod support;
 mod survival;
 mod system;
 mod tokenskip;
+mod trace;
 mod train;
 mod words;

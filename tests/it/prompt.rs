@@ -194,3 +194,37 @@ fn steps_for_a_trainer_are_not_written_to_a_terminal() {
     terminal.wait_for("error: asap feed writes Arrow batches, but stdout is a terminal");
     assert_eq!(terminal.process.wait().unwrap().code(), Some(2));
 }
+
+/// Runs a command on a terminal with this many columns, and returns the lines that it shows.
+fn shown_on(columns: u16, workplace: &Workplace, arguments: &[&str]) -> Vec<String> {
+    let mut terminal = Terminal::with(workplace, arguments, columns);
+    assert!(terminal.process.wait().unwrap().success());
+    // The last bytes may still be on their way.
+    std::thread::sleep(Duration::from_millis(200));
+    terminal.plain().lines().map(str::to_string).collect()
+}
+
+#[test]
+fn tables_fit_the_terminal_and_are_never_cut_elsewhere() {
+    let workplace = Workplace::new();
+    let sql = "SELECT 7 AS n, repeat(E'one step\n\n', 30) || 'end' AS cot, repeat('wide ', 40) AS question";
+    let query = ["sql", "-c", sql];
+    let is_within = |lines: &[String], width| lines.iter().all(|line| line.trim_end().chars().count() <= width);
+    let cut = shown_on(70, &workplace, &query);
+    let row = &cut[3];
+    assert!(row.starts_with("| 7 | one step") && row.matches('…').count() == 2 && is_within(&cut[..5], 70), "{cut:?}");
+    assert!(cut[5].contains("Use --wide to show all"), "{cut:?}");
+    // With little room, rows are shown column by column.
+    let cut = shown_on(25, &workplace, &query);
+    assert!(
+        cut[1] == "n        | 7" && cut[2].starts_with("cot      | one step") && is_within(&cut[..4], 25),
+        "{cut:?}"
+    );
+    let is_whole = |text: &str| text.contains(&"wide ".repeat(40)) && !text.contains('…');
+    assert!(is_whole(&shown_on(70, &workplace, &["sql", "-c", sql, "--wide"]).concat()));
+    assert!(is_whole(workplace.run(query).ok()));
+    workplace.run(["run", "truncate", "--from", "data/trace.jsonl", "--to", "out"]).ok();
+    let history = shown_on(90, &workplace, &["history", "out"]);
+    assert!(is_within(&history, 90) && history.concat().contains('…'), "{history:?}");
+    assert!(!workplace.run(["history", "out"]).ok().contains('…'));
+}

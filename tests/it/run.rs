@@ -47,7 +47,7 @@ fn every_input_row_is_in_the_output_or_the_rejects() {
     workplace.run(["run", "pipelines/sql/truncate.sql", "--from", "in", "--to", "out"]).ends(
         1,
         &[
-            "out was filled by another pipeline",
+            "out was filled with other settings",
             "asap.refine.max_tokens ('6' there, not set here)",
             "files of asap.scorer.model",
         ],

@@ -140,9 +140,12 @@ fn a_log_shows_no_signature() {
 #[cfg(not(feature = "hf"))]
 #[test]
 fn a_build_without_the_hub_says_how_to_get_one() {
-    let from = ["sql", "--from", "hf://datasets/org/name@1d0c4eb/data", "-c", "SELECT 1"];
-    let named = ["hf://datasets/", "build it with cargo build --release --features hf"];
-    failed(command(&Workplace::new(), &from), 2, &named);
+    // A revision would not help.
+    for place in ["org/name@1d0c4eb/data", "org/name"] {
+        let from = ["sql", "--from", &format!("hf://datasets/{place}"), "-c", "SELECT 1"];
+        let named = ["hf://datasets/", "`cargo install --locked --path . --features hf`"];
+        failed(command(&Workplace::new(), &from), 2, &named);
+    }
 }
 
 #[cfg(feature = "hf")]
@@ -167,6 +170,7 @@ fn a_revision_of_a_dataset_is_read_and_nothing_else() {
     assert_eq!(run(from("name@1d0c4eb/data/more/b.parquet")).ok(), "all\nb\n");
     failed(from("name@1d0c4eb/none/"), 1, &["hf://datasets/org/name@1d0c4eb/none/"]);
     failed(from("name/data/"), 2, &["has no revision", "pin it as hf://datasets/org/name@REVISION/…"]);
+    failed(from("name@/data/"), 2, &["has no revision", "pin it as hf://datasets/org/name@REVISION/…"]);
     let to = ["run", "pipelines/sql/truncate.sql", "--from", "a.parquet", "--to", "hf://datasets/org/name@1d0c4eb/out"];
     failed(command(&workplace, &to), 2, &["cannot write to hf://datasets/org/name@1d0c4eb/out"]);
 }
@@ -228,7 +232,7 @@ async fn a_log_on_disk_that_cannot_be_written_is_named() {
         std::fs::write(&log, "").unwrap();
     }
     let disk = LocalFileSystem::new_with_prefix(workplace.path("disk")).unwrap().with_automatic_cleanup(true);
-    refused(disk, &["cannot write to the log of out"]).await;
+    refused(disk, &["cannot write to the log of out", "check that the folder can be created"]).await;
 }
 
 #[tokio::test]

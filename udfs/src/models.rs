@@ -233,7 +233,7 @@ fn computed(settings: &Settings) -> Result<Computed> {
         ScorerDevice::Cuda => Ok(Computed::Cuda),
         #[cfg(not(feature = "cuda"))]
         ScorerDevice::Cuda => config_err!(
-            "asap.scorer.device = 'cuda' is not supported by this build: build asap with `cargo build --release --features cuda`"
+            "asap.scorer.device = 'cuda' is not supported by this build: install asap with `cargo install --locked --path . --features cuda`"
         ),
     }
 }

@@ -4,6 +4,7 @@ use std::any::Any;
 
 use crate::llm::provider::Provider;
 use crate::typo;
+use asap_kernels::budget;
 use asap_lm::Dtype;
 use asap_lm::compressor::Options;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
@@ -193,6 +194,13 @@ impl Settings {
                 "the session has no asap settings: add asap_udfs::Settings to the extensions of its ConfigOptions"
             )
         })
+    }
+
+    /// The largest number of tokens that a pruned chain may have, if the original chain has this many tokens.
+    pub fn budget(&self, tokens: Option<i64>) -> i64 {
+        let ratio = self.refine_ratio.0;
+        let share = |tokens: i64| budget::share(ratio, usize::try_from(tokens).unwrap_or(0)) as i64;
+        tokens.filter(|_| ratio < 1.0).map_or(i64::MAX, share).min(self.refine_max_tokens)
     }
 
     pub fn compression(&self) -> Options {

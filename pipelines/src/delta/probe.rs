@@ -80,10 +80,13 @@ fn not_written(log: &str, error: Error) -> DataFusionError {
     if location::is_unavailable(&error) {
         return error;
     }
-    exec_datafusion_err!(
-        "cannot write to {log}: {}; create the bucket, grant write access, or choose another output",
-        error.strip_backtrace()
-    )
+    let advice = match log.contains("://") {
+        true => "create the bucket, grant write access, or choose another output",
+        false => {
+            "check that the folder can be created and written and that the disk has room, or choose another output"
+        }
+    };
+    exec_datafusion_err!("cannot write to {log}: {}; {advice}", error.strip_backtrace())
 }
 
 fn ignored(log: &str) -> DataFusionError {

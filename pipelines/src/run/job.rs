@@ -17,7 +17,6 @@ use asap_udfs::Models;
 use asap_udfs::llm::Llm;
 use asap_udfs::llm::store::AnswerStore;
 use asap_udfs::plan::asked;
-use asap_udfs::settings::OnError;
 
 use super::output::Output;
 use super::plan;
@@ -389,7 +388,7 @@ impl Job {
             rejects: self.output.rejects_url()?,
             attempt: self.output.attempt,
             shard_bytes: request.shard_bytes,
-            fail_on_reject: request.settings.on_error == OnError::Fail,
+            settings: request.settings.clone(),
             design: Design { rows, partition_by, identity, provenance, slice_rows: self.slice_rows },
             progress: Progress::default(),
             stopping: Arc::default(),
@@ -427,7 +426,9 @@ impl Job {
         let left_out: Vec<&str> = left_out.filter(|name| is_missed(name)).collect();
         if *asked == Originals::Needed && !left_out.is_empty() && self.output.table().is_none() {
             self.summary.notes.push(format!(
-                "{} became question, cot, answer or system of the output; --originals all also keeps them unchanged",
+                "the output does not repeat the input {} {}, because its columns question, cot, answer and system hold the \
+                 content (--originals all repeats it)",
+                if left_out.len() == 1 { "column" } else { "columns" },
                 left_out.join(", ")
             ));
         }

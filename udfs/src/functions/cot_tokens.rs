@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use asap_kernels::budget;
 use asap_lm::{QuestionAndSteps, Scorer, Tokenizer};
 
 use super::arguments::{QUESTION, READ_STEPS};
@@ -27,13 +26,8 @@ pub(super) const COT_BUDGET: RowFunction<Settings, i64> = RowFunction {
     arguments: &[Argument::optional("tokens", Arg::Int, "The length of the original chain in tokens.")],
     example: "select cot_budget(cot_tokens('Hm. 2 + 2 is 4.'));\n-- 4096",
     row: |settings, row| {
-        let (ratio, max_tokens) = (settings.refine_ratio.0, settings.refine_max_tokens);
-        if !row.is_given(0) || ratio == 1.0 {
-            return Ok(max_tokens);
-        }
-        let tokens = usize::try_from(row.int(0)?).unwrap_or(0);
-        let share = i64::try_from(budget::share(ratio, tokens)).unwrap_or(i64::MAX);
-        Ok(share.min(max_tokens))
+        let tokens = if row.is_given(0) { Some(row.int(0)?) } else { None };
+        Ok(settings.budget(tokens))
     },
 };
 

@@ -93,9 +93,22 @@ impl Identity {
     }
 
     pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
+        self.different(other).map(|key| difference(key, self.0.get(key), other.0.get(key))).collect()
+    }
+
+    /// Names what differs as a whole, to follow "was filled".
+    pub(crate) fn kind_of_difference(&self, other: &Self) -> &'static str {
+        let all = |of_kind: fn(&str) -> bool| self.different(other).all(|key| of_kind(key));
+        match () {
+            () if all(|key| key.starts_with("asap.refine.")) => "with another budget",
+            () if all(|key| key != "sql" && key != "rules") => "with other settings",
+            () => "by another pipeline",
+        }
+    }
+
+    fn different<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a String> {
         let keys = self.0.keys().chain(other.0.keys().filter(|key| !self.0.contains_key(*key)));
-        let different = keys.filter(|key| self.0.get(*key) != other.0.get(*key));
-        different.map(|key| difference(key, self.0.get(key), other.0.get(key))).collect()
+        keys.filter(|key| self.0.get(*key) != other.0.get(*key))
     }
 }
 
@@ -149,6 +162,8 @@ mod tests {
             (identity("SELECT source FROM corpus", &settings), identity("SELECT 1 FROM corpus", &short));
         let differences = held.differences(&found);
         assert_eq!(differences, ["its SQL", "asap.refine.max_tokens (not set there, '160' here)"]);
+        assert_eq!(held.kind_of_difference(&found), "by another pipeline");
+        assert_eq!(held.kind_of_difference(&identity("SELECT source FROM corpus", &short)), "with another budget");
         assert_eq!(serde_json::from_str::<Identity>(&serde_json::to_string(&held).unwrap()).unwrap(), held);
     }
 }

@@ -169,8 +169,8 @@ impl Output {
             None => exec_err!("{to} was filled by an earlier version of asap: {advice}"),
             Some(held) if held == *identity => Ok(()),
             Some(held) => {
-                let different = held.differences(identity).join(", ");
-                exec_err!("{to} was filled by another pipeline (what differs: {different}): {advice}")
+                let (what, different) = (held.kind_of_difference(identity), held.differences(identity).join(", "));
+                exec_err!("{to} was filled {what} (what differs: {different}): {advice}")
             }
         }
     }

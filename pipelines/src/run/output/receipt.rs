@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use asap_kernels::steps::steps;
+use asap_udfs::Settings;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::compute::{cast, sum};
 use datafusion::arrow::datatypes::{DataType, Int64Type};
@@ -38,6 +39,9 @@ pub struct Counts {
     pub tokens_in: Option<u64>,
     /// Tokens after stage 1.
     pub tokens_coarse: Option<u64>,
+    /// Rows of the output whose chain stage 1 alone shortened to at most the budget.
+    #[serde(default)]
+    pub rows_short_after_stage_1: u64,
     pub tokens_out: Option<u64>,
     pub steps_in: Option<u64>,
     /// Tokens and steps of the original chains of the output's rows.
@@ -62,6 +66,16 @@ impl Counts {
         self.rows_emptied += count_empty(batch);
     }
 
+    pub(crate) fn count_short_after_stage_1(&mut self, batch: &RecordBatch, settings: &Settings) {
+        let column = |name: &str| batch.column_by_name(name)?.as_primitive_opt::<Int64Type>();
+        let columns = ["original_tokens", "coarse_tokens", "pruned_tokens"].map(column);
+        let [Some(original), Some(coarse), Some(pruned)] = columns else { return };
+        let is_short = |((original, coarse), pruned): &((Option<i64>, Option<i64>), Option<i64>)| {
+            coarse < original && coarse == pruned && coarse.is_some_and(|tokens| tokens <= settings.budget(*original))
+        };
+        self.rows_short_after_stage_1 += original.iter().zip(coarse).zip(pruned).filter(is_short).count() as u64;
+    }
+
     pub(crate) fn count_reject(&mut self, status: &str) {
         self.rows_rejected += 1;
         *self.rejects.entry(status.to_string()).or_default() += 1;
@@ -74,6 +88,7 @@ impl Counts {
         self.rows_rejected += rows_rejected;
         self.rows_filtered += rows_filtered;
         self.rows_emptied += rows_emptied;
+        self.rows_short_after_stage_1 += other.rows_short_after_stage_1;
         for (status, rows) in rejects {
             *self.rejects.entry(status.clone()).or_default() += rows;
         }

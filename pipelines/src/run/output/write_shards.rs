@@ -15,8 +15,10 @@ use futures::StreamExt;
 use object_store::path::Path;
 use url::Url;
 
+use asap_udfs::Settings;
 use asap_udfs::call_metrics::CallMetrics;
 use asap_udfs::plan::FenceExec;
+use asap_udfs::settings::OnError;
 
 use crate::corpus::ReadSlices;
 use crate::delta::store_of;
@@ -39,8 +41,7 @@ pub struct Writing {
     pub attempt: Attempt,
     pub design: Design,
     pub shard_bytes: NonZeroU64,
-    /// Whether the first reject fails its slice.
-    pub fail_on_reject: bool,
+    pub settings: Settings,
     pub progress: Progress,
     pub(crate) stopping: Arc<Stopping>,
 }
@@ -100,10 +101,11 @@ impl Writing {
             let started = Instant::now();
             seen.take(&batch)?;
             let divided = self.design.rows.divide(&batch)?;
-            count_rejects(&divided.rejects, self.fail_on_reject, &mut receipt)?;
+            count_rejects(&divided.rejects, self.settings.on_error == OnError::Fail, &mut receipt)?;
             let tokens_before = receipt.counts.tokens_in.unwrap_or(0);
             receipt.counts.count_originals(&batch);
             receipt.counts.count_output(&divided.output);
+            receipt.counts.count_short_after_stage_1(&divided.output, &self.settings);
             self.progress.count_questions(&divided.output);
             output.write(&divided.output).await?;
             rejects.write(&divided.rejects).await?;
