@@ -26,6 +26,23 @@ pub enum OnError {
     Fail,
 }
 
+/// The name of the limit on an answer's tokens, in a request to an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LimitField {
+    #[default]
+    MaxTokens,
+    MaxCompletionTokens,
+}
+
+impl LimitField {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::MaxTokens => "max_tokens",
+            Self::MaxCompletionTokens => "max_completion_tokens",
+        }
+    }
+}
+
 /// The effect of a setting on results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
@@ -117,6 +134,18 @@ settings! {
     anchor_timeout: Seconds = Seconds(600.0), "anchor.timeout", Calls;
     /// The maximum number of tokens of an answer. If an answer is cut off at this limit, the call fails.
     anchor_max_tokens: Positive = Positive(8192), "anchor.max_tokens", Results;
+    /// The field of a request that holds the maximum number of tokens: `max_tokens` or `max_completion_tokens`. Unset:
+    /// `max_tokens`, or `max_completion_tokens` if the endpoint refuses `max_tokens`.
+    anchor_limit_field: Option<LimitField> = None, "anchor.limit_field", Calls;
+    /// Whether requests contain the temperature: `true` or `false`. Without it, the endpoint's default applies. Unset:
+    /// `true`, until the endpoint refuses the temperature.
+    anchor_send_temperature: Option<bool> = None, "anchor.send_temperature", Calls;
+    /// Whether requests contain `top_p`: `true` or `false`. Without it, the endpoint's default applies. Unset: `true`,
+    /// until the endpoint refuses `top_p`.
+    anchor_send_top_p: Option<bool> = None, "anchor.send_top_p", Calls;
+    /// The window of the model at the endpoint: the maximum number of tokens of a prompt and its answer. Unset: the
+    /// window that the endpoint names when it refuses a request.
+    anchor_window: Option<Positive> = None, "anchor.window", Calls;
     /// The maximum number of concurrent calls to the endpoint in the whole process.
     anchor_max_concurrent_requests: Positive = Positive(64), "anchor.max_concurrent_requests", Calls;
     /// The maximum number of requests per minute to the endpoint in the whole process, evenly spaced. Unset: no limit.
@@ -230,6 +259,12 @@ macro_rules! choice {
 
 choice!(Dtype, "'f32' or 'bf16'", "f32" => F32, "bf16" => Bf16);
 choice!(ScorerDevice, "'cpu' or 'cuda'", "cpu" => Cpu, "cuda" => Cuda);
+choice!(
+    LimitField,
+    "'max_tokens' or 'max_completion_tokens'",
+    "max_tokens" => MaxTokens,
+    "max_completion_tokens" => MaxCompletionTokens
+);
 choice!(OnError, "'reject' or 'fail'", "reject" => Reject, "fail" => Fail);
 
 impl Value for Provider {

@@ -181,7 +181,11 @@ async fn end(mut job: Job, request: &Request) -> Result<Summary> {
 /// endpoint is down or denies access: then the rows are not the cause.
 fn is_answered(llm: &Llm) -> Result<()> {
     if let Some(why) = llm.unanswered() {
-        return exec_err!("{why}. Nothing more is committed: fix that and run the same command again");
+        let advice = match llm.is_denied() {
+            true => "first, correct the key, the account, asap.anchor.base_url or asap.anchor.model",
+            false => "fix that and run the same command again",
+        };
+        return exec_err!("{why}. Nothing more is committed: {advice}");
     }
     match llm.verdict() {
         Some(verdict) => exec_err!("{verdict}"),

@@ -38,11 +38,14 @@ struct Stop {
     denied: Option<Account>,
 }
 
-pub(super) fn down(what: &str, last: &str) -> String {
+/// Returns the message of an endpoint that is down. `is_lasting` says that it stays so until someone acts.
+pub(super) fn down(what: &str, last: &str, is_lasting: bool) -> String {
     let last = last.trim_end_matches('.');
-    format!(
-        "{what}; the last one: {last}. Answers received so far are kept; fix the cause and run the same command again"
-    )
+    let advice = match is_lasting {
+        true => "first, correct the key, the account or the setting that the endpoint names",
+        false => "fix the cause and run the same command again",
+    };
+    format!("{what}; the last one: {last}. Answers received so far are kept; {advice}")
 }
 
 pub(crate) type Account = u64;
@@ -90,7 +93,7 @@ impl Breaker {
         } else {
             return;
         };
-        let error = CallError::new(FailureKind::EndpointDown, down(&what, &failure.to_string()));
+        let error = CallError::new(FailureKind::EndpointDown, down(&what, &failure.to_string(), denied.is_some()));
         state.stop = Some(Stop { until: now + STOPPED, error, denied });
     }
 
@@ -98,7 +101,7 @@ impl Breaker {
     pub(crate) fn give_up(&self, last: &CallError, allowed: f64, now: Instant) {
         if allowed < 1.0 {
             let what = self.too_many(CALLS, allowed);
-            let error = CallError::new(FailureKind::EndpointDown, down(&what, &last.to_string()));
+            let error = CallError::new(FailureKind::EndpointDown, down(&what, &last.to_string(), false));
             let mut state = self.state.lock();
             state.stop.get_or_insert(Stop { until: now + STOPPED, error, denied: None });
         }
@@ -118,7 +121,7 @@ mod tests {
     use crate::llm::chat::Answer;
 
     fn right() -> Outcome {
-        Ok(Answer { text: String::new(), tokens_in: 1, tokens_out: 1 })
+        Ok(Answer { tokens_in: 1, tokens_out: 1, ..Answer::default() })
     }
 
     fn wrong(kind: FailureKind) -> Outcome {

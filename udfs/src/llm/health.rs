@@ -10,7 +10,7 @@ const ALIKE: u64 = 20;
 /// The outcomes of a session's requests. The [`Breaker`](super::breaker::Breaker) judges those of the whole process.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
-    is_answered: bool,
+    pub is_answered: bool,
     /// The last failure of the endpoint, and the number of such failures since the last answer.
     last_failure: Option<String>,
     failed_in_a_row: u64,
@@ -60,6 +60,10 @@ impl Health {
         self.turned_down.is_some()
     }
 
+    pub(crate) fn is_denied(&self) -> bool {
+        self.denial.is_some()
+    }
+
     pub(crate) fn is_turned_down(&self) -> bool {
         self.turned_down.as_ref().is_some_and(|found| found.calls >= ALIKE)
     }
@@ -74,16 +78,16 @@ impl Health {
     pub(crate) fn verdict(&self, url: &str) -> Option<String> {
         // Key, account, address and model are the same for all rows, so a denial is not a row's fault.
         if let Some(last) = &self.denial {
-            return Some(down(&format!("calls to {url} are denied, and no later call was answered"), last));
+            return Some(down(&format!("calls to {url} are denied, and no later call was answered"), last, true));
         }
         if let Some(TurnedDown { calls, last, .. }) = self.turned_down.as_ref().filter(|_| self.is_turned_down()) {
             let what =
                 format!("the last {calls} calls to {url} were turned down with the same words, and none was answered");
-            return Some(down(&what, last));
+            return Some(down(&what, last, true));
         }
         let failed = self.failed_in_a_row;
         let last = self.last_failure.as_ref().filter(|_| failed >= IN_A_ROW as u64)?;
-        Some(down(&format!("the last {failed} calls to {url} failed"), last))
+        Some(down(&format!("the last {failed} calls to {url} failed"), last, false))
     }
 }
 
@@ -112,14 +116,14 @@ mod tests {
         health.record(&Err(CallError::new(FailureKind::Refused, "the filter held the answer back")), 0);
         assert_eq!(turned_down(&mut health, "400: no (request req_3, 5 ms)"), Some(3));
         assert_eq!(turned_down(&mut health, "400: not that"), Some(1));
-        health.record(&Ok(Answer { text: "yes".to_string(), tokens_in: 1, tokens_out: 1 }), 0);
+        health.record(&Ok(Answer { text: "yes".to_string(), tokens_in: 1, tokens_out: 1, ..Answer::default() }), 0);
         assert!(!health.is_in_doubt());
     }
 
     #[test]
     fn a_denial_is_over_once_a_later_request_is_answered() {
         let mut health = Health::default();
-        let answer = Ok(Answer { text: "yes".to_string(), tokens_in: 1, tokens_out: 1 });
+        let answer = Ok(Answer { text: "yes".to_string(), tokens_in: 1, tokens_out: 1, ..Answer::default() });
         let failure = |kind| Err(CallError::new(kind, "no"));
         health.record(&answer, 0);
         assert_eq!(health.denial, None);

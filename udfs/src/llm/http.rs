@@ -1,6 +1,7 @@
 //! A language model at an endpoint over HTTP, in any [`Api`].
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,10 +15,12 @@ use super::api::Api;
 use super::breaker::Account;
 use super::chat::{Answer, CallError, Chat, FailureKind, Outcome, Reply, Served};
 use super::endpoint::{CONNECT_TIMEOUT, Endpoint};
+use super::form::{Forced, Sent};
 use super::json;
 use super::meter::{Budget, Meter, Prices};
+use super::refusal::{self, Advice};
 use super::request::ChatRequest;
-use super::response::{self, Failure};
+use super::response::{self, Asked, Failure};
 use super::retry;
 use super::secret::Secret;
 use super::throttle::{Admitted, Limited, Limits, Pause};
@@ -35,6 +38,7 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct HttpChat {
     api: &'static Api,
     endpoint: Arc<Endpoint>,
+    forced: Forced,
     key: Option<Secret>,
     account: Account,
     timeout: Duration,
@@ -67,6 +71,7 @@ impl HttpChat {
             endpoint: Endpoint::at(base_url, api.path)?,
             account: key.as_ref().map_or(0, Secret::account),
             key,
+            forced: Forced::of(settings),
             timeout: settings.anchor_timeout.duration(),
             max_retries: settings.anchor_max_retries.try_into().unwrap_or(u32::MAX),
             max_retry_after: settings.anchor_max_retry_after.duration(),
@@ -91,15 +96,21 @@ impl HttpChat {
     /// is sent again for as long as the endpoint answers others.
     async fn send(&self, request: &ChatRequest, callers: &Arc<Callers>) -> Reply {
         let (mut used, mut retries, mut alone, mut answered) = (Usage::default(), 0, 0, 0);
+        let mut resent = None;
         loop {
             if let Err(down) = self.endpoint.breaker.check(self.account, Instant::now()) {
                 return self.end(Err(down), used, None);
             }
-            let (tried, in_flight) = self.try_once(request, callers, &mut used).await;
-            let Tried { failure, limited } = match tried {
+            let sent = resent.unwrap_or_else(|| self.endpoint.forms.of(request, self.forced));
+            let (tried, in_flight) = self.try_once(request, sent, callers, &mut used).await;
+            let Tried { failure, limited, next } = match tried {
                 Ok(answer) => return self.end(Ok(answer), used, in_flight),
                 Err(tried) => tried,
             };
+            if next.is_some() {
+                resent = next;
+                continue;
+            }
             alone = match limited {
                 Some(limited) if limited.is_alone && limited.answered == answered => alone + 1,
                 limited => u32::from(limited.is_some_and(|limited| limited.is_alone)),
@@ -145,12 +156,12 @@ impl HttpChat {
     async fn try_once(
         &self,
         request: &ChatRequest,
+        sent: Sent,
         callers: &Arc<Callers>,
         used: &mut Usage,
     ) -> (std::result::Result<Answer, Tried>, Option<InFlight>) {
         let estimate = estimated_tokens(request);
-        let unsent =
-            |error| (Err(Tried { failure: Failure { error, is_passing: false, after: None }, limited: None }), None);
+        let unsent = |error| (Err(Tried { failure: Failure::of(error), limited: None, next: None }), None);
         let admitted = self.endpoint.throttle.admit(self.limits, estimate).await;
         // No token is shorter than a byte.
         let most_in = request.bytes() as u64 + TEMPLATE_TOKENS;
@@ -169,7 +180,17 @@ impl HttpChat {
             return unsent(CallError::new(FailureKind::Unavailable, "no caller waits for the answer any longer"));
         };
         let call = tracing::info_span!("call", endpoint = %self.endpoint.url);
-        let (result, tokens) = self.post(request).instrument(call).await;
+        let (mut result, tokens) = self.post(request, sent).instrument(call).await;
+        match self.learn(&result, request, sent).await {
+            // The endpoint generated nothing for a refused request, so it costs nothing.
+            Some(Advice::Resend(next)) => {
+                reservation.give_back();
+                let failure = Failure::of(CallError::new(FailureKind::Refused, String::new()));
+                return (Err(Tried { failure, limited: None, next: Some(next) }), None);
+            }
+            Some(Advice::RefusesAll(what)) => result = result.map_err(|failure| self.refuses(&what, &failure.error)),
+            None => {}
+        }
         *used += match tokens {
             Some((tokens_in, tokens_out)) => {
                 self.endpoint.throttle.correct(estimate, tokens_in.saturating_add(tokens_out), self.limits);
@@ -188,7 +209,7 @@ impl HttpChat {
     }
 
     fn heed(&self, failure: Failure, admitted: &Admitted) -> Tried {
-        let Failure { error, is_passing, after } = &failure;
+        let Failure { error, is_passing, after, .. } = &failure;
         let is_limit = *is_passing && (after.is_some() || error.kind == FailureKind::RateLimited);
         let limited = is_limit.then(|| admitted.limited(self.made(*after)));
         if !is_limit && error.kind.blames_endpoint() && error.kind != FailureKind::Denied && !error.is_answer() {
@@ -204,7 +225,44 @@ impl HttpChat {
                 "{url} accepts no call for now ({error}); calls wait longer after each attempt before they fail"
             );
         }
-        Tried { failure, limited }
+        Tried { failure, limited, next: None }
+    }
+
+    /// Keeps the form of a request that was answered, or returns what to do with a refused request.
+    async fn learn(
+        &self,
+        result: &std::result::Result<Answer, Failure>,
+        request: &ChatRequest,
+        sent: Sent,
+    ) -> Option<Advice> {
+        let failure = match result {
+            Err(failure) if !failure.error.is_answer() => failure,
+            _ => {
+                if let Some(news) = self.endpoint.forms.keep(&request.model, sent.form, self.forced) {
+                    let (url, model) = (self.base_url(), &request.model);
+                    tracing::warn!("{url} refuses requests for {model} as asap writes them, so asap sends {news}");
+                }
+                return None;
+            }
+        };
+        let words = failure.refusal.as_ref()?;
+        let is_too_long = failure.error.kind == FailureKind::TooLong;
+        let mut listed = None;
+        if is_too_long && self.forced.window.is_none() && refusal::needs_list(words) {
+            let served = async || self.served().await.ok().flatten().unwrap_or_default();
+            let served = self.endpoint.served.get_or_init(served).await;
+            listed = served.iter().find(|served| served.id == request.model).and_then(|served| served.window);
+        }
+        refusal::advice(words, is_too_long, request, sent, self.forced, listed)
+    }
+
+    fn refuses(&self, what: &str, last: &CallError) -> Failure {
+        let message = format!("{} refuses {what}; its answer: {last}", self.base_url());
+        Failure::lasting(FailureKind::EndpointDown, message)
+    }
+
+    fn base_url(&self) -> &str {
+        self.endpoint.url.as_str().trim_end_matches(self.api.path)
     }
 
     fn made(&self, after: Option<Duration>) -> Duration {
@@ -227,9 +285,13 @@ impl HttpChat {
         tracing::warn!("{}: {who} for {seconds} s, until {until} ({error}){cut}", self.endpoint.url);
     }
 
-    async fn post(&self, request: &ChatRequest) -> (std::result::Result<Answer, Failure>, Option<(u64, u64)>) {
+    async fn post(
+        &self,
+        request: &ChatRequest,
+        sent: Sent,
+    ) -> (std::result::Result<Answer, Failure>, Option<(u64, u64)>) {
         let begun = Instant::now();
-        let body = match (self.api.body)(request) {
+        let body = match (self.api.body)(request, sent) {
             Ok(body) => body,
             Err(error) => return (Err(Failure::lasting(FailureKind::Refused, error.to_string())), Some((0, 0))),
         };
@@ -237,7 +299,11 @@ impl HttpChat {
         let post = client.post(url.clone()).timeout(self.timeout).headers((self.api.headers)(self.key.as_ref()));
         let response = match post.header(CONTENT_TYPE, "application/json").body(body).send().await {
             Ok(response) => response,
-            Err(error) => return (Err(self.broken(&error)), error.is_connect().then_some((0, 0))),
+            Err(error) => {
+                let is_first = is_unreachable(&error) && !self.meter.health.lock().is_answered;
+                let failure = if is_first { self.unreachable(&error) } else { self.broken(&error) };
+                return (Err(failure), error.is_connect().then_some((0, 0)));
+            }
         };
         let (status, headers) = (response.status(), response.headers().clone());
         let limit = BYTES_AROUND.saturating_add(BYTES_PER_TOKEN.saturating_mul(request.max_tokens as usize));
@@ -246,8 +312,9 @@ impl HttpChat {
             Err(failure) => return (Err(failure), None),
         };
         let whole = request.is_whole.then(|| begun.elapsed().as_secs_f64());
-        let redact = |text| self.without_key(text);
-        let result = response::read(self.api, status, &headers, &text, request.bytes(), whole, &redact);
+        let asked = Asked { bytes: request.bytes(), max_tokens: request.max_tokens, sent, whole };
+        let result = response::read(self.api, status, &headers, &text, asked, &|text| self.without_key(text));
+        let result = result.map(|answer| Answer { defaults: sent.form.defaults, ..answer });
         let tokens = match &result {
             Ok(answer) => Some((answer.tokens_in, answer.tokens_out)),
             // The cost of an invalid response is unknown.
@@ -278,6 +345,14 @@ impl HttpChat {
         }
     }
 
+    /// Returns the failure that ends a session without an answer so far. No retry helps before someone acts.
+    fn unreachable(&self, error: &reqwest::Error) -> Failure {
+        let Failure { error: CallError { message, .. }, .. } = self.broken(error);
+        let url = self.base_url();
+        let message = format!("{url}: {message}; start the endpoint, or set asap.anchor.base_url to its address");
+        Failure::lasting(FailureKind::Unreachable, message)
+    }
+
     fn broken(&self, error: &reqwest::Error) -> Failure {
         if error.is_timeout() && error.is_connect() {
             let seconds = self.timeout.min(CONNECT_TIMEOUT).as_secs_f64();
@@ -302,6 +377,8 @@ struct InFlight {
 struct Tried {
     failure: Failure,
     limited: Option<Limited>,
+    /// How a refused request is sent again. It does not count as a call.
+    next: Option<Sent>,
 }
 
 #[async_trait]
@@ -356,6 +433,20 @@ impl Chat for HttpChat {
 fn estimated_tokens(request: &ChatRequest) -> u64 {
     let tokens_in = request.bytes().div_ceil(4) as u64;
     tokens_in + tokens_in.min(u64::from(request.max_tokens))
+}
+
+/// Whether there was no connection: the name is unknown, or no one accepts one in time. A failed TLS handshake is
+/// another failure, which no later time ends.
+fn is_unreachable(error: &reqwest::Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let kind = error.downcast_ref().map(std::io::Error::kind);
+        if matches!(kind, Some(ErrorKind::InvalidData | ErrorKind::UnexpectedEof)) {
+            return false;
+        }
+        cause = error.source();
+    }
+    error.is_connect()
 }
 
 fn innermost(error: &reqwest::Error) -> String {

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::chat::{CallError, FailureKind, Outcome};
+use super::chat::{CallError, Defaults, FailureKind, Outcome};
 use super::health::Health;
 use super::purse::{Purse, Taken};
 use super::store::StoreError;
@@ -69,6 +69,7 @@ struct MeterState {
     total: Option<f64>,
     in_flight: u64,
     refusal: Option<String>,
+    defaults: Defaults,
 }
 
 impl Meter {
@@ -90,6 +91,15 @@ impl Meter {
             state.refusal.get_or_insert_with(|| error.message.clone());
         }
         self.count(Usage { failed: 1, ..Usage::default() })
+    }
+
+    /// Records the parameters for which the endpoint's defaults gave an answer of the session.
+    pub(crate) fn used_defaults(&self, defaults: Defaults) {
+        self.state.lock().defaults |= defaults;
+    }
+
+    pub(crate) fn defaults(&self) -> Defaults {
+        self.state.lock().defaults
     }
 
     pub(crate) fn refusal(&self) -> Option<String> {
