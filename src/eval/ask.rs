@@ -145,13 +145,10 @@ fn note_endpoint(found: &Found, llm: &Llm) {
     let is_short =
         |(place, response): &(&Place, &Response)| response.is_cut_off && response.tokens < u64::from(place.budget);
     let responses = found.iter().filter_map(|(place, found)| found.as_ref().ok().map(|response| (place, response)));
-    match responses.filter(is_short).count() {
-        0 => {}
-        short => note(format!(
-            "{} cut off before --budget, by the endpoint's window or its own limit: set a smaller --budget, or serve \
-             the model with a larger window",
-            several(short as u64, "response")
-        )),
+    let short = responses.filter(is_short).count() as u64;
+    if short > 0 {
+        let what = several(short, "response");
+        note(format!("{what} cut off before --budget, by the endpoint's window or own limit: set a smaller --budget"));
     }
     let defaults: Vec<_> = llm.defaults().names().collect();
     if !defaults.is_empty() {

@@ -315,15 +315,10 @@ fn verdict(summary: &Summary, first: Option<&CallError>, refusal: Option<String>
     if let Some(refusal) = refusal {
         return Err(Failure::Failed(format!("{missing} missing: {refusal}. Raise the limit and run the same command")));
     }
-    let what =
-        |first: &str| format!("{missing} missing, and not counted; the column why has all reasons, such as {first}");
-    match first {
-        Some(first) if !first.is_passing() => {
-            Err(Failure::Failed(format!("{}. The endpoint refuses these requests each time", what(&first.to_string()))))
-        }
-        first => {
-            let first = first.map_or_else(|| "interrupted".to_string(), ToString::to_string);
-            Err(Failure::TryLater(format!("{}. Run the same command to ask again", what(&first))))
-        }
+    let why = first.map_or_else(|| "interrupted".to_string(), ToString::to_string);
+    let what = format!("{missing} missing, and not counted; the column why has all reasons, such as {why}");
+    match first.is_none_or(CallError::is_passing) {
+        true => Err(Failure::TryLater(format!("{what}. Run the same command to ask again"))),
+        false => Err(Failure::Failed(format!("{what}. The endpoint refuses these requests each time"))),
     }
 }

@@ -26,23 +26,6 @@ pub enum OnError {
     Fail,
 }
 
-/// The name of the limit on an answer's tokens, in a request to an endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LimitField {
-    #[default]
-    MaxTokens,
-    MaxCompletionTokens,
-}
-
-impl LimitField {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::MaxTokens => "max_tokens",
-            Self::MaxCompletionTokens => "max_completion_tokens",
-        }
-    }
-}
-
 /// The effect of a setting on results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
@@ -134,9 +117,9 @@ settings! {
     anchor_timeout: Seconds = Seconds(600.0), "anchor.timeout", Calls;
     /// The maximum number of tokens of an answer. If an answer is cut off at this limit, the call fails.
     anchor_max_tokens: Positive = Positive(8192), "anchor.max_tokens", Results;
-    /// The field of a request that holds the maximum number of tokens: `max_tokens` or `max_completion_tokens`. Unset:
-    /// `max_tokens`, or `max_completion_tokens` if the endpoint refuses `max_tokens`.
-    anchor_limit_field: Option<LimitField> = None, "anchor.limit_field", Calls;
+    /// Whether requests name their maximum number of tokens `max_completion_tokens` instead of `max_tokens`: `true` or
+    /// `false`. Unset: `false`, until the endpoint refuses `max_tokens`.
+    anchor_send_max_completion_tokens: Option<bool> = None, "anchor.send_max_completion_tokens", Calls;
     /// Whether requests contain the temperature: `true` or `false`. Without it, the endpoint's default applies. Unset:
     /// `true`, until the endpoint refuses the temperature.
     anchor_send_temperature: Option<bool> = None, "anchor.send_temperature", Calls;
@@ -259,12 +242,6 @@ macro_rules! choice {
 
 choice!(Dtype, "'f32' or 'bf16'", "f32" => F32, "bf16" => Bf16);
 choice!(ScorerDevice, "'cpu' or 'cuda'", "cpu" => Cpu, "cuda" => Cuda);
-choice!(
-    LimitField,
-    "'max_tokens' or 'max_completion_tokens'",
-    "max_tokens" => MaxTokens,
-    "max_completion_tokens" => MaxCompletionTokens
-);
 choice!(OnError, "'reject' or 'fail'", "reject" => Reject, "fail" => Fail);
 
 impl Value for Provider {

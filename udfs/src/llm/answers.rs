@@ -86,7 +86,7 @@ impl Answers {
             }
         };
         if let Ok(answer) = &*answered.outcome {
-            self.shared.meter.used_defaults(answer.defaults);
+            self.shared.meter.add_defaults(answer.defaults);
         }
         let is_lost = answered.outcome.as_ref().as_ref().is_err_and(|error| !is_final(error));
         if let Some(statement) = statement {

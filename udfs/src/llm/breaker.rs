@@ -38,14 +38,12 @@ struct Stop {
     denied: Option<Account>,
 }
 
-/// Returns the message of an endpoint that is down. `is_lasting` says that it stays so until someone acts.
-pub(super) fn down(what: &str, last: &str, is_lasting: bool) -> String {
+pub(super) fn down(what: &str, last: &str) -> String {
     let last = last.trim_end_matches('.');
-    let advice = match is_lasting {
-        true => "first, correct the key, the account or the setting that the endpoint names",
-        false => "fix the cause and run the same command again",
-    };
-    format!("{what}; the last one: {last}. Answers received so far are kept; {advice}")
+    format!(
+        "{what}; the last one: {last}. Answers received so far are kept. Fix the cause first: until then, the command \
+         fails in the same way"
+    )
 }
 
 pub(crate) type Account = u64;
@@ -93,7 +91,7 @@ impl Breaker {
         } else {
             return;
         };
-        let error = CallError::new(FailureKind::EndpointDown, down(&what, &failure.to_string(), denied.is_some()));
+        let error = CallError::new(FailureKind::EndpointDown, down(&what, &failure.to_string()));
         state.stop = Some(Stop { until: now + STOPPED, error, denied });
     }
 
@@ -101,7 +99,7 @@ impl Breaker {
     pub(crate) fn give_up(&self, last: &CallError, allowed: f64, now: Instant) {
         if allowed < 1.0 {
             let what = self.too_many(CALLS, allowed);
-            let error = CallError::new(FailureKind::EndpointDown, down(&what, &last.to_string(), false));
+            let error = CallError::new(FailureKind::EndpointDown, down(&what, &last.to_string()));
             let mut state = self.state.lock();
             state.stop.get_or_insert(Stop { until: now + STOPPED, error, denied: None });
         }

@@ -20,35 +20,20 @@ pub struct Answer {
     pub defaults: Defaults,
 }
 
-/// The sampling parameters that were left out of a request, because the endpoint accepts only its own defaults.
+/// Whether temperature and `top_p` were left out of a request, because the endpoint accepts only its own defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Defaults {
-    pub temperature: bool,
-    pub top_p: bool,
-}
+pub struct Defaults(pub [bool; 2]);
 
 impl Defaults {
     const NAMES: [&str; 2] = ["temperature", "top_p"];
 
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Self::NAMES
-            .into_iter()
-            .zip([self.temperature, self.top_p])
-            .filter(|(_, is_left_out)| *is_left_out)
-            .map(|(name, _)| name)
+        Self::NAMES.into_iter().zip(self.0).filter_map(|(name, is_left_out)| is_left_out.then_some(name))
     }
 
     /// Reads names that are separated by spaces.
     pub fn named(names: &str) -> Self {
-        let [temperature, top_p] = Self::NAMES.map(|name| names.split(' ').any(|found| found == name));
-        Self { temperature, top_p }
-    }
-}
-
-impl std::ops::BitOrAssign for Defaults {
-    fn bitor_assign(&mut self, other: Self) {
-        self.temperature |= other.temperature;
-        self.top_p |= other.top_p;
+        Self(Self::NAMES.map(|name| names.split(' ').any(|found| found == name)))
     }
 }
 

@@ -1,21 +1,23 @@
-//! What an endpoint accepts of a request, learnt from its refusals: the name of the limit on answers, the sampling, and
-//! the window. [`read`](super::refusal) reads a refusal.
+//! What an endpoint accepts of a request, learnt from its refusals. [`refusal`](super::refusal) reads a refusal.
 
+use std::array;
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use super::chat::Defaults;
 use super::request::ChatRequest;
-use crate::settings::{LimitField, Settings};
+use crate::settings::Settings;
+
+/// The changes that an endpoint may ask for, in words.
+const CHANGES: [&str; 3] = ["max_completion_tokens in place of max_tokens", "no temperature", "no top_p"];
+pub(super) const COMPLETION_LIMIT: usize = 0;
+pub(super) const NO_TEMPERATURE: usize = 1;
+pub(super) const NO_TOP_P: usize = 2;
 
 /// What an endpoint accepts of all requests for one model. The default is what a pipeline asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Form {
-    /// The name of the limit on an answer's tokens.
-    pub limit: LimitField,
-    /// What is left out, so that the endpoint's default applies.
-    pub defaults: Defaults,
+    pub changes: [bool; 3],
     /// Most tokens of a prompt with its answer.
     pub window: Option<u64>,
     /// Highest limit on an answer's tokens.
@@ -31,13 +33,9 @@ pub(super) struct Sent {
 }
 
 /// What settings force, in place of what is learnt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Forced {
-    pub limit: Option<LimitField>,
-    /// Whether the temperature is sent.
-    pub temperature: Option<bool>,
-    /// Whether `top_p` is sent.
-    pub top_p: Option<bool>,
+    pub changes: [Option<bool>; 3],
     pub window: Option<u64>,
 }
 
@@ -47,10 +45,10 @@ pub(super) struct Forms(Mutex<HashMap<String, Form>>);
 
 impl Forced {
     pub(super) fn of(settings: &Settings) -> Self {
+        let [temperature, top_p] =
+            [settings.anchor_send_temperature, settings.anchor_send_top_p].map(|sends| sends.map(|sends| !sends));
         Self {
-            limit: settings.anchor_limit_field,
-            temperature: settings.anchor_send_temperature,
-            top_p: settings.anchor_send_top_p,
+            changes: [settings.anchor_send_max_completion_tokens, temperature, top_p],
             window: settings.anchor_window.map(|tokens| tokens.0.into()),
         }
     }
@@ -60,18 +58,10 @@ impl Forms {
     /// Returns how a request is sent, by the settings and by what is known of the endpoint.
     pub(super) fn of(&self, request: &ChatRequest, forced: Forced) -> Sent {
         let known = self.0.lock().get(&request.model).copied().unwrap_or_default();
-        let form = Form {
-            limit: forced.limit.unwrap_or(known.limit),
-            defaults: Defaults {
-                temperature: forced.temperature.map_or(known.defaults.temperature, |sends| !sends),
-                top_p: forced.top_p.map_or(known.defaults.top_p, |sends| !sends),
-            },
-            window: forced.window.or(known.window),
-            most: known.most,
-        };
+        let changes = array::from_fn(|at| forced.changes[at].unwrap_or(known.changes[at]));
+        let form = Form { changes, window: forced.window.or(known.window), ..known };
         let fits = form.window.map_or(u64::MAX, |window| window.saturating_sub(1).max(1));
-        let most = form.most.map_or(u64::MAX, u64::from);
-        let tokens = u64::from(request.max_tokens).min(fits).min(most);
+        let tokens = u64::from(request.max_tokens).min(fits).min(form.most.map_or(u64::MAX, u64::from));
         Sent { form, tokens: u32::try_from(tokens).ok() }
     }
 
@@ -80,27 +70,19 @@ impl Forms {
         let mut forms = self.0.lock();
         let known = forms.entry(model.to_string()).or_default();
         let mut news = Vec::new();
-        if forced.limit.is_none() && known.limit != accepted.limit {
-            news.push(format!("{} in place of {}", accepted.limit.name(), known.limit.name()));
-            known.limit = accepted.limit;
+        for (at, change) in CHANGES.iter().enumerate() {
+            if accepted.changes[at] && !known.changes[at] && forced.changes[at].is_none() {
+                known.changes[at] = true;
+                news.push((*change).to_string());
+            }
         }
-        let Defaults { temperature, top_p } = accepted.defaults;
-        if forced.temperature.is_none() && temperature && !known.defaults.temperature {
-            news.push("no temperature".to_string());
-            known.defaults.temperature = true;
+        if accepted.most != known.most && accepted.most.is_some() {
+            known.most = accepted.most;
+            news.extend(known.most.map(|most| format!("limits of at most {most} tokens")));
         }
-        if forced.top_p.is_none() && top_p && !known.defaults.top_p {
-            news.push("no top_p".to_string());
-            known.defaults.top_p = true;
-        }
-        if let Some(most) = accepted.most.filter(|most| known.most.is_none_or(|known| known > *most)) {
-            news.push(format!("limits of at most {most} tokens"));
-            known.most = Some(most);
-        }
-        if let Some(window) = accepted.window.filter(|window| forced.window.is_none() && known.window != Some(*window))
-        {
-            news.push(format!("limits below its window of {window} tokens"));
-            known.window = Some(window);
+        if accepted.window != known.window && accepted.window.is_some() && forced.window.is_none() {
+            known.window = accepted.window;
+            news.extend(known.window.map(|window| format!("limits below its window of {window} tokens")));
         }
         (!news.is_empty()).then(|| news.join(", "))
     }

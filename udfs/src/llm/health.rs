@@ -60,10 +60,6 @@ impl Health {
         self.turned_down.is_some()
     }
 
-    pub(crate) fn is_denied(&self) -> bool {
-        self.denial.is_some()
-    }
-
     pub(crate) fn is_turned_down(&self) -> bool {
         self.turned_down.as_ref().is_some_and(|found| found.calls >= ALIKE)
     }
@@ -78,16 +74,16 @@ impl Health {
     pub(crate) fn verdict(&self, url: &str) -> Option<String> {
         // Key, account, address and model are the same for all rows, so a denial is not a row's fault.
         if let Some(last) = &self.denial {
-            return Some(down(&format!("calls to {url} are denied, and no later call was answered"), last, true));
+            return Some(down(&format!("calls to {url} are denied, and no later call was answered"), last));
         }
         if let Some(TurnedDown { calls, last, .. }) = self.turned_down.as_ref().filter(|_| self.is_turned_down()) {
             let what =
                 format!("the last {calls} calls to {url} were turned down with the same words, and none was answered");
-            return Some(down(&what, last, true));
+            return Some(down(&what, last));
         }
         let failed = self.failed_in_a_row;
         let last = self.last_failure.as_ref().filter(|_| failed >= IN_A_ROW as u64)?;
-        Some(down(&format!("the last {failed} calls to {url} failed"), last, false))
+        Some(down(&format!("the last {failed} calls to {url} failed"), last))
     }
 }
 
@@ -116,14 +112,14 @@ mod tests {
         health.record(&Err(CallError::new(FailureKind::Refused, "the filter held the answer back")), 0);
         assert_eq!(turned_down(&mut health, "400: no (request req_3, 5 ms)"), Some(3));
         assert_eq!(turned_down(&mut health, "400: not that"), Some(1));
-        health.record(&Ok(Answer { text: "yes".to_string(), tokens_in: 1, tokens_out: 1, ..Answer::default() }), 0);
+        health.record(&Ok(Answer { tokens_in: 1, tokens_out: 1, ..Answer::default() }), 0);
         assert!(!health.is_in_doubt());
     }
 
     #[test]
     fn a_denial_is_over_once_a_later_request_is_answered() {
         let mut health = Health::default();
-        let answer = Ok(Answer { text: "yes".to_string(), tokens_in: 1, tokens_out: 1, ..Answer::default() });
+        let answer = Ok(Answer { tokens_in: 1, tokens_out: 1, ..Answer::default() });
         let failure = |kind| Err(CallError::new(kind, "no"));
         health.record(&answer, 0);
         assert_eq!(health.denial, None);

@@ -1,9 +1,10 @@
 //! A language model at an endpoint over HTTP, in any [`Api`].
 
-use std::fmt;
-use std::io::ErrorKind;
+use std::error::Error;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fmt, iter};
 
 use async_trait::async_trait;
 use chrono::Utc;
@@ -13,14 +14,14 @@ use reqwest::{Response, Url};
 
 use super::api::Api;
 use super::breaker::Account;
-use super::chat::{Answer, CallError, Chat, FailureKind, Outcome, Reply, Served};
+use super::chat::{Answer, CallError, Chat, Defaults, FailureKind, Outcome, Reply, Served};
 use super::endpoint::{CONNECT_TIMEOUT, Endpoint};
 use super::form::{Forced, Sent};
 use super::json;
 use super::meter::{Budget, Meter, Prices};
 use super::refusal::{self, Advice};
 use super::request::ChatRequest;
-use super::response::{self, Asked, Failure};
+use super::response::{self, Failure};
 use super::retry;
 use super::secret::Secret;
 use super::throttle::{Admitted, Limited, Limits, Pause};
@@ -33,6 +34,8 @@ use tracing::Instrument;
 const BYTES_PER_TOKEN: usize = 64;
 const BYTES_AROUND: usize = 64 << 10;
 const TEMPLATE_TOKENS: u64 = 64;
+/// The most forms in which a refused request is sent again.
+const FORMS: u32 = 16;
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct HttpChat {
@@ -96,7 +99,7 @@ impl HttpChat {
     /// is sent again for as long as the endpoint answers others.
     async fn send(&self, request: &ChatRequest, callers: &Arc<Callers>) -> Reply {
         let (mut used, mut retries, mut alone, mut answered) = (Usage::default(), 0, 0, 0);
-        let mut resent = None;
+        let (mut resent, mut forms) = (None, 0);
         loop {
             if let Err(down) = self.endpoint.breaker.check(self.account, Instant::now()) {
                 return self.end(Err(down), used, None);
@@ -107,8 +110,8 @@ impl HttpChat {
                 Ok(answer) => return self.end(Ok(answer), used, in_flight),
                 Err(tried) => tried,
             };
-            if next.is_some() {
-                resent = next;
+            if next.is_some() && forms < FORMS {
+                (resent, forms) = (next, forms + 1);
                 continue;
             }
             alone = match limited {
@@ -181,16 +184,19 @@ impl HttpChat {
         };
         let call = tracing::info_span!("call", endpoint = %self.endpoint.url);
         let (mut result, tokens) = self.post(request, sent).instrument(call).await;
-        match self.learn(&result, request, sent).await {
+        let advice = self.learn(&result, request, sent).await;
+        result = match (advice, result) {
             // The endpoint generated nothing for a refused request, so it costs nothing.
-            Some(Advice::Resend(next)) => {
+            (Some(Advice::Resend(next)), Err(failure)) => {
                 reservation.give_back();
-                let failure = Failure::of(CallError::new(FailureKind::Refused, String::new()));
                 return (Err(Tried { failure, limited: None, next: Some(next) }), None);
             }
-            Some(Advice::RefusesAll(what)) => result = result.map_err(|failure| self.refuses(&what, &failure.error)),
-            None => {}
-        }
+            (Some(Advice::RefusesAll(what)), Err(Failure { error, .. })) => {
+                let message = format!("{} refuses {what}; its answer: {error}", self.base_url());
+                Err(Failure::lasting(FailureKind::EndpointDown, message))
+            }
+            (_, result) => result,
+        };
         *used += match tokens {
             Some((tokens_in, tokens_out)) => {
                 self.endpoint.throttle.correct(estimate, tokens_in.saturating_add(tokens_out), self.limits);
@@ -256,11 +262,6 @@ impl HttpChat {
         refusal::advice(words, is_too_long, request, sent, self.forced, listed)
     }
 
-    fn refuses(&self, what: &str, last: &CallError) -> Failure {
-        let message = format!("{} refuses {what}; its answer: {last}", self.base_url());
-        Failure::lasting(FailureKind::EndpointDown, message)
-    }
-
     fn base_url(&self) -> &str {
         self.endpoint.url.as_str().trim_end_matches(self.api.path)
     }
@@ -312,9 +313,10 @@ impl HttpChat {
             Err(failure) => return (Err(failure), None),
         };
         let whole = request.is_whole.then(|| begun.elapsed().as_secs_f64());
-        let asked = Asked { bytes: request.bytes(), max_tokens: request.max_tokens, sent, whole };
-        let result = response::read(self.api, status, &headers, &text, asked, &|text| self.without_key(text));
-        let result = result.map(|answer| Answer { defaults: sent.form.defaults, ..answer });
+        let redact = |text| self.without_key(text);
+        let result = response::read(self.api, status, &headers, &text, request.bytes(), whole, &redact);
+        let [_, no_temperature, no_top_p] = sent.form.changes;
+        let result = result.map(|answer| Answer { defaults: Defaults([no_temperature, no_top_p]), ..answer });
         let tokens = match &result {
             Ok(answer) => Some((answer.tokens_in, answer.tokens_out)),
             // The cost of an invalid response is unknown.
@@ -389,8 +391,9 @@ impl Chat for HttpChat {
         let outcome = reply.outcome.map_err(|error| match error.kind {
             FailureKind::TooLong => CallError {
                 message: format!(
-                    "{} (the prompt has {} bytes, {asked} {})",
+                    "{}{} (the prompt has {} bytes, {asked} {})",
                     error.message,
+                    cut_off_by_window(&error, request.max_tokens),
                     request.bytes(),
                     request.max_tokens
                 ),
@@ -435,26 +438,29 @@ fn estimated_tokens(request: &ChatRequest) -> u64 {
     tokens_in + tokens_in.min(u64::from(request.max_tokens))
 }
 
+/// Returns what cut off an answer before the limit of its request.
+fn cut_off_by_window(error: &CallError, limit: u32) -> String {
+    let CallError { tokens_in, tokens_out, .. } = error;
+    if !error.is_cut_off() || *tokens_out >= u64::from(limit) {
+        return String::new();
+    }
+    let all = tokens_in + tokens_out;
+    format!(" by the endpoint's window or own limit, {all} tokens with the prompt's {tokens_in}")
+}
+
 /// Whether there was no connection: the name is unknown, or no one accepts one in time. A failed TLS handshake is
 /// another failure, which no later time ends.
 fn is_unreachable(error: &reqwest::Error) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        let kind = error.downcast_ref().map(std::io::Error::kind);
-        if matches!(kind, Some(ErrorKind::InvalidData | ErrorKind::UnexpectedEof)) {
-            return false;
-        }
-        cause = error.source();
-    }
-    error.is_connect()
+    let mut kinds = causes(error).filter_map(|cause| Some(cause.downcast_ref::<io::Error>()?.kind()));
+    error.is_connect() && !kinds.any(|kind| matches!(kind, ErrorKind::InvalidData | ErrorKind::UnexpectedEof))
+}
+
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    iter::successors(Some(error as &(dyn Error + 'static)), |cause| cause.source())
 }
 
 fn innermost(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
+    causes(error).last().map_or_else(String::new, |cause| cause.to_string())
 }
 
 #[cfg(test)]

@@ -93,13 +93,11 @@ impl Meter {
         self.count(Usage { failed: 1, ..Usage::default() })
     }
 
-    /// Records the parameters for which the endpoint's defaults gave an answer of the session.
-    pub(crate) fn used_defaults(&self, defaults: Defaults) {
-        self.state.lock().defaults |= defaults;
-    }
-
-    pub(crate) fn defaults(&self) -> Defaults {
-        self.state.lock().defaults
+    /// Adds the parameters that the endpoint chose for an answer of the session. Returns those of all its answers.
+    pub(crate) fn add_defaults(&self, Defaults([temperature, top_p]): Defaults) -> Defaults {
+        let Defaults(all) = &mut self.state.lock().defaults;
+        *all = [all[0] || temperature, all[1] || top_p];
+        Defaults(*all)
     }
 
     pub(crate) fn refusal(&self) -> Option<String> {

@@ -219,13 +219,7 @@ impl Llm {
     /// Returns the sampling parameters that answers of the session did not get from their requests, but from the
     /// endpoint.
     pub fn defaults(&self) -> Defaults {
-        self.session.meter.defaults()
-    }
-
-    /// Returns whether the last failure is a denial: no request succeeds until the key, account, address or model is
-    /// another one.
-    pub fn is_denied(&self) -> bool {
-        self.session.meter.health.lock().is_denied()
+        self.session.meter.add_defaults(Defaults::default())
     }
 
     pub fn statement(&self, context: &Arc<TaskContext>) -> Arc<Statement> {

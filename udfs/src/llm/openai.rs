@@ -9,7 +9,6 @@ use super::chat::Served;
 use super::form::Sent;
 use super::request::{ChatRequest, Message};
 use super::secret::Secret;
-use crate::settings::LimitField;
 
 pub(super) const API: Api = Api { path: "/chat/completions", headers, body, read, models_path: "/models", served };
 
@@ -36,12 +35,10 @@ fn body(request: &ChatRequest, Sent { form, tokens }: Sent) -> serde_json::Resul
         seed: Option<u64>,
     }
     let ChatRequest { model, messages, stop, .. } = request;
-    let temperature = Some(request.temperature).filter(|_| !form.defaults.temperature);
-    let top_p = Some(request.top_p).filter(|_| !form.defaults.top_p);
-    let [max_tokens, max_completion_tokens] = match form.limit {
-        LimitField::MaxTokens => [tokens, None],
-        LimitField::MaxCompletionTokens => [None, tokens],
-    };
+    let [is_completion_limit, no_temperature, no_top_p] = form.changes;
+    let temperature = (!no_temperature).then_some(request.temperature);
+    let top_p = (!no_top_p).then_some(request.top_p);
+    let [max_tokens, max_completion_tokens] = if is_completion_limit { [None, tokens] } else { [tokens, None] };
     let seed = request.seed;
     serde_json::to_vec(&Body { model, messages, temperature, top_p, max_tokens, max_completion_tokens, stop, seed })
 }

@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::api::{Api, Choice, Completion, End};
 use super::chat::{Answer, CallError, ChatResponse, FailureKind};
-use super::form::Sent;
 use super::json;
 use super::refusal;
 use super::retry::retry_after;
@@ -58,7 +57,7 @@ pub(super) struct Failure {
     pub error: CallError,
     pub is_passing: bool,
     pub after: Option<Duration>,
-    /// Why the endpoint refused the request, in its own words and in lower case, if another form may be accepted.
+    /// Why the endpoint refused the request, in its own words, if it may accept another form.
     pub refusal: Option<String>,
 }
 
@@ -76,24 +75,16 @@ impl Failure {
     }
 }
 
-/// The request of a response.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
-    /// The prompt's length in bytes. Without token counts in the response, one token per four bytes is assumed.
-    pub bytes: usize,
-    pub max_tokens: u32,
-    pub sent: Sent,
-    /// The seconds of the call, if the answer is the whole response.
-    pub whole: Option<f64>,
-}
-
-/// Returns the answer in a response, or the failure. `redact` removes what must not be shown.
+/// Returns the answer in a response, or the failure. `asked` is the prompt's length in bytes: without token counts in
+/// the response, one token per four bytes is assumed. With `whole`, the seconds of the call, the answer is the whole
+/// response. `redact` removes what must not be shown.
 pub(super) fn read(
     api: &Api,
     status: StatusCode,
     headers: &HeaderMap,
     body: &str,
-    asked: Asked,
+    asked: usize,
+    whole: Option<f64>,
     redact: &dyn Fn(String) -> String,
 ) -> Result<Answer, Failure> {
     let response = Body { headers, text: body, redact };
@@ -113,7 +104,7 @@ pub(super) fn read(
         ..choice
     });
     let text = answer.as_ref().and_then(|choice| choice.text.as_ref());
-    let tokens_in = paid_in.unwrap_or_else(|| asked.bytes.div_ceil(4) as u64);
+    let tokens_in = paid_in.unwrap_or_else(|| asked.div_ceil(4) as u64);
     let tokens_out = paid_out.unwrap_or_else(|| text.map_or(0, |text| text.len().div_ceil(4) as u64));
     let useless = |kind, message: String| {
         let error = CallError { tokens_in, tokens_out, ..CallError::new(kind, message) };
@@ -125,10 +116,9 @@ pub(super) fn read(
         useless(FailureKind::BadResponse, format!("expected {expected}, found none: {}", response.quoted(body)))
     };
     let Some(choice) = answer else { return Err(none("a choice in the response")) };
-    match (&choice.end, asked.whole) {
+    match (&choice.end, whole) {
         (End::Length, None) => {
-            let by = asked.cut_off_by([paid_in, paid_out]);
-            Err(useless(FailureKind::TooLong, format!("the answer was cut off after {tokens_out} tokens{by}")))
+            Err(useless(FailureKind::TooLong, format!("the answer was cut off after {tokens_out} tokens")))
         }
         (End::Filter, _) => Err(useless(FailureKind::Refused, "the endpoint's filter withheld the answer".to_string())),
         (End::Refusal(words), _) => {
@@ -139,30 +129,12 @@ pub(super) fn read(
             found.answer(tokens_in, tokens_out).map_err(|error| useless(error.kind, error.message))
         }
         (End::Stop, None) => {
-            let text = choice.text.filter(|text| !text.is_empty());
-            let text = text.ok_or_else(|| match &choice.reasoning {
-                Some(_) => none("an answer next to the thought (check the reasoning parser of the server)"),
-                None => none("a text"),
-            })?;
+            let expected = match &choice.reasoning {
+                Some(_) => "an answer next to the thought (check the reasoning parser of the server)",
+                None => "a text",
+            };
+            let text = choice.text.filter(|text| !text.is_empty()).ok_or_else(|| none(expected))?;
             Ok(Answer { text, tokens_in, tokens_out, ..Answer::default() })
-        }
-    }
-}
-
-impl Asked {
-    /// Returns what cut off an answer with these tokens, if it was not `asap.anchor.max_tokens`.
-    fn cut_off_by(&self, [paid_in, paid_out]: [Option<u64>; 2]) -> String {
-        let Sent { form, tokens } = self.sent;
-        match (paid_in, paid_out.filter(|tokens| *tokens < self.max_tokens.into())) {
-            (_, None) => String::new(),
-            (_, Some(out)) if form.most.is_some_and(|most| tokens == Some(most) && out >= most.into()) => {
-                ", the most that the endpoint allows".to_string()
-            }
-            (Some(prompt), Some(_)) => {
-                let of = form.window.map_or_else(String::new, |window| format!(" of {window} tokens"));
-                format!(" by the endpoint's window{of}, of which the prompt takes {prompt}")
-            }
-            (None, Some(_)) => " by the endpoint's window".to_string(),
         }
     }
 }
@@ -238,13 +210,11 @@ impl Body<'_> {
     }
 
     fn of_form(&self, failure: Failure) -> Failure {
-        Failure {
-            refusal: Some(match self.json() {
-                Value::Null => refusal::own_words(&self.text.into()),
-                json => refusal::own_words(&json),
-            }),
-            ..failure
-        }
+        let json = match self.json() {
+            Value::Null => self.text.into(),
+            json => json,
+        };
+        Failure { refusal: Some(refusal::own_words(&json)), ..failure }
     }
 
     /// Returns whether an error is about the account or its key. Only the endpoint's own words are searched: the rest
@@ -315,33 +285,15 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::chat::Defaults;
-    use crate::llm::form::Form;
     use crate::llm::openai::API;
-    use crate::settings::LimitField;
     use serde_json::json;
 
-    const ASKED: Asked = Asked {
-        bytes: 40,
-        max_tokens: 3,
-        sent: Sent {
-            form: Form {
-                limit: LimitField::MaxTokens,
-                defaults: Defaults { temperature: false, top_p: false },
-                window: None,
-                most: None,
-            },
-            tokens: Some(3),
-        },
-        whole: None,
-    };
-
     fn read_ok(body: &Value) -> Result<Answer, Failure> {
-        read(&API, StatusCode::OK, &HeaderMap::new(), &body.to_string(), ASKED, &|text| text)
+        read(&API, StatusCode::OK, &HeaderMap::new(), &body.to_string(), 40, None, &|text| text)
     }
 
     fn failure(status: u16, body: &str) -> Failure {
-        read(&API, StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body, ASKED, &|text| text).unwrap_err()
+        read(&API, StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body, 1, None, &|text| text).unwrap_err()
     }
 
     fn completion(content: Value, finish: &str) -> Value {
@@ -361,7 +313,7 @@ mod tests {
         let of_python =
             r#"{"choices": [{"message": {"content": "a \ud800"}}], "usage": {"x": NaN, "completion_tokens": 3}}"#;
         let answer =
-            read(&API, StatusCode::OK, &HeaderMap::new(), &format!("\u{feff}{of_python}"), ASKED, &|text| text)
+            read(&API, StatusCode::OK, &HeaderMap::new(), &format!("\u{feff}{of_python}"), 4, None, &|text| text)
                 .unwrap();
         assert_eq!((&*answer.text, answer.tokens_out), ("a \u{fffd}", 3));
     }
@@ -369,14 +321,7 @@ mod tests {
     #[test]
     fn a_whole_response_keeps_the_thought_and_how_it_ended() {
         let read_whole = |body: &Value| -> Result<ChatResponse, Failure> {
-            let answer = read(
-                &API,
-                StatusCode::OK,
-                &HeaderMap::new(),
-                &body.to_string(),
-                Asked { whole: Some(2.5), ..ASKED },
-                &|text| text,
-            )?;
+            let answer = read(&API, StatusCode::OK, &HeaderMap::new(), &body.to_string(), 40, Some(2.5), &|text| text)?;
             Ok(serde_json::from_str(&answer.text).unwrap())
         };
         for name in ["reasoning_content", "reasoning"] {
@@ -422,14 +367,15 @@ mod tests {
     fn what_is_taken_out_is_taken_out_before_errors_are_cut() {
         let hide = |text: String| text.replace("secret", "…");
         let body = json!({ "error": { "message": format!("{} secret", "x".repeat(QUOTED - 4)) } }).to_string();
-        let failure = read(&API, StatusCode::BAD_REQUEST, &HeaderMap::new(), &body, ASKED, &hide).unwrap_err();
+        let failure = read(&API, StatusCode::BAD_REQUEST, &HeaderMap::new(), &body, 1, None, &hide).unwrap_err();
         assert!(failure.error.message.ends_with("x …"), "{failure:?}");
         let answer = read(
             &API,
             StatusCode::OK,
             &HeaderMap::new(),
             &completion(json!("a secret"), "stop").to_string(),
-            ASKED,
+            1,
+            None,
             &hide,
         );
         assert_eq!(answer.unwrap().text, "a …");

@@ -35,6 +35,6 @@ impl Output {
     pub fn endpoint_defaults(&self) -> Vec<&'static str> {
         let Some(log) = self.table() else { return vec![] };
         let is_there = |name: &&str| log.state.transactions.contains_key(&application(self.ledger.generation, name));
-        Defaults { temperature: true, top_p: true }.names().filter(is_there).collect()
+        Defaults([true; 2]).names().filter(is_there).collect()
     }
 }
