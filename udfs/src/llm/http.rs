@@ -104,8 +104,7 @@ impl HttpChat {
             if let Err(down) = self.endpoint.breaker.check(self.account, Instant::now()) {
                 return self.end(Err(down), used, None);
             }
-            let sent = resent.unwrap_or_else(|| self.endpoint.forms.of(request, self.forced));
-            let (tried, in_flight) = self.try_once(request, sent, callers, &mut used).await;
+            let (tried, in_flight) = self.try_once(request, resent, callers, &mut used).await;
             let Tried { failure, limited, next } = match tried {
                 Ok(answer) => return self.end(Ok(answer), used, in_flight),
                 Err(tried) => tried,
@@ -159,7 +158,7 @@ impl HttpChat {
     async fn try_once(
         &self,
         request: &ChatRequest,
-        sent: Sent,
+        resent: Option<Sent>,
         callers: &Arc<Callers>,
         used: &mut Usage,
     ) -> (std::result::Result<Answer, Tried>, Option<InFlight>) {
@@ -182,6 +181,8 @@ impl HttpChat {
             reservation.give_back();
             return unsent(CallError::new(FailureKind::Unavailable, "no caller waits for the answer any longer"));
         };
+        // More may be known of the endpoint after the waits above.
+        let sent = resent.unwrap_or_else(|| self.endpoint.forms.of(request, self.forced));
         let call = tracing::info_span!("call", endpoint = %self.endpoint.url);
         let (mut result, tokens) = self.post(request, sent).instrument(call).await;
         let advice = self.learn(&result, request, sent).await;
