@@ -457,7 +457,7 @@ fn is_unreachable(error: &reqwest::Error) -> bool {
 }
 
 fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
-    iter::successors(Some(error as &(dyn Error + 'static)), |cause| cause.source())
+    iter::successors(Some(error as &(dyn Error + 'static)), |cause| (**cause).source())
 }
 
 fn innermost(error: &reqwest::Error) -> String {
