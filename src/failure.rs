@@ -4,6 +4,7 @@ use asap_lm::LmError;
 use asap_pipelines::delta::OutcomeUnknown;
 use asap_pipelines::location::is_unavailable;
 use asap_pipelines::run::RunError;
+use asap_udfs::llm::LlmError;
 use datafusion::error::DataFusionError;
 
 use crate::output::{error_line, is_broken_pipe};
@@ -36,6 +37,7 @@ impl From<DataFusionError> for Failure {
         match error.find_root() {
             DataFusionError::Configuration(_) => Failure::Usage(message),
             DataFusionError::External(cause) if cause.is::<OutcomeUnknown>() => Failure::TryLater(message),
+            _ if is_unreachable(&error) => Failure::TryLater(message),
             DataFusionError::External(cause) => match cause.downcast_ref() {
                 Some(RunError::Interrupted | RunError::OtherSnapshot { .. }) => Failure::TryLater(message),
                 Some(RunError::Superseded { .. }) => Failure::OtherRun(message),
@@ -47,6 +49,12 @@ impl From<DataFusionError> for Failure {
             _ => Failure::Failed(message),
         }
     }
+}
+
+/// Whether there is no connection to the endpoint of the language model, and no call was answered before.
+pub(crate) fn is_unreachable(error: &DataFusionError) -> bool {
+    let DataFusionError::External(cause) = error.find_root() else { return false };
+    matches!(cause.downcast_ref(), Some(LlmError::Unreachable(_)))
 }
 
 impl From<std::io::Error> for Failure {

@@ -24,7 +24,7 @@ use super::EvalArgs;
 use super::bench::Problem;
 use crate::config;
 use crate::failure::Failure;
-use crate::output::{calls, count, note};
+use crate::output::{calls, count, note, several};
 use crate::progress::Bar;
 
 /// How responses are sampled.
@@ -135,8 +135,25 @@ pub(crate) async fn ask(
     if let Some(calls) = calls(&usage) {
         note(calls);
     }
+    note_endpoint(&asked, &llm);
     let seconds = (usage.cache_hits == 0).then(|| begun.elapsed().as_secs_f64());
     Ok(Asked { found: asked, seconds, refusal: llm.budget_refusal() })
+}
+
+/// Says how responses differ from what was asked for.
+fn note_endpoint(found: &Found, llm: &Llm) {
+    let is_short =
+        |(place, response): &(&Place, &Response)| response.is_cut_off && response.tokens < u64::from(place.budget);
+    let responses = found.iter().filter_map(|(place, found)| found.as_ref().ok().map(|response| (place, response)));
+    let short = responses.filter(is_short).count() as u64;
+    if short > 0 {
+        let what = several(short, "response");
+        note(format!("{what} cut off before --budget, by the endpoint's window or own limit: set a smaller --budget"));
+    }
+    let defaults: Vec<_> = llm.defaults().names().collect();
+    if !defaults.is_empty() {
+        note(format!("responses have the endpoint's default {}, not that of the flags", defaults.join(" and ")));
+    }
 }
 
 /// Whether no other request would fare better.

@@ -146,7 +146,8 @@ pub async fn run(args: EvalArgs) -> Result<(), Failure> {
     };
     let asked = ask::ask(&args, model, &problems, &sampled, &url).await?;
     let Asked { found, seconds, refusal } = asked;
-    let first_failure = found.values().find_map(|found| found.as_ref().err().cloned());
+    let failures = || found.values().filter_map(|found| found.as_ref().err());
+    let first_failure = failures().find(|error| error.is_passing()).or_else(|| failures().next()).cloned();
     let per_problem = seconds.map(|seconds| seconds / problems.len() as f64);
     let mut rows = rows_of(bench, model, &problems, &sampled, found);
     grade::complete_tags(&mut rows);
@@ -303,7 +304,7 @@ fn summarize(args: &EvalArgs, bench: Bench, model: &str, to: &str, left_out: Vec
     }
 }
 
-/// Fails if responses are missing: the same command asks for them again.
+/// Fails if responses are missing. The same command asks for them again.
 fn verdict(summary: &Summary, first: Option<&CallError>, refusal: Option<String>) -> Result<(), Failure> {
     let failed: usize = summary.budgets.iter().map(|at| at.failed).sum();
     if failed == 0 {
@@ -313,9 +314,10 @@ fn verdict(summary: &Summary, first: Option<&CallError>, refusal: Option<String>
     if let Some(refusal) = refusal {
         return Err(Failure::Failed(format!("{missing} missing: {refusal}. Raise the limit and run the same command")));
     }
-    let first = first.map_or_else(|| "interrupted".to_string(), ToString::to_string);
-    Err(Failure::TryLater(format!(
-        "{missing} missing, and not counted; the first: {first}. Run the same command to ask again; the column why has all \
-         reasons"
-    )))
+    let why = first.map_or_else(|| "interrupted".to_string(), ToString::to_string);
+    let what = format!("{missing} missing, and not counted; the column why has all reasons, such as {why}");
+    match first.is_none_or(CallError::is_passing) {
+        true => Err(Failure::TryLater(format!("{what}. Run the same command to ask again"))),
+        false => Err(Failure::Failed(format!("{what}. The endpoint refuses these requests each time"))),
+    }
 }

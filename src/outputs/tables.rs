@@ -33,6 +33,9 @@ pub(super) fn status(found: &Status) -> String {
     lines.push(format!("finished  {finished}"));
     let answers = &found.answers;
     lines.push(format!("answers   {} paid and kept, {} bytes", count(answers.answers), count(answers.bytes)));
+    if !found.endpoint_defaults.is_empty() {
+        lines.push(format!("sampling  the endpoint's default {}", found.endpoint_defaults.join(" and ")));
+    }
     if let Some(made_by) = &found.made_by {
         lines.push(String::new());
         lines.extend(made_by.lines().iter().map(|(what, who)| format!("{what:<12}{who}")));

@@ -19,7 +19,7 @@ use clap::{Args, FromArgMatches};
 use serde::Serialize;
 
 use crate::config::{self, SettingArgs};
-use crate::failure::Failure;
+use crate::failure::{Failure, is_unreachable};
 use crate::output::{SummaryFormat, at_least_one, complain, error_line, failed_files, note, parsed, print, print_as};
 use crate::progress::Bar;
 use crate::signals::Stop;
@@ -316,7 +316,9 @@ async fn run_once(request: &Request, talk: Talk, metrics: &Metrics, stop: &Stop)
     let summary = match result {
         Ok(summary) => summary,
         Err(error) => {
-            if let Some(summary) = watchers.broken.get() {
+            // Before the first answer there is nothing to sum up.
+            let is_worked = talk.format == SummaryFormat::Json || !is_unreachable(&error);
+            if let Some(summary) = watchers.broken.get().filter(|_| is_worked) {
                 let broken = tables::Broken { summary, error: error_line(&error) };
                 talk.print(&broken, || tables::table(summary))?;
             }

@@ -15,7 +15,11 @@ fn fill(folder: &Path, answers: u8) {
         let store = AnswerFolder::open(&url).await.unwrap();
         for number in 0..answers {
             store
-                .keep([number; 32], Ok(Answer { text: "yes".repeat(300), tokens_in: 9, tokens_out: 300 }), false)
+                .keep(
+                    [number; 32],
+                    Ok(Answer { text: "yes".repeat(300), tokens_in: 9, tokens_out: 300, ..Answer::default() }),
+                    false,
+                )
                 .await
                 .unwrap();
         }

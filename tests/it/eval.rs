@@ -377,14 +377,18 @@ fn a_limit_of_calls_and_a_refused_key_end_the_evaluation_for_their_own_reason() 
 }
 
 #[test]
-fn failed_calls_are_not_counted_and_asked_for_again() {
+fn failed_calls_are_not_counted_and_asked_for_again_if_that_helps() {
     let workplace = Workplace::new();
     problems(&workplace, 10);
-    let server = scripted(|prompt| match prompt.contains("What is 7 +") {
-        true => Reply::error(400, "this prompt is not accepted"),
-        false => said("\\boxed{25}"),
-    });
-    ask(&workplace, &server, "out", &[]).ends(75, &["1 response missing", "not accepted"]);
+    for (status, code) in [(503, 75), (400, 1)] {
+        let server = scripted(move |prompt| match prompt.contains("What is 7 +") {
+            true => Reply::error(status, "this prompt is not accepted"),
+            false => said("\\boxed{25}"),
+        });
+        let no_retries = ["--set", "asap.anchor.max_retries=0"];
+        let failed = ask(&workplace, &server, "out", &no_retries).ends(code, &["1 response missing", "not accepted"]);
+        assert_eq!(failed.stderr.contains("Run the same command"), code == 75, "{}", failed.stderr);
+    }
     let found = workplace.rows("SELECT why, correct, response FROM 'out' WHERE response IS NULL");
     assert!(found.len() == 1 && found[0]["why"].as_str().unwrap().contains("not accepted"), "{found:?}");
 }

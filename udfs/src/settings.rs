@@ -118,6 +118,18 @@ settings! {
     anchor_timeout: Seconds = Seconds(600.0), "anchor.timeout", Calls;
     /// The maximum number of tokens of an answer. If an answer is cut off at this limit, the call fails.
     anchor_max_tokens: Positive = Positive(8192), "anchor.max_tokens", Results;
+    /// Whether requests name their maximum number of tokens `max_completion_tokens` instead of `max_tokens`: `true` or
+    /// `false`. Unset: `false`, until the endpoint refuses `max_tokens`.
+    anchor_send_max_completion_tokens: Option<bool> = None, "anchor.send_max_completion_tokens", Calls;
+    /// Whether requests contain the temperature: `true` or `false`. Without it, the endpoint's default applies. Unset:
+    /// `true`, until the endpoint refuses the temperature.
+    anchor_send_temperature: Option<bool> = None, "anchor.send_temperature", Calls;
+    /// Whether requests contain `top_p`: `true` or `false`. Without it, the endpoint's default applies. Unset: `true`,
+    /// until the endpoint refuses `top_p`.
+    anchor_send_top_p: Option<bool> = None, "anchor.send_top_p", Calls;
+    /// The window of the model at the endpoint: the maximum number of tokens of a prompt and its answer. Unset: the
+    /// window that the endpoint names when it refuses a request.
+    anchor_window: Option<Positive> = None, "anchor.window", Calls;
     /// The maximum number of concurrent calls to the endpoint in the whole process.
     anchor_max_concurrent_requests: Positive = Positive(64), "anchor.max_concurrent_requests", Calls;
     /// The maximum number of requests per minute to the endpoint in the whole process, evenly spaced. Unset: no limit.

@@ -7,6 +7,7 @@
 //! | `tokens_in`, `tokens_out` | UInt64 | the paid tokens |
 //! | `status` | Utf8 | `ok`, or why there is no answer |
 //! | `answer` | Utf8 | the answer, or the message of the failure |
+//! | `endpoint_defaults` | Utf8 | names of sampling parameters that the endpoint chose; NULL if it chose none |
 //! | `sha256` | FixedSizeBinary(32) | of the other fields: Parquet does not notice a changed byte |
 //!
 //! A row group has at most [`GROUP_ANSWERS`] rows, so an answer is read without the rest of a large file.
@@ -15,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use asap_udfs::llm::FailureKind;
-use asap_udfs::llm::chat::{Answer, CallError, Outcome};
+use asap_udfs::llm::chat::{Answer, CallError, Defaults, Outcome};
 use asap_udfs::llm::store::RequestKey;
 use datafusion::arrow::array::{
     Array, AsArray, FixedSizeBinaryArray, RecordBatch, StringArray, TimestampMillisecondArray, UInt64Array,
@@ -67,6 +68,11 @@ impl Record {
         }
     }
 
+    fn defaults(&self) -> Option<String> {
+        let names: Vec<_> = self.outcome.as_ref().ok()?.defaults.names().collect();
+        (!names.is_empty()).then(|| names.join(" "))
+    }
+
     fn sha256(&self) -> RequestKey {
         let (tokens_in, tokens_out, status, answer) = self.fields();
         let mut hash = Sha256::new();
@@ -76,6 +82,8 @@ impl Record {
             .for_each(|n| hash.update(n.to_le_bytes()));
         hash.update(status);
         hash.update(answer);
+        // Without them, answers of earlier versions keep their hashes.
+        hash.update(self.defaults().unwrap_or_default());
         hash.finalize().into()
     }
 }
@@ -100,13 +108,14 @@ fn batch(records: &[Record]) -> Result<RecordBatch, ParquetError> {
     let fields: Vec<_> = records.iter().map(Record::fields).collect();
     let times =
         TimestampMillisecondArray::from_iter_values(records.iter().map(|record| record.time)).with_timezone("UTC");
-    let columns: [(&str, Arc<dyn Array>); 7] = [
+    let columns: [(&str, Arc<dyn Array>); 8] = [
         ("key", Arc::new(hashes(|record| record.key)?)),
         ("time", Arc::new(times)),
         ("tokens_in", Arc::new(UInt64Array::from_iter_values(fields.iter().map(|field| field.0)))),
         ("tokens_out", Arc::new(UInt64Array::from_iter_values(fields.iter().map(|field| field.1)))),
         ("status", Arc::new(StringArray::from_iter_values(fields.iter().map(|field| field.2)))),
         ("answer", Arc::new(StringArray::from_iter_values(fields.iter().map(|field| field.3)))),
+        ("endpoint_defaults", Arc::new(StringArray::from_iter(records.iter().map(Record::defaults)))),
         ("sha256", Arc::new(hashes(Record::sha256)?)),
     ];
     Ok(RecordBatch::try_from_iter(columns)?)
@@ -157,11 +166,16 @@ fn read(batch: &RecordBatch) -> Result<Vec<Option<Record>>, ParquetError> {
     let times = column(batch, "time")?.as_primitive_opt::<TimestampMillisecondType>().ok_or_else(not_ours)?;
     let (tokens_in, tokens_out) = (numbers("tokens_in")?, numbers("tokens_out")?);
     let (statuses, answers) = (texts("status")?, texts("answer")?);
+    // Earlier versions wrote no such column.
+    let defaults = texts("endpoint_defaults").ok();
     let record = |row: usize| {
         let (text, tokens_in, tokens_out) =
             (answers.value(row).to_string(), tokens_in.value(row), tokens_out.value(row));
         let outcome = match statuses.value(row) {
-            OK => Ok(Answer { text, tokens_in, tokens_out }),
+            OK => {
+                let names = defaults.filter(|names| names.is_valid(row)).map_or("", |names| names.value(row));
+                Ok(Answer { text, tokens_in, tokens_out, defaults: Defaults::named(names) })
+            }
             status => {
                 let kind = FailureKind::named(status)?;
                 Err(CallError { tokens_in, tokens_out, ..CallError::new(kind, text) })

@@ -36,6 +36,9 @@ pub struct Status {
     /// Input rows that were left out because they are beyond the limit.
     pub rows_beyond_limit: u64,
     pub answers: Totals,
+    /// The sampling parameters that rows did not get from their requests, because the endpoint refused them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub endpoint_defaults: Vec<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -72,5 +75,6 @@ pub async fn status(location: &str) -> Result<Status> {
         finished_at: output.finished_at(),
         rows_beyond_limit: output.rows_beyond_limit(),
         answers: Totals::of(&answers),
+        endpoint_defaults: output.endpoint_defaults(),
     })
 }

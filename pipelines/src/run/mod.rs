@@ -181,7 +181,9 @@ async fn end(mut job: Job, request: &Request) -> Result<Summary> {
 /// endpoint is down or denies access: then the rows are not the cause.
 fn is_answered(llm: &Llm) -> Result<()> {
     if let Some(why) = llm.unanswered() {
-        return exec_err!("{why}. Nothing more is committed: fix that and run the same command again");
+        return exec_err!(
+            "{why}. Nothing more is committed. Fix the cause first: until then, the command fails in the same way"
+        );
     }
     match llm.verdict() {
         Some(verdict) => exec_err!("{verdict}"),

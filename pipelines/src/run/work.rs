@@ -24,6 +24,7 @@ use crate::run::output::delete_files::Deletion;
 use crate::run::output::finished_slice::{Finished, Written};
 use crate::run::output::ledger::{Before, SliceName};
 use crate::run::output::receipt::{Counts, Receipt};
+use crate::run::output::sampling;
 use crate::run::output::write_shards::Writing;
 use tracing::Instrument;
 
@@ -371,7 +372,8 @@ impl<'a> Work<'a> {
         summary.anchor = llm.usage();
         summary.seconds = self.begun_at.elapsed().as_secs_f64();
         let run = output.attempt.to_string();
-        let info = json!({ "run": run, "pipeline": self.request.name, "summary": summary.of_run() });
+        let mut info = json!({ "run": run, "pipeline": self.request.name, "summary": summary.of_run() });
+        sampling::record(&mut info, llm.defaults());
         let committed = output.commit(&self.writing.design, &finished, deletion, &info).await?;
         summary.table_version = committed.version.or(summary.table_version);
         for Finished { slice, receipt, .. } in &finished {

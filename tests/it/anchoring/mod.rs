@@ -2,6 +2,7 @@
 
 mod dry_run;
 mod endpoint;
+mod forms;
 mod tls;
 
 use std::process::Stdio;

@@ -215,6 +215,64 @@ async fn reply(stream: &mut TcpStream, mut reply: Reply) -> std::io::Result<()> 
     }
 }
 
+/// vLLM 0.32 as it answers under `--max-model-len`: it lists its window, refuses a limit or a prompt above it, and ends
+/// an answer there. Prompts and answers have a token per four bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Vllm {
+    pub model: &'static str,
+    pub window: usize,
+    /// Whether it runs with `--reasoning-parser`: without a closing think tag, the whole text is the thought.
+    pub parses_reasoning: bool,
+}
+
+impl Vllm {
+    /// Replies with a text, as far as request and window allow.
+    pub fn reply(self, call: &Call, text: &str) -> Reply {
+        let Self { model, window, parses_reasoning } = self;
+        if call.head.starts_with("GET") {
+            let model = json!({ "id": model, "object": "model", "owned_by": "vllm", "max_model_len": window });
+            return Reply::Json(json!({ "object": "list", "data": [model] }));
+        }
+        let limit = call.body["max_tokens"].as_u64().map_or(window, |limit| limit as usize);
+        if limit > window {
+            let what = format!("max_tokens={limit} cannot be greater than max_model_len={window}");
+            return refused(&format!("{what}. Please request fewer output tokens."), "max_tokens", limit);
+        }
+        let prompt = call.prompt().len().div_ceil(4);
+        if prompt >= window {
+            let least = window + 1;
+            let why = format!(
+                "This model's maximum context length is {window} tokens. However, your prompt contains at least {least} \
+                 input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the \
+                 input prompt."
+            );
+            return refused(&why, "input_tokens", least);
+        }
+        let room = limit.min(window - prompt);
+        let (text, finish) = match text.char_indices().nth(4 * room) {
+            Some((end, _)) => (&text[..end], "length"),
+            None => (text, "stop"),
+        };
+        let (reasoning, content) = match text.split_once("</think>") {
+            Some((thought, answer)) if parses_reasoning => (Some(thought), Some(answer)),
+            None if parses_reasoning => (Some(text), None),
+            _ => (None, Some(text)),
+        };
+        let message = json!({ "role": "assistant", "content": content, "refusal": null, "annotations": null, "audio": null,
+            "function_call": null, "reasoning": reasoning });
+        let tokens = text.len().div_ceil(4);
+        Reply::Json(json!({ "id": "chatcmpl-1", "object": "chat.completion", "model": model,
+            "choices": [{ "index": 0, "message": message, "logprobs": null, "finish_reason": finish, "stop_reason": null }],
+            "usage": { "prompt_tokens": prompt, "total_tokens": prompt + tokens, "completion_tokens": tokens } }))
+    }
+}
+
+fn refused(why: &str, parameter: &str, value: usize) -> Reply {
+    let message = format!("{why} (parameter={parameter}, value={value})");
+    let error = json!({ "message": message, "type": "BadRequestError", "param": parameter, "code": 400 });
+    Reply::Status(400, vec![], json!({ "error": error }).to_string())
+}
+
 fn completion(text: &str) -> Value {
     json!({
         "id": "chatcmpl-1",

@@ -115,7 +115,7 @@ impl Estimated {
         let (tokens_in, tokens_out) = counted.unwrap_or_else(|| self.estimate.of_bytes([request.bytes(), text.len()]));
         let is_longest = matches!(*self.stub, Stub::Longest);
         let tokens_out = if is_longest { u64::from(request.max_tokens) } else { tokens_out };
-        Ok(Answer { text, tokens_in, tokens_out })
+        Ok(Answer { text, tokens_in, tokens_out, ..Answer::default() })
     }
 }
 

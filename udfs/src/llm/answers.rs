@@ -85,6 +85,9 @@ impl Answers {
                 if joined { Answered::without_call(answered.outcome, Source::Shared) } else { answered }
             }
         };
+        if let Ok(answer) = &*answered.outcome {
+            self.shared.meter.add_defaults(answer.defaults);
+        }
         let is_lost = answered.outcome.as_ref().as_ref().is_err_and(|error| !is_final(error));
         if let Some(statement) = statement {
             statement.lose(&answered.outcome);
@@ -147,6 +150,9 @@ impl Shared {
         match &outcome {
             Err(CallError { kind: FailureKind::EndpointDown, message, .. }) => {
                 Err(LlmError::EndpointDown(message.clone()))
+            }
+            Err(CallError { kind: FailureKind::Unreachable, message, .. }) => {
+                Err(LlmError::Unreachable(message.clone()))
             }
             Err(error) if !is_final(error) => {
                 let is_turned_down = self.meter.health.lock().is_turned_down();

@@ -4,6 +4,7 @@ use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 use super::chat::Served;
+use super::form::Sent;
 use super::request::ChatRequest;
 use super::secret::Secret;
 
@@ -14,8 +15,8 @@ pub struct Api {
     pub(super) path: &'static str,
     /// The headers of a request with this key, without the content type.
     pub(super) headers: fn(Option<&Secret>) -> HeaderMap,
-    /// The body of a request, as JSON.
-    pub(super) body: fn(&ChatRequest) -> serde_json::Result<Vec<u8>>,
+    /// The body of a request in the form that the endpoint accepts, as JSON.
+    pub(super) body: fn(&ChatRequest, Sent) -> serde_json::Result<Vec<u8>>,
     /// Reads the body of a response with a success status.
     pub(super) read: fn(&Value) -> Completion,
     /// The path of the list of models, in place of `path`.

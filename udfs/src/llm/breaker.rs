@@ -41,7 +41,8 @@ struct Stop {
 pub(super) fn down(what: &str, last: &str) -> String {
     let last = last.trim_end_matches('.');
     format!(
-        "{what}; the last one: {last}. Answers received so far are kept; fix the cause and run the same command again"
+        "{what}; the last one: {last}. Answers received so far are kept. Fix the cause first: until then, the command \
+         fails in the same way"
     )
 }
 
@@ -118,7 +119,7 @@ mod tests {
     use crate::llm::chat::Answer;
 
     fn right() -> Outcome {
-        Ok(Answer { text: String::new(), tokens_in: 1, tokens_out: 1 })
+        Ok(Answer { tokens_in: 1, tokens_out: 1, ..Answer::default() })
     }
 
     fn wrong(kind: FailureKind) -> Outcome {

@@ -12,11 +12,29 @@ use super::request::ChatRequest;
 use super::usage::Usage;
 use crate::flights::{Callers, Paying};
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Answer {
     pub text: String,
     pub tokens_in: u64,
     pub tokens_out: u64,
+    pub defaults: Defaults,
+}
+
+/// Whether temperature and `top_p` were left out of a request, because the endpoint accepts only its own defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Defaults(pub [bool; 2]);
+
+impl Defaults {
+    const NAMES: [&str; 2] = ["temperature", "top_p"];
+
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES.into_iter().zip(self.0).filter_map(|(name, is_left_out)| is_left_out.then_some(name))
+    }
+
+    /// Reads names that are separated by spaces.
+    pub fn named(names: &str) -> Self {
+        Self(Self::NAMES.map(|name| names.split(' ').any(|found| found == name)))
+    }
 }
 
 /// A whole response to a conversation. In JSON it is the text of an [`Answer`].
@@ -47,7 +65,7 @@ impl ChatResponse {
     /// Returns the answer that stores this response, with the tokens that are paid.
     pub(crate) fn answer(&self, tokens_in: u64, tokens_out: u64) -> Outcome {
         match serde_json::to_string(self) {
-            Ok(text) => Ok(Answer { text, tokens_in, tokens_out }),
+            Ok(text) => Ok(Answer { text, tokens_in, tokens_out, ..Answer::default() }),
             Err(error) => Err(CallError::new(FailureKind::BadResponse, error.to_string())),
         }
     }
@@ -89,10 +107,12 @@ pub enum FailureKind {
     Budget,
     /// `endpoint_down`: too many calls failed. It ends the query and is never a row's status.
     EndpointDown,
+    /// `unreachable`: there is no connection to the endpoint, and no call was answered before. It ends the query, too.
+    Unreachable,
 }
 
 impl FailureKind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Timeout,
         Self::RateLimited,
         Self::Unavailable,
@@ -102,6 +122,7 @@ impl FailureKind {
         Self::TooLong,
         Self::Budget,
         Self::EndpointDown,
+        Self::Unreachable,
     ];
 
     pub fn name(self) -> &'static str {
@@ -115,6 +136,7 @@ impl FailureKind {
             Self::TooLong => "too_long",
             Self::Budget => "budget",
             Self::EndpointDown => "endpoint_down",
+            Self::Unreachable => "unreachable",
         }
     }
 
@@ -155,6 +177,11 @@ impl CallError {
     /// Returns whether the model generated something, useful or not: that was paid for.
     pub fn is_answer(&self) -> bool {
         self.tokens_out > 0
+    }
+
+    /// Returns whether the same request may be answered later.
+    pub fn is_passing(&self) -> bool {
+        self.kind.blames_endpoint() && self.kind != FailureKind::Denied && !self.is_answer()
     }
 
     pub fn is_cut_off(&self) -> bool {

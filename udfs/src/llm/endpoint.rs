@@ -1,5 +1,5 @@
 //! Each endpoint is one object in the process, shared by all sessions and queries: its connections, when calls may
-//! start, and whether it is down.
+//! start, whether it is down, and what it accepts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -8,11 +8,14 @@ use std::time::Duration;
 use datafusion::common::{Result, config_datafusion_err};
 use parking_lot::Mutex;
 use reqwest::{Client, Url, redirect};
+use tokio::sync::OnceCell;
 
 use super::breaker::Breaker;
+use super::chat::Served;
+use super::form::Forms;
 use super::throttle::Throttle;
 
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Endpoint {
@@ -20,6 +23,9 @@ pub(super) struct Endpoint {
     pub client: Client,
     pub throttle: Arc<Throttle>,
     pub breaker: Breaker,
+    pub forms: Forms,
+    /// The models that the endpoint lists, once they were asked for.
+    pub served: OnceCell<Vec<Served>>,
 }
 
 impl Endpoint {
@@ -53,6 +59,8 @@ impl Endpoint {
             client: builder.build().map_err(|error| failed(error.to_string()))?,
             throttle: Arc::default(),
             breaker: Breaker::new(address),
+            forms: Forms::default(),
+            served: OnceCell::new(),
             url,
         })
     }

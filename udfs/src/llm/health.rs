@@ -10,7 +10,7 @@ const ALIKE: u64 = 20;
 /// The outcomes of a session's requests. The [`Breaker`](super::breaker::Breaker) judges those of the whole process.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
-    is_answered: bool,
+    pub is_answered: bool,
     /// The last failure of the endpoint, and the number of such failures since the last answer.
     last_failure: Option<String>,
     failed_in_a_row: u64,
@@ -112,14 +112,14 @@ mod tests {
         health.record(&Err(CallError::new(FailureKind::Refused, "the filter held the answer back")), 0);
         assert_eq!(turned_down(&mut health, "400: no (request req_3, 5 ms)"), Some(3));
         assert_eq!(turned_down(&mut health, "400: not that"), Some(1));
-        health.record(&Ok(Answer { text: "yes".to_string(), tokens_in: 1, tokens_out: 1 }), 0);
+        health.record(&Ok(Answer { tokens_in: 1, tokens_out: 1, ..Answer::default() }), 0);
         assert!(!health.is_in_doubt());
     }
 
     #[test]
     fn a_denial_is_over_once_a_later_request_is_answered() {
         let mut health = Health::default();
-        let answer = Ok(Answer { text: "yes".to_string(), tokens_in: 1, tokens_out: 1 });
+        let answer = Ok(Answer { tokens_in: 1, tokens_out: 1, ..Answer::default() });
         let failure = |kind| Err(CallError::new(kind, "no"));
         health.record(&answer, 0);
         assert_eq!(health.denial, None);

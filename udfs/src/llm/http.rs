@@ -1,8 +1,10 @@
 //! A language model at an endpoint over HTTP, in any [`Api`].
 
-use std::fmt;
+use std::error::Error;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fmt, iter};
 
 use async_trait::async_trait;
 use chrono::Utc;
@@ -12,10 +14,12 @@ use reqwest::{Response, Url};
 
 use super::api::Api;
 use super::breaker::Account;
-use super::chat::{Answer, CallError, Chat, FailureKind, Outcome, Reply, Served};
+use super::chat::{Answer, CallError, Chat, Defaults, FailureKind, Outcome, Reply, Served};
 use super::endpoint::{CONNECT_TIMEOUT, Endpoint};
+use super::form::{Forced, Sent};
 use super::json;
 use super::meter::{Budget, Meter, Prices};
+use super::refusal::{self, Advice};
 use super::request::ChatRequest;
 use super::response::{self, Failure};
 use super::retry;
@@ -30,11 +34,14 @@ use tracing::Instrument;
 const BYTES_PER_TOKEN: usize = 64;
 const BYTES_AROUND: usize = 64 << 10;
 const TEMPLATE_TOKENS: u64 = 64;
+/// The most forms in which a refused request is sent again.
+const FORMS: u32 = 16;
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct HttpChat {
     api: &'static Api,
     endpoint: Arc<Endpoint>,
+    forced: Forced,
     key: Option<Secret>,
     account: Account,
     timeout: Duration,
@@ -67,6 +74,7 @@ impl HttpChat {
             endpoint: Endpoint::at(base_url, api.path)?,
             account: key.as_ref().map_or(0, Secret::account),
             key,
+            forced: Forced::of(settings),
             timeout: settings.anchor_timeout.duration(),
             max_retries: settings.anchor_max_retries.try_into().unwrap_or(u32::MAX),
             max_retry_after: settings.anchor_max_retry_after.duration(),
@@ -91,15 +99,20 @@ impl HttpChat {
     /// is sent again for as long as the endpoint answers others.
     async fn send(&self, request: &ChatRequest, callers: &Arc<Callers>) -> Reply {
         let (mut used, mut retries, mut alone, mut answered) = (Usage::default(), 0, 0, 0);
+        let (mut resent, mut forms) = (None, 0);
         loop {
             if let Err(down) = self.endpoint.breaker.check(self.account, Instant::now()) {
                 return self.end(Err(down), used, None);
             }
-            let (tried, in_flight) = self.try_once(request, callers, &mut used).await;
-            let Tried { failure, limited } = match tried {
+            let (tried, in_flight) = self.try_once(request, resent, callers, &mut used).await;
+            let Tried { failure, limited, next } = match tried {
                 Ok(answer) => return self.end(Ok(answer), used, in_flight),
                 Err(tried) => tried,
             };
+            if next.is_some() && forms < FORMS {
+                (resent, forms) = (next, forms + 1);
+                continue;
+            }
             alone = match limited {
                 Some(limited) if limited.is_alone && limited.answered == answered => alone + 1,
                 limited => u32::from(limited.is_some_and(|limited| limited.is_alone)),
@@ -145,12 +158,12 @@ impl HttpChat {
     async fn try_once(
         &self,
         request: &ChatRequest,
+        resent: Option<Sent>,
         callers: &Arc<Callers>,
         used: &mut Usage,
     ) -> (std::result::Result<Answer, Tried>, Option<InFlight>) {
         let estimate = estimated_tokens(request);
-        let unsent =
-            |error| (Err(Tried { failure: Failure { error, is_passing: false, after: None }, limited: None }), None);
+        let unsent = |error| (Err(Tried { failure: Failure::of(error), limited: None, next: None }), None);
         let admitted = self.endpoint.throttle.admit(self.limits, estimate).await;
         // No token is shorter than a byte.
         let most_in = request.bytes() as u64 + TEMPLATE_TOKENS;
@@ -168,8 +181,23 @@ impl HttpChat {
             reservation.give_back();
             return unsent(CallError::new(FailureKind::Unavailable, "no caller waits for the answer any longer"));
         };
+        // More may be known of the endpoint after the waits above.
+        let sent = resent.unwrap_or_else(|| self.endpoint.forms.of(request, self.forced));
         let call = tracing::info_span!("call", endpoint = %self.endpoint.url);
-        let (result, tokens) = self.post(request).instrument(call).await;
+        let (mut result, tokens) = self.post(request, sent).instrument(call).await;
+        let advice = self.learn(&result, request, sent).await;
+        result = match (advice, result) {
+            // The endpoint generated nothing for a refused request, so it costs nothing.
+            (Some(Advice::Resend(next)), Err(failure)) => {
+                reservation.give_back();
+                return (Err(Tried { failure, limited: None, next: Some(next) }), None);
+            }
+            (Some(Advice::RefusesAll(what)), Err(Failure { error, .. })) => {
+                let message = format!("{} refuses {what}; its answer: {error}", self.base_url());
+                Err(Failure::lasting(FailureKind::EndpointDown, message))
+            }
+            (_, result) => result,
+        };
         *used += match tokens {
             Some((tokens_in, tokens_out)) => {
                 self.endpoint.throttle.correct(estimate, tokens_in.saturating_add(tokens_out), self.limits);
@@ -188,7 +216,7 @@ impl HttpChat {
     }
 
     fn heed(&self, failure: Failure, admitted: &Admitted) -> Tried {
-        let Failure { error, is_passing, after } = &failure;
+        let Failure { error, is_passing, after, .. } = &failure;
         let is_limit = *is_passing && (after.is_some() || error.kind == FailureKind::RateLimited);
         let limited = is_limit.then(|| admitted.limited(self.made(*after)));
         if !is_limit && error.kind.blames_endpoint() && error.kind != FailureKind::Denied && !error.is_answer() {
@@ -204,7 +232,39 @@ impl HttpChat {
                 "{url} accepts no call for now ({error}); calls wait longer after each attempt before they fail"
             );
         }
-        Tried { failure, limited }
+        Tried { failure, limited, next: None }
+    }
+
+    /// Keeps the form of a request that was answered, or returns what to do with a refused request.
+    async fn learn(
+        &self,
+        result: &std::result::Result<Answer, Failure>,
+        request: &ChatRequest,
+        sent: Sent,
+    ) -> Option<Advice> {
+        let failure = match result {
+            Err(failure) if !failure.error.is_answer() => failure,
+            _ => {
+                if let Some(news) = self.endpoint.forms.keep(&request.model, sent.form, self.forced) {
+                    let (url, model) = (self.base_url(), &request.model);
+                    tracing::warn!("{url} refuses requests for {model} as asap writes them, so asap sends {news}");
+                }
+                return None;
+            }
+        };
+        let words = failure.refusal.as_ref()?;
+        let is_too_long = failure.error.kind == FailureKind::TooLong;
+        let mut listed = None;
+        if is_too_long && self.forced.window.is_none() && refusal::needs_list(words) {
+            let served = async || self.served().await.ok().flatten().unwrap_or_default();
+            let served = self.endpoint.served.get_or_init(served).await;
+            listed = served.iter().find(|served| served.id == request.model).and_then(|served| served.window);
+        }
+        refusal::advice(words, is_too_long, request, sent, self.forced, listed)
+    }
+
+    fn base_url(&self) -> &str {
+        self.endpoint.url.as_str().trim_end_matches(self.api.path)
     }
 
     fn made(&self, after: Option<Duration>) -> Duration {
@@ -227,9 +287,13 @@ impl HttpChat {
         tracing::warn!("{}: {who} for {seconds} s, until {until} ({error}){cut}", self.endpoint.url);
     }
 
-    async fn post(&self, request: &ChatRequest) -> (std::result::Result<Answer, Failure>, Option<(u64, u64)>) {
+    async fn post(
+        &self,
+        request: &ChatRequest,
+        sent: Sent,
+    ) -> (std::result::Result<Answer, Failure>, Option<(u64, u64)>) {
         let begun = Instant::now();
-        let body = match (self.api.body)(request) {
+        let body = match (self.api.body)(request, sent) {
             Ok(body) => body,
             Err(error) => return (Err(Failure::lasting(FailureKind::Refused, error.to_string())), Some((0, 0))),
         };
@@ -237,7 +301,11 @@ impl HttpChat {
         let post = client.post(url.clone()).timeout(self.timeout).headers((self.api.headers)(self.key.as_ref()));
         let response = match post.header(CONTENT_TYPE, "application/json").body(body).send().await {
             Ok(response) => response,
-            Err(error) => return (Err(self.broken(&error)), error.is_connect().then_some((0, 0))),
+            Err(error) => {
+                let is_first = is_unreachable(&error) && !self.meter.health.lock().is_answered;
+                let failure = if is_first { self.unreachable(&error) } else { self.broken(&error) };
+                return (Err(failure), error.is_connect().then_some((0, 0)));
+            }
         };
         let (status, headers) = (response.status(), response.headers().clone());
         let limit = BYTES_AROUND.saturating_add(BYTES_PER_TOKEN.saturating_mul(request.max_tokens as usize));
@@ -248,6 +316,8 @@ impl HttpChat {
         let whole = request.is_whole.then(|| begun.elapsed().as_secs_f64());
         let redact = |text| self.without_key(text);
         let result = response::read(self.api, status, &headers, &text, request.bytes(), whole, &redact);
+        let [_, no_temperature, no_top_p] = sent.form.changes;
+        let result = result.map(|answer| Answer { defaults: Defaults([no_temperature, no_top_p]), ..answer });
         let tokens = match &result {
             Ok(answer) => Some((answer.tokens_in, answer.tokens_out)),
             // The cost of an invalid response is unknown.
@@ -278,6 +348,14 @@ impl HttpChat {
         }
     }
 
+    /// Returns the failure that ends a session without an answer so far. No retry helps before someone acts.
+    fn unreachable(&self, error: &reqwest::Error) -> Failure {
+        let Failure { error: CallError { message, .. }, .. } = self.broken(error);
+        let url = self.base_url();
+        let message = format!("{url}: {message}; start the endpoint, or set asap.anchor.base_url to its address");
+        Failure::lasting(FailureKind::Unreachable, message)
+    }
+
     fn broken(&self, error: &reqwest::Error) -> Failure {
         if error.is_timeout() && error.is_connect() {
             let seconds = self.timeout.min(CONNECT_TIMEOUT).as_secs_f64();
@@ -302,6 +380,8 @@ struct InFlight {
 struct Tried {
     failure: Failure,
     limited: Option<Limited>,
+    /// How a refused request is sent again. It does not count as a call.
+    next: Option<Sent>,
 }
 
 #[async_trait]
@@ -312,8 +392,9 @@ impl Chat for HttpChat {
         let outcome = reply.outcome.map_err(|error| match error.kind {
             FailureKind::TooLong => CallError {
                 message: format!(
-                    "{} (the prompt has {} bytes, {asked} {})",
+                    "{}{} (the prompt has {} bytes, {asked} {})",
                     error.message,
+                    cut_off_by_window(&error, request.max_tokens),
                     request.bytes(),
                     request.max_tokens
                 ),
@@ -358,12 +439,29 @@ fn estimated_tokens(request: &ChatRequest) -> u64 {
     tokens_in + tokens_in.min(u64::from(request.max_tokens))
 }
 
-fn innermost(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
+/// Returns what cut off an answer before the limit of its request.
+fn cut_off_by_window(error: &CallError, limit: u32) -> String {
+    let CallError { tokens_in, tokens_out, .. } = error;
+    if !error.is_cut_off() || *tokens_out >= u64::from(limit) {
+        return String::new();
     }
-    cause.to_string()
+    let all = tokens_in + tokens_out;
+    format!(" by the endpoint's window or own limit, {all} tokens with the prompt's {tokens_in}")
+}
+
+/// Whether there was no connection: the name is unknown, or no one accepts one in time. A failed TLS handshake is
+/// another failure, which no later time ends.
+fn is_unreachable(error: &reqwest::Error) -> bool {
+    let mut kinds = causes(error).filter_map(|cause| Some(cause.downcast_ref::<io::Error>()?.kind()));
+    error.is_connect() && !kinds.any(|kind| matches!(kind, ErrorKind::InvalidData | ErrorKind::UnexpectedEof))
+}
+
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    iter::successors(Some(error as &(dyn Error + 'static)), |cause| (**cause).source())
+}
+
+fn innermost(error: &reqwest::Error) -> String {
+    causes(error).last().map_or_else(String::new, |cause| cause.to_string())
 }
 
 #[cfg(test)]

@@ -165,7 +165,7 @@ fn outcome(request: &ChatRequest, generated: asap_lm::Result<Generated>, seconds
         );
         return Err(CallError { tokens_in, tokens_out, ..CallError::new(FailureKind::TooLong, message) });
     }
-    Ok(Answer { text, tokens_in, tokens_out })
+    Ok(Answer { text, tokens_in, tokens_out, ..Answer::default() })
 }
 
 /// Returns a seed that depends on the whole request, so that each sample has its own.
@@ -253,7 +253,8 @@ mod tests {
         let settings = Settings { anchor_max_calls: Some(2), ..Settings::default() };
         let model = LocalModel::spawn(String::new(), (), |(), mut waiting| {
             while let Some(asking) = waiting.blocking_recv() {
-                asking.answer.send(Ok(Answer { text: "yes".to_string(), tokens_in: 3, tokens_out: 1 })).unwrap();
+                let answer = Answer { text: "yes".to_string(), tokens_in: 3, tokens_out: 1, ..Answer::default() };
+                asking.answer.send(Ok(answer)).unwrap();
             }
         });
         let meter = Arc::new(Meter::default());

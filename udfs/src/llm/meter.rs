@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::chat::{CallError, FailureKind, Outcome};
+use super::chat::{CallError, Defaults, FailureKind, Outcome};
 use super::health::Health;
 use super::purse::{Purse, Taken};
 use super::store::StoreError;
@@ -69,6 +69,7 @@ struct MeterState {
     total: Option<f64>,
     in_flight: u64,
     refusal: Option<String>,
+    defaults: Defaults,
 }
 
 impl Meter {
@@ -90,6 +91,13 @@ impl Meter {
             state.refusal.get_or_insert_with(|| error.message.clone());
         }
         self.count(Usage { failed: 1, ..Usage::default() })
+    }
+
+    /// Adds the parameters that the endpoint chose for an answer of the session. Returns those of all its answers.
+    pub(crate) fn add_defaults(&self, Defaults([temperature, top_p]): Defaults) -> Defaults {
+        let Defaults(all) = &mut self.state.lock().defaults;
+        *all = [all[0] || temperature, all[1] || top_p];
+        Defaults(*all)
     }
 
     pub(crate) fn refusal(&self) -> Option<String> {

@@ -15,6 +15,7 @@
 //! | `http`, `response`, `json`, `retry`, `secret` | an endpoint over HTTP |
 //! | [`local`] | a model in a folder |
 //! | `endpoint`, `throttle`, `breaker` | one object per endpoint: when calls may start, and whether it is down |
+//! | `form`, `refusal` | what an endpoint accepts of a request, learnt from its refusals |
 //! | [`meter`], [`purse`] | usage and limits |
 //! | `health` | whether a session's failures may be the endpoint's |
 //! | `statement` | the failed requests of a statement |
@@ -27,6 +28,7 @@ pub mod chat;
 mod check;
 pub mod completions;
 mod endpoint;
+mod form;
 mod health;
 mod http;
 mod json;
@@ -35,6 +37,7 @@ pub mod meter;
 mod openai;
 pub mod provider;
 pub mod purse;
+mod refusal;
 pub mod request;
 mod response;
 mod retry;
@@ -54,8 +57,8 @@ use parking_lot::Mutex;
 use crate::flights::Interrupted;
 use crate::settings::Settings;
 use answers::Answers;
-use chat::Chat;
 pub use chat::FailureKind;
+use chat::{Chat, Defaults};
 use check::check;
 use http::HttpChat;
 use local::{Local, LocalModel};
@@ -72,6 +75,9 @@ pub use usage::Usage;
 pub enum LlmError {
     #[error("{0}")]
     EndpointDown(String),
+    /// There is no connection to the endpoint, and no call of the session was answered before.
+    #[error("{0}")]
+    Unreachable(String),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -208,6 +214,12 @@ impl Llm {
         let last = self.session.model.lock();
         let may_all_fail = last.as_ref().is_some_and(|(settings, _)| settings.anchor_max_error_rate.0 >= 1.0);
         !may_all_fail && self.session.meter.health.lock().is_in_doubt()
+    }
+
+    /// Returns the sampling parameters that answers of the session did not get from their requests, but from the
+    /// endpoint.
+    pub fn defaults(&self) -> Defaults {
+        self.session.meter.add_defaults(Defaults::default())
     }
 
     pub fn statement(&self, context: &Arc<TaskContext>) -> Arc<Statement> {

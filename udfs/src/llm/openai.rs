@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::api::{Api, Choice, Completion, End};
 use super::chat::Served;
+use super::form::Sent;
 use super::request::{ChatRequest, Message};
 use super::secret::Secret;
 
@@ -15,22 +16,31 @@ fn headers(key: Option<&Secret>) -> HeaderMap {
     key.and_then(Secret::bearer).map(|bearer| (AUTHORIZATION, bearer)).into_iter().collect()
 }
 
-fn body(request: &ChatRequest) -> serde_json::Result<Vec<u8>> {
+fn body(request: &ChatRequest, Sent { form, tokens }: Sent) -> serde_json::Result<Vec<u8>> {
     #[derive(Serialize)]
     struct Body<'a> {
         model: &'a str,
         messages: &'a [Message],
-        temperature: f64,
-        top_p: f64,
-        max_tokens: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        temperature: Option<f64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        top_p: Option<f64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_tokens: Option<u32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_completion_tokens: Option<u32>,
         #[serde(skip_serializing_if = "<[String]>::is_empty")]
         stop: &'a [String],
         #[serde(skip_serializing_if = "Option::is_none")]
         seed: Option<u64>,
     }
     let ChatRequest { model, messages, stop, .. } = request;
-    let ChatRequest { temperature, top_p, max_tokens, seed, .. } = *request;
-    serde_json::to_vec(&Body { model, messages, temperature, top_p, max_tokens, stop, seed })
+    let [is_completion_limit, no_temperature, no_top_p] = form.changes;
+    let temperature = (!no_temperature).then_some(request.temperature);
+    let top_p = (!no_top_p).then_some(request.top_p);
+    let [max_tokens, max_completion_tokens] = if is_completion_limit { [None, tokens] } else { [tokens, None] };
+    let seed = request.seed;
+    serde_json::to_vec(&Body { model, messages, temperature, top_p, max_tokens, max_completion_tokens, stop, seed })
 }
 
 fn read(completion: &Value) -> Completion {

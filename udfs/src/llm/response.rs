@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::api::{Api, Choice, Completion, End};
 use super::chat::{Answer, CallError, ChatResponse, FailureKind};
 use super::json;
+use super::refusal;
 use super::retry::retry_after;
 
 const QUOTED: usize = 300;
@@ -56,11 +57,17 @@ pub(super) struct Failure {
     pub error: CallError,
     pub is_passing: bool,
     pub after: Option<Duration>,
+    /// Why the endpoint refused the request, in its own words, if it may accept another form.
+    pub refusal: Option<String>,
 }
 
 impl Failure {
+    pub(crate) fn of(error: CallError) -> Self {
+        Self { error, is_passing: false, after: None, refusal: None }
+    }
+
     pub(crate) fn lasting(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { error: CallError::new(kind, message), is_passing: false, after: None }
+        Self::of(CallError::new(kind, message))
     }
 
     pub(crate) fn passing(kind: FailureKind, message: impl Into<String>) -> Self {
@@ -102,7 +109,8 @@ pub(super) fn read(
     let useless = |kind, message: String| {
         let error = CallError { tokens_in, tokens_out, ..CallError::new(kind, message) };
         // A paid answer is not requested again, useful or not.
-        Failure { error, is_passing: kind == FailureKind::BadResponse && paid_out.unwrap_or(0) == 0, after: None }
+        let is_passing = kind == FailureKind::BadResponse && paid_out.unwrap_or(0) == 0;
+        Failure { is_passing, ..Failure::of(error) }
     };
     let none = |expected: &str| {
         useless(FailureKind::BadResponse, format!("expected {expected}, found none: {}", response.quoted(body)))
@@ -121,8 +129,12 @@ pub(super) fn read(
             found.answer(tokens_in, tokens_out).map_err(|error| useless(error.kind, error.message))
         }
         (End::Stop, None) => {
-            let text = choice.text.filter(|text| !text.is_empty()).ok_or_else(|| none("a text"))?;
-            Ok(Answer { text, tokens_in, tokens_out })
+            let expected = match &choice.reasoning {
+                Some(_) => "an answer next to the thought (check the reasoning parser of the server)",
+                None => "a text",
+            };
+            let text = choice.text.filter(|text| !text.is_empty()).ok_or_else(|| none(expected))?;
+            Ok(Answer { text, tokens_in, tokens_out, ..Answer::default() })
         }
     }
 }
@@ -179,8 +191,8 @@ impl Body<'_> {
             429 if self.is_of_account(status) => Failure::lasting(FailureKind::Denied, said),
             429 => Failure { after: asked_for(headers), ..Failure::passing(FailureKind::RateLimited, said) },
             408 => Failure::passing(FailureKind::Timeout, said),
-            400 | 403 | 422 if says(body, &TOO_LONG) => Failure::lasting(FailureKind::TooLong, said),
-            413 => Failure::lasting(FailureKind::TooLong, said),
+            400 | 403 | 422 if says(body, &TOO_LONG) => self.of_form(Failure::lasting(FailureKind::TooLong, said)),
+            413 => self.of_form(Failure::lasting(FailureKind::TooLong, said)),
             403 if says(body, &HELD_BACK) => Failure::lasting(FailureKind::Refused, said),
             400.. if status.is_client_error() && self.is_of_account(status) => {
                 Failure::lasting(FailureKind::Denied, said)
@@ -192,9 +204,17 @@ impl Body<'_> {
             _ => {
                 let mut refused = Failure::lasting(FailureKind::Refused, said);
                 refused.error.is_turned_down = !says(body, &HELD_BACK) && !says(body, &INSPECTED);
-                refused
+                if refused.error.is_turned_down { self.of_form(refused) } else { refused }
             }
         }
+    }
+
+    fn of_form(&self, failure: Failure) -> Failure {
+        let json = match self.json() {
+            Value::Null => self.text.into(),
+            json => json,
+        };
+        Failure { refusal: Some(refusal::own_words(&json)), ..failure }
     }
 
     /// Returns whether an error is about the account or its key. Only the endpoint's own words are searched: the rest
@@ -286,7 +306,7 @@ mod tests {
     #[test]
     fn an_answer_comes_with_its_tokens() {
         let answer = read_ok(&completion(json!("yes"), "stop")).unwrap();
-        assert_eq!(answer, Answer { text: "yes".to_string(), tokens_in: 7, tokens_out: 3 });
+        assert_eq!(answer, Answer { text: "yes".to_string(), tokens_in: 7, tokens_out: 3, ..Answer::default() });
         let without_usage = json!({ "choices": [{ "message": { "content": "hello" } }] });
         let answer = read_ok(&without_usage).unwrap();
         assert_eq!((answer.tokens_in, answer.tokens_out), (10, 2));
@@ -340,7 +360,7 @@ mod tests {
         let mut body = completion(parts, "stop");
         body["usage"] = json!({ "prompt_tokens": 7.0, "completion_tokens": 3.0 });
         let answer = read_ok(&body).unwrap();
-        assert_eq!(answer, Answer { text: "yes".to_string(), tokens_in: 7, tokens_out: 3 });
+        assert_eq!(answer, Answer { text: "yes".to_string(), tokens_in: 7, tokens_out: 3, ..Answer::default() });
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod storing;
 use std::path::{Path, PathBuf};
 
 use asap_udfs::llm::FailureKind;
-use asap_udfs::llm::chat::{Answer, CallError, Outcome};
+use asap_udfs::llm::chat::{Answer, CallError, Defaults, Outcome};
 use asap_udfs::llm::store::{AnswerStore, RequestKey};
 use futures::future::try_join_all;
 use sha2::{Digest, Sha256};
@@ -24,7 +24,10 @@ fn answer(number: u64) -> Outcome {
     let text: String = format!("answer {number}; ").chars().cycle().take(20 + (number * 37 % 3000) as usize).collect();
     match number % 7 {
         0 => Err(CallError { tokens_in: number, tokens_out: 1, ..CallError::new(FailureKind::TooLong, text) }),
-        _ => Ok(Answer { text, tokens_in: number, tokens_out: 2 }),
+        _ => {
+            let defaults = Defaults([number % 5 == 0, number % 3 == 0]);
+            Ok(Answer { text, tokens_in: number, tokens_out: 2, defaults })
+        }
     }
 }
 

@@ -18,6 +18,7 @@ pub mod outcomes;
 pub(crate) mod provenance;
 pub(crate) mod receipt;
 pub mod rejects;
+pub(crate) mod sampling;
 pub mod shards;
 pub(crate) mod table_properties;
 pub mod write_shards;
@@ -286,7 +287,9 @@ impl Output {
                         return Ok(vec![]);
                     }
                     let begun = marks.iter().filter_map(|mark| mark.begin(state).transpose());
-                    Ok(lines(&ours, deletion, info, begun.collect::<Result<_>>()?))
+                    let mut more = begun.collect::<Result<Vec<_>>>()?;
+                    more.extend(sampling::transactions(info, *generation));
+                    Ok(lines(&ours, deletion, info, more))
                 })
                 .await?;
             if !outdated {

@@ -127,13 +127,17 @@ async fn a_pause_that_the_endpoint_asks_for_is_made() {
 }
 
 #[tokio::test]
-async fn no_one_at_the_address_is_a_status() {
-    let server = Server::start(|_| Reply::Hang);
-    let (_, anchoring) = anchoring(&server, &[]);
+async fn no_one_at_the_address_ends_the_query_until_a_call_was_answered() {
+    let server = Server::start(|_| Reply::text("add"));
+    let ((_, known), (llm, new)) = (anchoring(&server, &[]), anchoring(&server, &[]));
+    assert_eq!(known.complete("a", None).await.unwrap().status(), "ok");
     drop(server);
-    let anchor = anchoring.anchor(Some("1 + 1?"), Some("2"), None).await.unwrap();
-    assert_eq!(anchor.status(), "unavailable");
-    assert!(anchor.error().unwrap().contains("cannot connect"));
+    let error = new.complete("b", None).await.unwrap_err().to_string();
+    assert!(error.contains("cannot connect to the endpoint") && error.contains("start the endpoint"), "{error}");
+    assert_eq!(llm.usage().calls, 1);
+    let row = known.complete("b", None).await.unwrap();
+    assert_eq!(row.status(), "unavailable");
+    assert!(row.error().unwrap().contains("cannot connect"));
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 mod completions;
 mod failures;
 mod limits;
+mod refusals;
 mod rows;
 mod secrets;
 pub(crate) mod setup;
