@@ -205,8 +205,8 @@ impl Corpus {
     ) -> Result<Self> {
         let mut failures = Vec::new();
         let footers = read_footers(session, files).await?;
-        let temporary = footers.iter().filter_map(|(file, _)| file.temporary.as_ref()?.note.clone());
-        let mut notes: Vec<String> = temporary.collect();
+        let temporary = footers.iter().filter_map(|(file, _)| file.temporary.as_ref());
+        let mut notes: Vec<String> = temporary.flat_map(|file| file.notes.clone()).collect();
         let groups = group(footers, &mut failures);
         let schemas: Vec<(SchemaRef, String)> =
             groups.iter().map(|group| (group.published(), group.files[0].file.name.clone())).collect();

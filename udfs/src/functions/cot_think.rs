@@ -1,7 +1,5 @@
 //! The parts of a generation: its chain of thought, and the response after it.
 
-use std::borrow::Cow;
-
 use asap_kernels::tags;
 
 use super::by_row::RowFunction;
@@ -16,7 +14,7 @@ pub(super) const COT_THINK: RowFunction<(), Text> = RowFunction {
     about: "The chain of thought of a generation: the text from the first opening tag to the first closing tag after it, without white space at both ends. Opening tags are `<think>` and `<|begin_of_thought|>` (closed by `<|end_of_thought|>`). At the start of the generation, `<Thought>`, `<thought>`, `<thinking>` and `<reasoning>` are opening tags too. Without an opening tag, the chain begins at the start of the generation. Without a closing tag, the result is NULL.",
     arguments: &[GENERATION],
     example: "select cot_think('<think>2 + 2 is 4</think>4');\n-- 2 + 2 is 4",
-    row: |_, row| tags::think(row.text(0)?).map(Cow::Borrowed).ok_or(NoValue::Null),
+    row: |_, row| tags::think(row.text(0)?).ok_or(NoValue::Null),
 };
 
 pub(super) const COT_RESPONSE: RowFunction<(), Text> = RowFunction {
