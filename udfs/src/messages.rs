@@ -56,7 +56,8 @@ pub fn other_parts(conversations: &ArrayRef) -> Result<BTreeMap<String, usize>> 
     let mut counts = BTreeMap::new();
     let Some(list) = lists(conversations)? else { return Ok(counts) };
     let Some(turns) = list.values().as_struct_opt() else { return Ok(counts) };
-    for contents in TEXT.iter().filter_map(|name| turns.column_by_name(name)).filter(|held| is_parts(held.data_type())) {
+    for contents in TEXT.iter().filter_map(|name| turns.column_by_name(name)).filter(|held| is_parts(held.data_type()))
+    {
         let Some(list) = lists(contents)? else { continue };
         let parts = Parts::of(list.values())?;
         for row in (0..parts.rows).filter(|row| matches!(parts.at(*row), Part::Other)) {
@@ -91,7 +92,8 @@ impl Parts {
         let Some(fields) = parts.as_struct_opt() else {
             return Ok(Self { rows, kinds: None, texts: vec![texts_of(parts)?], thoughts: vec![] });
         };
-        let read = |names: &[&str]| names.iter().filter_map(|name| texts_of(fields.column_by_name(name)?).ok()).collect();
+        let read =
+            |names: &[&str]| names.iter().filter_map(|name| texts_of(fields.column_by_name(name)?).ok()).collect();
         let kinds = fields.column_by_name("type").map(texts_of).transpose()?;
         Ok(Self { rows, kinds, texts: read(&PART_TEXTS), thoughts: read(&PART_THOUGHTS) })
     }
@@ -104,7 +106,9 @@ impl Parts {
         let is_thought = |kind: &str| ["thinking", "reasoning", "thought"].contains(&kind);
         match self.kind(row) {
             Some(kind) if is_thought(kind) => Part::Thought(first_filled(&self.thoughts, row).unwrap_or_default()),
-            Some("text" | "input_text" | "output_text") => Part::Text(first_filled(&self.texts, row).unwrap_or_default()),
+            Some("text" | "input_text" | "output_text") => {
+                Part::Text(first_filled(&self.texts, row).unwrap_or_default())
+            }
             Some(_) => Part::Other,
             None => match (first_filled(&self.texts, row), first_filled(&self.thoughts, row)) {
                 (Some(text), _) => Part::Text(text),
@@ -176,7 +180,9 @@ fn field(conversations: &ArrayRef, names: [&str; 2]) -> Result<ListArray> {
     let item = Arc::new(Field::new_list_field(DataType::Utf8View, true));
     let texts = DataType::List(Arc::clone(&item));
     if let Some(fields) = conversations.as_struct_opt() {
-        let Some(list) = lists(named(fields, names)?)? else { return Ok(cast(named(fields, names)?, &texts)?.as_list().clone()) };
+        let Some(list) = lists(named(fields, names)?)? else {
+            return Ok(cast(named(fields, names)?, &texts)?.as_list().clone());
+        };
         let (_, offsets, values, nulls) = list.into_parts();
         let values = texts_of(&values)?;
         let nulls = NullBuffer::union(fields.nulls(), nulls.as_ref());

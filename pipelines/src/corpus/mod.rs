@@ -21,7 +21,8 @@
 //! as `split=train` are columns too. If the type of a column conflicts with its type in earlier files, it is NULL in the rows of the file,
 //! and a note names it.
 //!
-//! Columns are recognized by their names (table function `corpus_shapes()`), else by think tags in their values. Of
+//! Columns are recognized by their names (table function `corpus_shapes()`), else by think tags in their values. Of several
+//! columns of a kind, each row takes the first that is not NULL, empty or blank. Of
 //! several generations, asap reads the first that a flag marks as correct and that its model finished. Of a list of
 //! structs without flags, it reads the first with think tags. If `prompt` is a rendered chat template, asap reads the
 //! user's and the system's messages in it.

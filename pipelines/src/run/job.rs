@@ -200,8 +200,7 @@ impl Opened {
         // Each partition of the plan must stay one slice.
         context.state_ref().write().config_mut().options_mut().execution.target_partitions = 1;
         let mut contents = Contents::load(store_of(&output.asap_folder)?.as_ref()).await;
-        let identity =
-            Identity::of(
+        let identity = Identity::of(
             &request.sql,
             request.columns.as_ref(),
             &request.originals,
@@ -294,7 +293,8 @@ impl Listed {
         let staged = files::staged(&corpus, &divided, &ledger, &output, request).await?;
         let held = output.sample().filter(|_| !new_generation);
         let sample = request.sample.map(|(rows, seed)| held.unwrap_or_else(|| Sample::choose(rows, seed, &corpus)));
-        summary.sample = sample.as_ref().map(|Sample { rows, of, seed, .. }| json!({ "rows": rows, "of": of, "seed": seed }));
+        summary.sample =
+            sample.as_ref().map(|Sample { rows, of, seed, .. }| json!({ "rows": rows, "of": of, "seed": seed }));
         let wanted = Wanted { request, slice_rows, sample: sample.as_ref() };
         let Slices { open: mut slices, left, beyond } =
             files::slices(&corpus, &divided, &ledger, &again, wanted, &staged);
@@ -404,7 +404,14 @@ impl Job {
             attempt: self.output.attempt,
             shard_bytes: request.shard_bytes,
             fail_on_reject: request.settings.on_error == OnError::Fail,
-            design: Design { rows, partition_by, identity, provenance, slice_rows: self.slice_rows, sample: self.sample.clone() },
+            design: Design {
+                rows,
+                partition_by,
+                identity,
+                provenance,
+                slice_rows: self.slice_rows,
+                sample: self.sample.clone(),
+            },
             progress: Progress::default(),
             stopping: Arc::default(),
         })

@@ -163,7 +163,8 @@ pub fn response_or_all(generation: &str) -> Option<&str> {
         return Some(after);
     }
     let start = generation.trim_start();
-    let is_cut_off = first_of(generation, PAIRS.iter().map(|(opening, _)| *opening)).is_some() || FIRST.iter().any(|(tag, _)| start.starts_with(tag));
+    let is_cut_off = first_of(generation, PAIRS.iter().map(|(opening, _)| *opening)).is_some()
+        || FIRST.iter().any(|(tag, _)| start.starts_with(tag));
     (!is_cut_off).then_some(generation)
 }
 
@@ -237,7 +238,10 @@ mod tests {
     fn tags_that_are_words_too_count_where_a_generation_begins() {
         for (tag, solution) in [("Thought", "Output"), ("thinking", "answer"), ("reasoning", "output")] {
             let generation = format!("\n<{tag}>\na</think>b\n</{tag}>\n\n<{solution}>\nc\n</{solution}>");
-            assert_eq!((think(&generation).as_deref(), response(&generation).as_deref()), (Some("a</think>b"), Some("c")));
+            assert_eq!(
+                (think(&generation).as_deref(), response(&generation).as_deref()),
+                (Some("a</think>b"), Some("c"))
+            );
         }
         assert_eq!(think("in <thinking> tags</thinking>b"), None);
         assert_eq!(think("<thinking>cut off</think>"), None);

@@ -23,14 +23,15 @@ use tempfile::{NamedTempFile, TempPath};
 use tokio::io::AsyncWriteExt;
 
 use crate::corpus::files::file::{CorpusFile, Temporary, as_listed};
-use crate::corpus::files::json_kinds::{Kind, Scanner, without_nan};
-use crate::corpus::files::json_value::parse;
+use crate::corpus::files::json_kinds::{Kind, Scanner, has_key_twice, without_nan};
 use crate::corpus::shape;
 use crate::corpus::shape::rules::{ANSWERS, CHAINS, FLAGS, QUESTIONS, ROW_FLAGS};
 
 const ROW_GROUP_ROWS: usize = 1024;
 const BATCH_ROWS: usize = 256;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+/// Columns that hold a list in every layout.
+const LISTS: [&str; 4] = ["messages", "conversations", "conversation", "generations"];
 const ZSTD_LEVEL: i32 = 1;
 
 pub(crate) fn is_lines(name: &str) -> bool {
@@ -150,18 +151,18 @@ impl Json {
 
     fn notes(&self, survey: Survey) -> Vec<String> {
         let lines = [
-            (survey.bad, "is not a complete JSON object: a row of NULLs replaces it, which is a reject"),
-            (survey.nan, "has NaN or Infinity, which JSON does not have: it is read as NULL"),
-            (survey.twice, "has an object with the same key twice: the last value counts"),
+            (survey.bad, "no complete JSON object, so the line becomes a reject"),
+            (survey.nan, "NaN or Infinity, which JSON does not have, is read as NULL"),
+            (survey.twice, "an object holds a key twice, and its last value counts"),
         ];
         let of_lines = lines.into_iter().filter_map(|(lines, what)| {
             let first = lines.first()? + 1;
             let others = match lines.len() {
                 1 => String::new(),
-                2 => "; so does one other line".to_string(),
-                several => format!("; so do {} other lines", several - 1),
+                2 => " and one other".to_string(),
+                several => format!(" and {} others", several - 1),
             };
-            Some(format!("line {first} of {} {what}{others}", self.name))
+            Some(format!("line {first}{others} of {}: {what}", self.name))
         });
         of_lines.chain(survey.notes).collect()
     }
@@ -249,7 +250,10 @@ impl Json {
         if mixed.is_empty() {
             return;
         }
-        mixed.iter().filter_map(|name| Some(likely.fields.get_mut(name)?.keep_most())).for_each(drop);
+        let is_list = |name: &String| LISTS.iter().any(|list| list.eq_ignore_ascii_case(name));
+        mixed.iter().for_each(|name| {
+            likely.fields.entry(name.clone()).and_modify(|kind| kind.keep_most(is_list(name)));
+        });
         let shapes = shape::by_names(&Schema::new(as_text(&likely.columns())), &self.name).unwrap_or_default();
         let read = shapes.first().map(|shape| shape.mapping());
         for name in mixed {
@@ -258,7 +262,7 @@ impl Json {
             let Some(kind) = survey.kinds.fields.get_mut(&name) else { continue };
             let was_json = kind.has_json();
             if is_read || is_flag {
-                kind.keep_most();
+                kind.keep_most(is_list(&name));
             }
             let becomes = match kind.has_json() {
                 true => "they are kept as JSON text",
@@ -279,13 +283,16 @@ impl Json {
             let at = || format!("line {} of {}", index + 1, self.name);
             let line = line.map_err(|error| exec_datafusion_err!("{} cannot be read: {error}", at()))?;
             let expected = "asap reads one object per line, or an array of objects";
-            let parsed = parse(&line).map(|parsed| (parsed, false));
+            let parsed = serde_json::from_slice(&line).map(|value| (value, false));
             let parsed = parsed.or_else(|error| match without_nan(&line) {
-                Some(clean) => Ok((parse(&clean)?, true)),
+                Some(clean) => Ok((serde_json::from_slice(&clean)?, true)),
                 None => Err(error),
             });
             let object = match parsed {
-                Ok(((value @ Value::Object(_), is_twice), has_nan)) => Ok(Object { value, has_nan, is_twice }),
+                Ok((value @ Value::Object(_), has_nan)) => {
+                    let is_twice = has_key_twice(&line, &value);
+                    Ok(Object { value, has_nan, is_twice })
+                }
                 Ok(_) => Err(format!("{} is not a JSON object; {expected}", at())),
                 Err(error) => Err(format!("{} is not a complete JSON object ({error}); {expected}", at())),
             };

@@ -15,6 +15,8 @@ pub(crate) struct Kind {
     texts: usize,
     lists: usize,
     objects: usize,
+    /// Whether [`Self::keep_most`] left out values of other types.
+    is_reduced: bool,
     item: Option<Box<Kind>>,
     pub(crate) fields: BTreeMap<String, Kind>,
 }
@@ -83,22 +85,25 @@ impl Kind {
 
     /// Whether some values must be rewritten to fit the type.
     pub(crate) fn is_mixed(&self) -> bool {
-        self.form() != Form::Plain || self.fields.values().chain(self.item.as_deref()).any(Kind::is_mixed)
+        self.is_reduced
+            || self.form() != Form::Plain
+            || self.fields.values().chain(self.item.as_deref()).any(Kind::is_mixed)
     }
 
-    /// Leaves only the most frequent of scalars, lists and objects, also within lists. Other values become NULL.
-    pub(crate) fn keep_most(&mut self) {
+    /// Leaves only the most frequent of scalars, lists and objects, also within lists. Other values become NULL. Where
+    /// there are as many scalars as others, `prefers_lists` decides.
+    pub(crate) fn keep_most(&mut self, prefers_lists: bool) {
         if self.is_json() {
             let most = self.scalars().max(self.lists).max(self.objects);
+            let are_scalars = self.scalars() == most && !(prefers_lists && self.lists.max(self.objects) == most);
             *self = match most {
+                _ if are_scalars => Kind { lists: 0, item: None, objects: 0, fields: BTreeMap::new(), ..self.clone() },
                 _ if self.lists == most => Kind { lists: most, item: self.item.take(), ..Kind::default() },
-                _ if self.objects == most => {
-                    Kind { objects: most, fields: std::mem::take(&mut self.fields), ..Kind::default() }
-                }
-                _ => Kind { lists: 0, item: None, objects: 0, fields: BTreeMap::new(), ..self.clone() },
+                _ => Kind { objects: most, fields: std::mem::take(&mut self.fields), ..Kind::default() },
             };
+            self.is_reduced = true;
         }
-        self.item.iter_mut().for_each(|item| item.keep_most());
+        self.item.iter_mut().for_each(|item| item.keep_most(true));
     }
 
     /// The columns of the objects, sorted by name at every depth, without empty structs, which Parquet cannot hold.
@@ -233,4 +238,18 @@ pub(crate) fn without_nan(line: &[u8]) -> Option<Vec<u8>> {
         }
     }
     is_changed.then_some(clean)
+}
+
+/// Whether an object in a line holds a key twice: then the line has more colons than its value has fields.
+pub(crate) fn has_key_twice(line: &[u8], value: &Value) -> bool {
+    fn fields(value: &Value) -> usize {
+        match value {
+            Value::Array(items) => items.iter().map(fields).sum(),
+            Value::Object(held) => held.len() + held.values().map(fields).sum::<usize>(),
+            _ => 0,
+        }
+    }
+    let mut scanner = Scanner::default();
+    let is_colon = |byte: &&u8| !scanner.is_border(**byte) && !scanner.is_text && **byte == b':';
+    line.iter().filter(is_colon).count() > fields(value)
 }

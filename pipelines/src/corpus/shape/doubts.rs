@@ -71,13 +71,20 @@ pub(crate) async fn notes(session: &dyn Session, table: &FilesTable, shape: &Sha
             }
         }
     }
-    notes.extend(unread(session, table, shape, file).await?);
+    let is_untagged = batches.iter().any(|batch| batch.column(1).null_count() > 0);
+    notes.extend(unread(session, table, shape, is_untagged, file).await?);
     notes.extend(repeats.note(ANSWERS, SHARE).map(|note| format!("{file}, its first {FIRST_ROWS} rows: {note}")));
     Ok(notes)
 }
 
 /// Notes on what the first rows hold and asap does not read: parts of messages, and tags that may be those of chains.
-async fn unread(session: &dyn Session, table: &FilesTable, shape: &Shape, file: &str) -> Result<Vec<String>> {
+async fn unread(
+    session: &dyn Session,
+    table: &FilesTable,
+    shape: &Shape,
+    is_untagged: bool,
+    file: &str,
+) -> Result<Vec<String>> {
     let schema = table.file_schema();
     let turns = shape.conversations().filter(|turns| path::has_parts(schema, turns.name()));
     let mut columns: Vec<Expr> = turns.map(|turns| column(turns.name())).collect();
@@ -87,7 +94,8 @@ async fn unread(session: &dyn Session, table: &FilesTable, shape: &Shape, file: 
         Response::Turn { chains, .. } => chains.is_empty(),
         Response::Generation(_) | Response::Generations(_) => true,
     };
-    if has_tags {
+    // Rows with chains need no second look.
+    if has_tags && is_untagged {
         columns.push(Reading::new(schema, shape, &Functions::of(session)?)?.text);
     }
     if columns.is_empty() {
@@ -97,7 +105,9 @@ async fn unread(session: &dyn Session, table: &FilesTable, shape: &Shape, file: 
     let (mut counts, mut tags) = (BTreeMap::<String, usize>::new(), BTreeSet::new());
     for batch in &batches {
         for turns in &batch.columns()[..parts] {
-            messages::other_parts(turns)?.into_iter().for_each(|(kind, parts)| *counts.entry(kind).or_default() += parts);
+            messages::other_parts(turns)?
+                .into_iter()
+                .for_each(|(kind, parts)| *counts.entry(kind).or_default() += parts);
         }
         let texts = batch.columns()[parts..].iter().flat_map(|texts| texts.as_string::<i32>().iter().flatten());
         let untagged = texts.filter(|text| tags::think(text).is_none());

@@ -18,7 +18,9 @@ pub(crate) fn first_correct(schema: &Schema, generations: &Generations) -> Resul
     let place = place(schema, generations)?;
     let item = array_element(column(&generations.list), place.clone());
     let generation = match &generations.item {
-        Some((texts, _)) => first_filled(texts.iter().map(|name| text(get_field(item.clone(), name.as_str()))).collect())?,
+        Some((texts, _)) => {
+            first_filled(texts.iter().map(|name| text(get_field(item.clone(), name.as_str()))).collect())?
+        }
         None => item,
     };
     let none = concat(vec![

@@ -26,7 +26,8 @@ use datafusion::common::{DataFusionError, Result, exec_err};
 use crate::corpus::shape::mapping::ColumnMapping;
 use crate::corpus::shape::path::{Path, is_text, item, item_fields};
 use crate::corpus::shape::rules::{
-    BY_TAGS, BY_USER, EITHER, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, SYSTEMS, TURN_CHAINS,
+    ANSWERS, BY_TAGS, BY_USER, CHAINS, EITHER, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, SYSTEMS,
+    TURN_CHAINS,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,7 +153,21 @@ impl Rule {
             Form::Columns => {
                 let cot = pick(self.cot, is_text_or_texts)?;
                 let answer = of_family(schema, cot.name(), |columns| self::pick(columns, self.answer, is_answer))?;
-                (self.question(schema, cot.name())?, Response::Columns { cot, answer })
+                let question = self.question(schema, cot.name())?;
+                // asap's outputs have a source, and their chains may be empty. In other files, other columns fill gaps.
+                if self.name != OWN || find(schema, "source").is_some() {
+                    return Some(self.with(schema, question, Response::Columns { cot, answer }));
+                }
+                let or = |path: Path, others: Option<Path>| {
+                    let others = others.iter().flat_map(Path::each).filter(|other| other.name() != path.name());
+                    path.clone().or(others.map(|other| Path::column(other.name())))
+                };
+                let question = match question {
+                    Question::Text(text) => Question::Text(or(text, pick(QUESTIONS, is_text))),
+                    other => other,
+                };
+                let cot = or(cot, pick(CHAINS, is_text_or_texts));
+                (question, Response::Columns { cot, answer: or(answer, pick(ANSWERS, is_answer)) })
             }
             Form::Generation => {
                 let generation = pick(self.cot, is_text)?;
@@ -185,7 +200,11 @@ impl Rule {
                 (Question::Turn(prompt), response)
             }
         };
-        Some(Shape { rule: self.name, question, response, system: system(schema), flags: vec![] })
+        Some(self.with(schema, question, response))
+    }
+
+    fn with(&self, schema: &Schema, question: Question, response: Response) -> Shape {
+        Shape { rule: self.name, question, response, system: system(schema), flags: vec![] }
     }
 
     fn question(&self, schema: &Schema, chain: &str) -> Option<Question> {
@@ -373,7 +392,11 @@ impl Shape {
             found => misfit(name, expected, found.ok().map(|field| field.data_type())),
         };
         let turns = |path: &Path| {
-            column(&path.name().to_string(), are_turns, "a list of structs with role and content (or from and value; the content is text or a list of parts), or a struct of lists")
+            column(
+                &path.name().to_string(),
+                are_turns,
+                "a list of structs with role and content (or from and value; the content is text or a list of parts), or a struct of lists",
+            )
         };
         match &self.question {
             Question::Text(question) => path(question, is_text, "text")?,

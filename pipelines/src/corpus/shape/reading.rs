@@ -143,13 +143,7 @@ impl Reading {
     }
 
     /// The chain and the answer, by the tags of the text.
-    pub(crate) fn tagged(
-        &self,
-        functions: &Functions,
-        held: Expr,
-        chain: Expr,
-        answer: Expr,
-    ) -> Result<(Expr, Expr)> {
+    pub(crate) fn tagged(&self, functions: &Functions, held: Expr, chain: Expr, answer: Expr) -> Result<(Expr, Expr)> {
         let think = functions.think(held.clone());
         let response = functions.response.call(vec![held.clone()]);
         if self.chain.is_some() {
@@ -165,7 +159,8 @@ impl Reading {
         // whole generation.
         let is_generation = regexp_like(held.clone(), lit(format!("^(?:{})", any_of(tags::openings()))), None);
         let cot = when(is_generation.clone(), coalesce(vec![think, held.clone()])).otherwise(held)?;
-        let answer = when(is_blank(&answer).and(is_generation), coalesce(vec![response, answer.clone()])).otherwise(answer)?;
+        let answer =
+            when(is_blank(&answer).and(is_generation), coalesce(vec![response, answer.clone()])).otherwise(answer)?;
         Ok((text(cot), text(answer)))
     }
 

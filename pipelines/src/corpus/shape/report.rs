@@ -21,7 +21,10 @@ impl Shape {
             Response::Columns { cot, answer } => (cot.described(), answer.described()),
             Response::Generation(path) => tagged(path.described()),
             Response::Generations(generations) => {
-                let field = generations.item.as_ref().map_or(String::new(), |(texts, _)| format!(".{}", texts.join(", else .")));
+                let field = generations
+                    .item
+                    .as_ref()
+                    .map_or(String::new(), |(texts, _)| format!(".{}", texts.join(", else .")));
                 let (list, flags) = (&generations.list, generations.described_flags());
                 tagged(format!("{list}{field}: the first that is correct ({flags})"))
             }

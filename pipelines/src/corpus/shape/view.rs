@@ -26,9 +26,9 @@ use datafusion::scalar::ScalarValue;
 
 use crate::corpus::scan::table::{FILE_COLUMN, FilesTable, ROW_COLUMN};
 use crate::corpus::shape;
+use crate::corpus::shape::Shape;
 use crate::corpus::shape::expressions::{column, null_text, text};
 use crate::corpus::shape::reading::{Fault, Functions, Read, Reading};
-use crate::corpus::shape::Shape;
 
 pub(crate) const INNER: &str = "__corpus_";
 

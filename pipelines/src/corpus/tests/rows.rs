@@ -37,7 +37,9 @@ async fn each_file_is_read_as_its_line_wants() {
         };
         let missing: Vec<&String> = notes.iter().chain(&error).filter(|part| !said.contains(*part)).collect();
         if found != want || !missing.is_empty() {
-            wrong.push(format!("{kind}, {case}: found {found:#?}, wanted {want:#?}; not in the notes: {missing:?}\n{said}"));
+            wrong.push(format!(
+                "{kind}, {case}: found {found:#?}, wanted {want:#?}; not in the notes: {missing:?}\n{said}"
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));

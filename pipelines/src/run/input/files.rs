@@ -266,7 +266,8 @@ pub fn slices(
         }
     }
     open.sort_by(|a, b| (&a.name.path, a.name.start).cmp(&(&b.name.path, b.name.start)));
-    let beyond = request.limit.map_or(0, |rows| limit(&mut open, rows, &done_and_rows(corpus, divided, ledger, staged)));
+    let beyond =
+        request.limit.map_or(0, |rows| limit(&mut open, rows, &done_and_rows(corpus, divided, ledger, staged)));
     open.append(&mut tried);
     let all = open.len();
     if let Some(part) = request.part {
