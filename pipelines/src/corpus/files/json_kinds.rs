@@ -14,6 +14,8 @@ pub(crate) struct Kind {
     floats: usize,
     texts: usize,
     lists: usize,
+    /// Lists without items, which fit any list, and are not filled elsewhere.
+    empty: usize,
     objects: usize,
     /// Whether [`Self::keep_most`] left out values of other types.
     is_reduced: bool,
@@ -41,6 +43,7 @@ impl Kind {
             Value::Number(number) if number.is_f64() => self.floats += 1,
             // As numbers, integers beyond 64-bit columns would be rounded, which breaks ids.
             Value::Number(_) | Value::String(_) => self.texts += 1,
+            Value::Array(items) if items.is_empty() => self.empty += 1,
             Value::Array(items) => {
                 self.lists += 1;
                 let item = self.item.get_or_insert_default();
@@ -85,7 +88,9 @@ impl Kind {
 
     /// Whether some values must be rewritten to fit the type.
     pub(crate) fn is_mixed(&self) -> bool {
+        let has_strays = self.empty > 0 && self.lists == 0 && self.scalars() + self.objects > 0;
         self.is_reduced
+            || has_strays
             || self.form() != Form::Plain
             || self.fields.values().chain(self.item.as_deref()).any(Kind::is_mixed)
     }
@@ -127,7 +132,8 @@ impl Kind {
                 DataType::List(Arc::new(Field::new_list_field(item.data_type()?, true)))
             }
             _ if self.objects > 0 => DataType::Struct(Some(self.columns()).filter(|fields| !fields.is_empty())?),
-            _ if self.scalars() == 0 => DataType::Null,
+            _ if self.scalars() + self.empty == 0 => DataType::Null,
+            _ if self.scalars() == 0 => DataType::List(Arc::new(Field::new_list_field(DataType::Null, true))),
             _ if self.scalars() == self.booleans => DataType::Boolean,
             _ if self.scalars() == self.integers => DataType::Int64,
             _ if self.scalars() == self.integers + self.floats => DataType::Float64,
@@ -146,6 +152,7 @@ impl Kind {
             (Form::Parts, Value::String(text)) => Value::Array(vec![part(text)]),
             (_, Value::Array(items)) => match &self.item {
                 Some(item) => items.into_iter().map(|value| item.fit(value)).collect(),
+                None if self.scalars() + self.objects == 0 => Value::Array(items),
                 None => Value::Null,
             },
             (_, Value::Object(_)) if self.objects == 0 => Value::Null,
