@@ -79,9 +79,15 @@ pub struct RunArgs {
     /// cot column must hold the whole generation: the chain between think tags, then the answer
     #[arg(long, value_name = "question=…,cot=…,answer=…", value_parser = parsed::<ColumnMapping>)]
     columns: Option<ColumnMapping>,
-    /// Process at most N input rows, including those of earlier runs
+    /// Process at most N input rows, including those of earlier runs. The files share N evenly
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
     limit: Option<usize>,
+    /// Process N random rows of the input. The first run chooses the rows, and later runs add no others
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one, conflicts_with = "limit")]
+    sample: Option<usize>,
+    /// Choose the rows of the sample: the same seed chooses the same rows [default: 0]
+    #[arg(long, value_name = "S", requires = "sample")]
+    seed: Option<u64>,
     /// Set the maximum rows of a slice [default: about a minute of work]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     slice_rows: Option<u64>,
@@ -157,6 +163,7 @@ impl RunArgs {
             to: self.to.unwrap_or_default(),
             columns: self.columns,
             limit: self.limit.map(|limit| limit as u64),
+            sample: self.sample.map(|rows| (rows as u64, self.seed.unwrap_or_default())),
             settings,
             slice_rows: self.slice_rows,
             commit_every: self.commit_every,

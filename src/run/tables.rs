@@ -2,6 +2,7 @@
 
 use asap_pipelines::run::{Estimate, Summary};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::output::{calls, count};
 
@@ -25,6 +26,7 @@ pub(crate) fn estimate_table(estimate: &Estimate) -> String {
             calls => format!("calls     {}, if the first answer for each row is accepted", count(calls)),
         },
     ];
+    lines.extend(sampled(estimate.sample.as_ref()));
     if anchor.cache_hits > 0 {
         lines.push(format!("cached    {} requests, already paid or equal to another", count(anchor.cache_hits)));
     }
@@ -42,6 +44,12 @@ pub(crate) fn estimate_table(estimate: &Estimate) -> String {
         lines.push(format!("scoring   {about}{tokens} {what}"));
     }
     lines.join("\n")
+}
+
+fn sampled(sample: Option<&Value>) -> Option<String> {
+    let number = |name: &str| sample?.get(name)?.as_u64();
+    let (rows, of, seed) = (number("rows")?, number("of")?, number("seed")?);
+    Some(format!("sample    {} of {} rows, with the seed {seed}", count(rows), count(of)))
 }
 
 pub(super) fn table(summary: &Summary) -> String {
@@ -63,6 +71,7 @@ pub(super) fn table(summary: &Summary) -> String {
         lines.push(format!("emptied   {} rows of the output have no step left", count(counts.rows_emptied)));
     }
     lines.extend(ignored(summary));
+    lines.extend(sampled(summary.sample.as_ref()));
     if summary.rows_beyond_limit > 0 {
         lines.push(format!("limit     {} rows are beyond the limit", count(summary.rows_beyond_limit)));
     }

@@ -1,8 +1,12 @@
 //! Conversations, read in all common forms.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, StructArray};
+use asap_kernels::steps::SEPARATOR;
+use asap_kernels::tags;
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewArray, StructArray};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field};
@@ -10,6 +14,9 @@ use datafusion::common::{Result, plan_err};
 
 const SPEAKER: [&str; 2] = ["role", "from"];
 const TEXT: [&str; 2] = ["content", "value"];
+/// The fields of a part that hold its text, by its kind. The first that is filled counts.
+const PART_TEXTS: [&str; 2] = ["text", "content"];
+const PART_THOUGHTS: [&str; 5] = ["thinking", "reasoning", "thought", "text", "content"];
 
 /// Returns whether a type holds conversations: a list of structs with role and content (or from and value), or a struct
 /// of two lists with these names.
@@ -23,6 +30,125 @@ pub(crate) fn is_conversation(found: &DataType) -> bool {
         }
         other => other.is_null(),
     }
+}
+
+/// Whether a type is the content of a message in parts: texts, or structs with a type, a text or a thought.
+pub fn is_parts(found: &DataType) -> bool {
+    match item(found) {
+        Some(DataType::Struct(fields)) => ["type", "text", "thinking"].iter().any(|name| fields.find(name).is_some()),
+        Some(item) => item.is_string() || item.is_null(),
+        None => false,
+    }
+}
+
+fn item(found: &DataType) -> Option<&DataType> {
+    match found {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item.data_type()),
+        _ => None,
+    }
+}
+
+/// Counts the parts of conversations that are neither text nor a thought, by their type.
+///
+/// # Errors
+/// If a turn lacks a field.
+pub fn other_parts(conversations: &ArrayRef) -> Result<BTreeMap<String, usize>> {
+    let mut counts = BTreeMap::new();
+    let Some(list) = lists(conversations)? else { return Ok(counts) };
+    let Some(turns) = list.values().as_struct_opt() else { return Ok(counts) };
+    for contents in TEXT.iter().filter_map(|name| turns.column_by_name(name)).filter(|held| is_parts(held.data_type()))
+    {
+        let Some(list) = lists(contents)? else { continue };
+        let parts = Parts::of(list.values())?;
+        for row in (0..parts.rows).filter(|row| matches!(parts.at(*row), Part::Other)) {
+            *counts.entry(parts.kind(row).unwrap_or("no type").to_string()).or_default() += 1;
+        }
+    }
+    Ok(counts)
+}
+
+fn lists(array: &ArrayRef) -> Result<Option<ListArray>> {
+    let Some(item) = item(array.data_type()) else { return Ok(None) };
+    let list = cast(array, &DataType::List(Arc::new(Field::new_list_field(item.clone(), true))))?;
+    Ok(Some(list.as_list::<i32>().clone()))
+}
+
+enum Part<'a> {
+    Text(&'a str),
+    Thought(&'a str),
+    Other,
+}
+
+struct Parts {
+    rows: usize,
+    kinds: Option<ArrayRef>,
+    texts: Vec<ArrayRef>,
+    thoughts: Vec<ArrayRef>,
+}
+
+impl Parts {
+    fn of(parts: &ArrayRef) -> Result<Self> {
+        let rows = parts.len();
+        let Some(fields) = parts.as_struct_opt() else {
+            return Ok(Self { rows, kinds: None, texts: vec![texts_of(parts)?], thoughts: vec![] });
+        };
+        let read =
+            |names: &[&str]| names.iter().filter_map(|name| texts_of(fields.column_by_name(name)?).ok()).collect();
+        let kinds = fields.column_by_name("type").map(texts_of).transpose()?;
+        Ok(Self { rows, kinds, texts: read(&PART_TEXTS), thoughts: read(&PART_THOUGHTS) })
+    }
+
+    fn kind(&self, row: usize) -> Option<&str> {
+        self.kinds.as_ref().map(|kinds| kinds.as_string_view()).filter(|kinds| kinds.is_valid(row))?.value(row).into()
+    }
+
+    fn at(&self, row: usize) -> Part<'_> {
+        let is_thought = |kind: &str| ["thinking", "reasoning", "thought"].contains(&kind);
+        match self.kind(row) {
+            Some(kind) if is_thought(kind) => Part::Thought(first_filled(&self.thoughts, row).unwrap_or_default()),
+            Some("text" | "input_text" | "output_text") => {
+                Part::Text(first_filled(&self.texts, row).unwrap_or_default())
+            }
+            Some(_) => Part::Other,
+            None => match (first_filled(&self.texts, row), first_filled(&self.thoughts, row)) {
+                (Some(text), _) => Part::Text(text),
+                (None, Some(thought)) => Part::Thought(thought),
+                (None, None) => Part::Text(""),
+            },
+        }
+    }
+
+    /// The texts of some parts as one text, after their thoughts in think tags.
+    fn joined(&self, rows: impl Iterator<Item = usize>) -> String {
+        let (mut text, mut thoughts) = (String::new(), Vec::new());
+        for row in rows {
+            match self.at(row) {
+                Part::Text(more) => text.push_str(more),
+                Part::Thought(thought) => thoughts.push(thought.trim()),
+                Part::Other => {}
+            }
+        }
+        thoughts.retain(|thought| !thought.is_empty());
+        if thoughts.is_empty() { text } else { tags::wrap(&thoughts.join(SEPARATOR), &text) }
+    }
+}
+
+/// The first text of a row that is not NULL, empty or blank.
+fn first_filled(columns: &[ArrayRef], row: usize) -> Option<&str> {
+    let mut texts = columns.iter().map(|column| column.as_string_view());
+    texts.find_map(|texts| Some(texts.value(row)).filter(|text| texts.is_valid(row) && !text.trim().is_empty()))
+}
+
+/// Contents as Utf8View: parts are joined.
+fn texts_of(contents: &ArrayRef) -> Result<ArrayRef> {
+    if let Some(value) = contents.as_struct_opt().and_then(|fields| fields.column_by_name("value")) {
+        return texts_of(value);
+    }
+    let Some(list) = lists(contents)? else { return Ok(cast(contents, &DataType::Utf8View)?) };
+    let (parts, offsets) = (Parts::of(list.values())?, list.value_offsets());
+    let rows = |row: usize| offsets[row] as usize..offsets[row + 1] as usize;
+    let texts = (0..list.len()).map(|row| list.is_valid(row).then(|| parts.joined(rows(row))));
+    Ok(Arc::new(texts.collect::<StringViewArray>()))
 }
 
 /// Converts conversations of any form to a struct of two lists of Utf8View: speakers and texts.
@@ -54,7 +180,11 @@ fn field(conversations: &ArrayRef, names: [&str; 2]) -> Result<ListArray> {
     let item = Arc::new(Field::new_list_field(DataType::Utf8View, true));
     let texts = DataType::List(Arc::clone(&item));
     if let Some(fields) = conversations.as_struct_opt() {
-        let (_, offsets, values, nulls) = cast(named(fields, names)?, &texts)?.as_list::<i32>().clone().into_parts();
+        let Some(list) = lists(named(fields, names)?)? else {
+            return Ok(cast(named(fields, names)?, &texts)?.as_list().clone());
+        };
+        let (_, offsets, values, nulls) = list.into_parts();
+        let values = texts_of(&values)?;
         let nulls = NullBuffer::union(fields.nulls(), nulls.as_ref());
         return Ok(ListArray::try_new(item, offsets, values, nulls)?);
     }
@@ -64,7 +194,15 @@ fn field(conversations: &ArrayRef, names: [&str; 2]) -> Result<ListArray> {
         {
             let list = cast(conversations, &DataType::List(Arc::clone(turn)))?;
             let (_, offsets, turns, nulls) = list.as_list::<i32>().clone().into_parts();
-            let values = cast(named(turns.as_struct(), names)?, &DataType::Utf8View)?;
+            let turns = turns.as_struct();
+            let mut values = texts_of(named(turns, names)?)?;
+            // Of several names of a field, the first that is filled in a turn.
+            if names.iter().all(|name| turns.column_by_name(name).is_some()) {
+                let columns = names.iter().filter_map(|name| turns.column_by_name(name)).map(texts_of);
+                let columns = columns.collect::<Result<Vec<_>>>()?;
+                let filled = (0..turns.len()).map(|row| first_filled(&columns, row));
+                values = Arc::new(filled.collect::<StringViewArray>());
+            }
             Ok(ListArray::try_new(item, offsets, values, nulls)?)
         }
         _ => Ok(cast(conversations, &texts)?.as_list::<i32>().clone()),

@@ -83,7 +83,7 @@ impl Corpus {
             cot,
             answer,
             system: shape.described_system(),
-            flag: shape.flag.clone(),
+            flag: Some(shape.flags.join(", else ")).filter(|flags| !flags.is_empty()),
             mapping: shape.mapping().to_string(),
             sample: read(&sample)?,
         })

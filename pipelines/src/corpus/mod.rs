@@ -21,7 +21,8 @@
 //! as `split=train` are columns too. If the type of a column conflicts with its type in earlier files, it is NULL in the rows of the file,
 //! and a note names it.
 //!
-//! Columns are recognized by their names (table function `corpus_shapes()`), else by think tags in their values. Of
+//! Columns are recognized by their names (table function `corpus_shapes()`), else by think tags in their values. Of several
+//! columns of a kind, each row takes the first that is not NULL, empty or blank. Of
 //! several generations, asap reads the first that a flag marks as correct and that its model finished. Of a list of
 //! structs without flags, it reads the first with think tags. If `prompt` is a rendered chat template, asap reads the
 //! user's and the system's messages in it.
@@ -205,8 +206,8 @@ impl Corpus {
     ) -> Result<Self> {
         let mut failures = Vec::new();
         let footers = read_footers(session, files).await?;
-        let temporary = footers.iter().filter_map(|(file, _)| file.temporary.as_ref()?.note.clone());
-        let mut notes: Vec<String> = temporary.collect();
+        let temporary = footers.iter().filter_map(|(file, _)| file.temporary.as_ref());
+        let mut notes: Vec<String> = temporary.flat_map(|file| file.notes.clone()).collect();
         let groups = group(footers, &mut failures);
         let schemas: Vec<(SchemaRef, String)> =
             groups.iter().map(|group| (group.published(), group.files[0].file.name.clone())).collect();

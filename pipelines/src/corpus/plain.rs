@@ -35,9 +35,9 @@ pub async fn plain_table(session: &dyn Session, location: &str) -> Result<Option
     let mut plan: Option<LogicalPlanBuilder> = None;
     for group in groups {
         let table = FilesTable::new(group);
-        // SQL has no other way to report lines that became rows of NULLs.
-        let notes = table.files().iter().filter_map(|held| held.file.temporary.as_ref()?.note.as_ref());
-        notes.for_each(|note| tracing::warn!("{note}"));
+        // SQL has no other way to report what was read otherwise than written.
+        let temporary = table.files().iter().filter_map(|held| held.file.temporary.as_ref());
+        temporary.flat_map(|file| &file.notes).for_each(|note| tracing::warn!("{note}"));
         let columns = table.file_schema().fields().iter();
         let columns: Vec<_> = columns.map(|field| Expr::Column(Column::from_name(field.name()))).collect();
         let rows = table.plan()?.project(columns)?;

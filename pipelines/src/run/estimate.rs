@@ -5,6 +5,7 @@
 use datafusion::common::{Result, exec_err};
 use futures::StreamExt;
 use serde::Serialize;
+use serde_json::Value;
 
 use asap_udfs::llm::Usage;
 use asap_udfs::plan::{asked, calling_part};
@@ -18,6 +19,9 @@ pub struct Estimate {
     pub pipeline: String,
     pub from: Vec<String>,
     pub to: String,
+    /// As in [`Summary`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Value>,
     /// Rows that are not in the output yet.
     pub rows: u64,
     /// The calls for these rows, if the first coarse pruning of each is accepted. Equal or already paid requests are
@@ -63,7 +67,7 @@ pub async fn estimate(request: Request, observer: &dyn Observer, stop: impl Futu
             }
         }
     }
-    let (Summary { pipeline, from, to, .. }, anchor) = (job.summary, job.llm.usage());
+    let (Summary { pipeline, from, to, sample, .. }, anchor) = (job.summary, job.llm.usage());
     let scored_is_estimate = reads_by_scores || anchor.calls > 0;
-    Ok(Estimate { pipeline, from, to, rows, anchor, scored_tokens: job.models.counted(), scored_is_estimate })
+    Ok(Estimate { pipeline, from, to, sample, rows, anchor, scored_tokens: job.models.counted(), scored_is_estimate })
 }

@@ -31,7 +31,8 @@ use crate::delta::store_of;
 use crate::location;
 use crate::run::input::content_hashes::Contents;
 use crate::run::input::delta_inputs::{Gone, Inputs, Pins};
-use crate::run::input::files::{self, OpenSlice, Slices};
+use crate::run::input::files::{self, OpenSlice, Slices, Wanted};
+use crate::run::input::sample::Sample;
 use crate::run::output::finished_slice::Finished;
 use crate::run::output::identity::Identity;
 use crate::run::output::ledger::{Ledger, RetriedSlice};
@@ -69,6 +70,7 @@ pub struct Job {
     corpus: Corpus,
     pipeline: Option<LogicalPlan>,
     slice_rows: u64,
+    sample: Option<Sample>,
     identity: Identity,
     contents: Contents,
 }
@@ -197,8 +199,14 @@ impl Opened {
         // Each partition of the plan must stay one slice.
         context.state_ref().write().config_mut().options_mut().execution.target_partitions = 1;
         let mut contents = Contents::load(store_of(&output.asap_folder)?.as_ref()).await;
-        let identity =
-            Identity::of(&request.sql, request.columns.as_ref(), &request.originals, &request.settings, &mut contents)?;
+        let identity = Identity::of(
+            &request.sql,
+            request.columns.as_ref(),
+            &request.originals,
+            request.sample,
+            &request.settings,
+            &mut contents,
+        )?;
         let new_generation = request.new_generation && output.table().is_some();
         let ledger = match new_generation {
             true => Ledger::of_generation(output.ledger.generation + 1),
@@ -282,8 +290,13 @@ impl Listed {
             }
         };
         let staged = files::staged(&corpus, &divided, &ledger, &output, request).await?;
+        let held = output.sample().filter(|_| !new_generation);
+        let sample = request.sample.map(|(rows, seed)| held.unwrap_or_else(|| Sample::choose(rows, seed, &corpus)));
+        summary.sample =
+            sample.as_ref().map(|Sample { rows, of, seed, .. }| json!({ "rows": rows, "of": of, "seed": seed }));
+        let wanted = Wanted { request, slice_rows, sample: sample.as_ref() };
         let Slices { open: mut slices, left, beyond } =
-            files::slices(&corpus, &divided, &ledger, &again, request, slice_rows, &staged);
+            files::slices(&corpus, &divided, &ledger, &again, wanted, &staged);
         if starts_anywhere(request, &output) {
             let first = output.attempt.spread(slices.len());
             slices.rotate_left(first);
@@ -319,6 +332,7 @@ impl Listed {
             corpus,
             pipeline,
             slice_rows,
+            sample,
             identity,
             contents,
         })
@@ -389,7 +403,14 @@ impl Job {
             attempt: self.output.attempt,
             shard_bytes: request.shard_bytes,
             settings: request.settings.clone(),
-            design: Design { rows, partition_by, identity, provenance, slice_rows: self.slice_rows },
+            design: Design {
+                rows,
+                partition_by,
+                identity,
+                provenance,
+                slice_rows: self.slice_rows,
+                sample: self.sample.clone(),
+            },
             progress: Progress::default(),
             stopping: Arc::default(),
         })

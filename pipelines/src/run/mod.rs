@@ -165,8 +165,8 @@ async fn end(mut job: Job, request: &Request) -> Result<Summary> {
     if summary.slices_left > 0 || !summary.files_failed.is_empty() || *lacks_half_done_files {
         output.withdraw_finished().await?;
     } else {
-        // With a limit, more rows remain. If another run did slices first, that may not be all of the input.
-        if request.limit.is_none() && summary.slices_lost == 0 {
+        // With a limit or a sample, more rows remain. If another run did slices first, that may not be all of the input.
+        if request.limit.is_none() && request.sample.is_none() && summary.slices_lost == 0 {
             output.say_inputs_done().await?;
         }
         if request.says_finished {

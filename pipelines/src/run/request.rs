@@ -22,6 +22,8 @@ pub struct Request {
     /// The maximum number of input rows of the output. It includes the rows of earlier runs, and deleted rows that are
     /// still in the files of a table.
     pub limit: Option<u64>,
+    /// The number of random rows of the input to process, and the seed that chooses them.
+    pub sample: Option<(u64, u64)>,
     pub settings: Settings,
     /// The maximum number of rows of a slice. None: the number that the table was created with, which depends on the
     /// cost of the pipeline.
@@ -58,6 +60,7 @@ impl Request {
             to: to.to_string(),
             columns: None,
             limit: None,
+            sample: None,
             settings,
             slice_rows: None,
             commit_every: Duration::from_secs(60),

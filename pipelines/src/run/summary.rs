@@ -21,6 +21,9 @@ pub struct Summary {
     pub slices: u64,
     /// Slices that were open when the run started and still are, including those of other parts.
     pub slices_left: u64,
+    /// With `--sample`: the number of chosen rows, of how many rows of the input, and the seed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Value>,
     /// Open rows beyond the limit.
     pub rows_beyond_limit: u64,
     /// Slices that are still open because their shards were deleted before they were committed.

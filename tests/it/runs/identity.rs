@@ -1,5 +1,7 @@
 //! The identity of a row: its file's path below the input, and the file's content.
 
+use serde_json::json;
+
 use crate::runs::place::{A, B, C, File, Place, failed, had_nothing_to_do, summary};
 
 /// The next content of [`A`]: more rows, other rejects.
@@ -128,6 +130,30 @@ fn a_limit_holds_for_the_output_and_raising_it_goes_on() {
         had_nothing_to_do(&place.run(&["--limit", "2"]));
         had_nothing_to_do(&place.run(&["--limit", "100"]));
     }
+}
+
+#[test]
+fn files_share_a_limit_evenly() {
+    let place = Place::local().with(&[FIRST, LATER]);
+    place.run(&["--limit", "5"]).ok();
+    assert_eq!(place.rows().sources(), ["a.parquet:0", "a.parquet:1", "a.parquet:2", "b.parquet:0", "b.parquet:1"]);
+}
+
+#[test]
+fn a_sample_is_chosen_once_for_all_runs_and_parts() {
+    let place = Place::local().with(&[FIRST, LATER]);
+    let run = |more: &[&str]| place.run(&[&["--sample", "5", "--seed", "3", "--slice-rows", "1"], more].concat());
+    run(&["--part", "1/2"]).ok();
+    place.put(("c.parquet", 21..=24, "step"));
+    run(&["--part", "2/2"]).ok();
+    let rows = place.rows();
+    assert_eq!((rows.output.len(), rows.rejects.len()), (5, 0), "{:?}", rows.sources());
+    assert!(rows.sources().iter().all(|source| !source.starts_with("c.parquet")), "{:?}", rows.sources());
+    had_nothing_to_do(&run(&[]));
+    place.run(&[]).ends(1, &["--sample ('5 --seed 3' there, not set here)"]);
+    let chosen = summary(&run(&["--new-generation"]), 0);
+    assert_eq!((&chosen["rows_in"], &chosen["sample"]["of"]), (&json!(5), &json!(12)));
+    place.makes(&["--new-generation"], &[FIRST, LATER, ("c.parquet", 21..=24, "step")]);
 }
 
 #[test]

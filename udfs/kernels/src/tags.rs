@@ -4,35 +4,92 @@ use std::borrow::Cow;
 
 use super::steps::{SEPARATOR, strip};
 
-const OPENING: [&str; 2] = ["<think>", "<|begin_of_thought|>"];
-const CLOSING: [&str; 2] = ["</think>", "<|end_of_thought|>"];
+/// The tags around the chains of published models: next to each pair a model, and where its tags are defined. They do
+/// not occur in prose, so they count anywhere in a generation.
+const PAIRS: [(&str, &str); 12] = [
+    // DeepSeek-R1, Qwen3, GLM-4.5, Olmo 3 and most others: their chat templates.
+    ("<think>", "</think>"),
+    // Sky-T1 and OpenThoughts: the system prompt on the card of NovaSky-AI/Sky-T1_data_17k.
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    // gpt-oss: the harmony format of openai/harmony. Analysis may be several messages; the final one ends it.
+    ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
+    // Magistral and Ministral: vllm/reasoning/mistral_reasoning_parser.py.
+    ("[THINK]", "[/THINK]"),
+    // Kimi-VL-Thinking: KimiDetector in sglang/srt/parser/reasoning_parser.py.
+    ("◁think▷", "◁/think▷"),
+    // Kimi K3: KimiK3Detector in the same file.
+    ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+    // Seed-OSS: vllm/reasoning/seedoss_reasoning_parser.py.
+    ("<seed:think>", "</seed:think>"),
+    // MiniMax-M3: MiniMaxM3Detector in sglang/srt/parser/reasoning_parser.py.
+    ("<mm:think>", "</mm:think>"),
+    // Command A Reasoning: vllm/reasoning/cohere_command_reasoning_parser.py.
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    // Apertus: vllm/reasoning/apertus_reasoning_parser.py.
+    ("<|inner_prefix|>", "<|inner_suffix|>"),
+    // Gemma 4: vllm/reasoning/gemma4_reasoning_parser.py.
+    ("<|channel>thought\n", "<channel|>"),
+    // Apriel-1.5-15b-Thinker: its chat template, which writes the opening words into the prompt.
+    ("Here are my reasoning steps:\n", "[BEGIN FINAL RESPONSE]"),
+];
 /// Tags that also occur in prose and code. They count only at the start of a generation.
-const FIRST: [(&str, &str); 4] = [
+const FIRST: [(&str, &str); 7] = [
+    // Marco-o1: its model card.
     ("<Thought>", "</Thought>"),
+    // EXAONE Deep: its chat template.
     ("<thought>", "</thought>"),
+    // Claude's prompts and the data sets made with them, such as Reflection.
     ("<thinking>", "</thinking>"),
+    // The GRPO notebooks of unsloth, by their system prompt.
     ("<reasoning>", "</reasoning>"),
+    // Granite 3.2: vllm/reasoning/granite_reasoning_parser.py.
+    ("Here is my thought process:", "Here is my response:"),
+    ("Here's my thought process:", "Here's my response:"),
+    // HuatuoGPT-o1: its model card.
+    ("## Thinking", "## Final Response"),
 ];
 /// Tags around the whole solution. The first `NO_WORDS` of them are not HTML words.
-const SOLUTION: [(&str, &str); 4] = [
+const SOLUTION: [(&str, &str); 8] = [
     ("<|begin_of_solution|>", "<|end_of_solution|>"),
     ("<Output>", "</Output>"),
+    // Command A Reasoning, Kimi K3 and Apriel: the files named at their pairs.
+    ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+    ("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
+    ("[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"),
     ("<output>", "</output>"),
+    // Hunyuan-A13B: vllm/reasoning/hunyuan_a13b_reasoning_parser.py.
     ("<answer>", "</answer>"),
+    // ERNIE-4.5-Thinking: vllm/reasoning/ernie45_reasoning_parser.py.
+    ("<response>", "</response>"),
 ];
-const NO_WORDS: usize = 2;
+const NO_WORDS: usize = 5;
 const SPECIAL: [&str; 2] = [SOLUTION[0].0, SOLUTION[0].1];
 /// End-of-turn tokens, which some loggers leave at the end of a generation.
-const END_OF_TURN: [&str; 6] =
-    ["<|im_end|>", "<|endoftext|>", "<｜end▁of▁sentence｜>", "<|eot_id|>", "<end_of_turn>", "</s>"];
+const END_OF_TURN: [&str; 9] = [
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<｜end▁of▁sentence｜>",
+    "<|eot_id|>",
+    "<end_of_turn>",
+    "</s>",
+    "<|return|>",
+    "<|end|>",
+    "<turn|>",
+];
+/// What harmony writes between two messages of the analysis, and before the final message.
+const NEXT_MESSAGE: &str = "<|end|><|start|>assistant";
 
 pub fn openings() -> impl Iterator<Item = &'static str> {
-    OPENING.into_iter().chain(FIRST.map(|(opening, _)| opening))
+    PAIRS.iter().chain(&FIRST).map(|(opening, _)| *opening)
+}
+
+fn closings() -> impl Iterator<Item = &'static str> {
+    PAIRS.iter().map(|(_, closing)| *closing)
 }
 
 /// Returns the tags that no answer may contain: the end of its chain would be ambiguous.
 pub fn of_chains() -> impl Iterator<Item = &'static str> {
-    OPENING.into_iter().chain(CLOSING)
+    PAIRS.iter().flat_map(|(opening, closing)| [*opening, *closing])
 }
 
 /// Returns opening and closing tags that no answer may contain if its generation begins with them. They are also words.
@@ -40,12 +97,33 @@ pub fn of_chains_that_begin() -> impl Iterator<Item = (&'static str, &'static st
     FIRST.into_iter()
 }
 
+/// Returns a tag of a generation without a chain that may be the opening tag of one: it begins a line, and its closing
+/// tag follows or its name is that of a thought.
+pub fn unread(generation: &str) -> Option<&str> {
+    const BRACKETS: [(&str, &str); 4] = [("<|", "|>"), ("<", ">"), ("[", "]"), ("◁", "▷")];
+    generation.lines().map(str::trim_start).find_map(|line| {
+        let (left, right) = BRACKETS.iter().find(|(left, _)| line.starts_with(left))?;
+        let (name, _) = line[left.len()..].split_once(right)?;
+        let is_letter = |character: char| character.is_alphanumeric() || "_-:.".contains(character);
+        let is_thought = ["think", "thought", "reason"].iter().any(|word| name.to_ascii_lowercase().contains(word));
+        let is_tag = name.starts_with(char::is_alphabetic)
+            && name.chars().all(is_letter)
+            && (is_thought || generation.contains(&format!("{left}/{name}{right}")));
+        is_tag.then(|| &line[..left.len() + name.len() + right.len()])
+    })
+}
+
 /// Returns the chain of thought of a generation: from the first opening tag to the first closing tag after it,
 /// stripped. A missing opening tag is accepted, because chat templates put it into the prompt. None without a closing
 /// tag.
-pub fn think(generation: &str) -> Option<&str> {
+pub fn think(generation: &str) -> Option<Cow<'_, str>> {
     let (from, to, _) = span(generation)?;
-    Some(strip(&generation[from..to]))
+    let chain = strip(&generation[from..to]);
+    if !chain.ends_with(NEXT_MESSAGE) {
+        return Some(Cow::Borrowed(chain));
+    }
+    let messages = chain.split(NEXT_MESSAGE).map(|message| strip(message.strip_prefix(PAIRS[2].0).unwrap_or(message)));
+    Some(Cow::Owned(messages.filter(|message| !message.is_empty()).collect::<Vec<_>>().join(SEPARATOR)))
 }
 
 /// Returns the text after the chain's closing tag, stripped and without solution tags and the end-of-turn token. None
@@ -85,7 +163,8 @@ pub fn response_or_all(generation: &str) -> Option<&str> {
         return Some(after);
     }
     let start = generation.trim_start();
-    let is_cut_off = first_of(generation, &OPENING).is_some() || FIRST.iter().any(|(tag, _)| start.starts_with(tag));
+    let is_cut_off = first_of(generation, PAIRS.iter().map(|(opening, _)| *opening)).is_some()
+        || FIRST.iter().any(|(tag, _)| start.starts_with(tag));
     (!is_cut_off).then_some(generation)
 }
 
@@ -93,13 +172,13 @@ pub fn response_or_all(generation: &str) -> Option<&str> {
 pub const BEFORE_ANSWER: &str = "\n\n";
 
 pub fn wrap(cot: &str, answer: &str) -> String {
-    format!("{}\n{}", OPENING[0], continuation(cot, BEFORE_ANSWER, answer))
+    format!("{}\n{}", PAIRS[0].0, continuation(cot, BEFORE_ANSWER, answer))
 }
 
 /// Formats a chain and its answer, with `before_answer` after the closing tag, to follow a prompt that ends in the
 /// opening tag.
 pub fn continuation(cot: &str, before_answer: &str, answer: &str) -> String {
-    format!("{cot}\n{}{before_answer}{answer}", CLOSING[0])
+    format!("{cot}\n{}{before_answer}{answer}", PAIRS[0].1)
 }
 
 /// Returns the chain's start, its end, and the end of the closing tag, in bytes.
@@ -111,16 +190,34 @@ fn span(generation: &str) -> Option<(usize, usize, usize)> {
         let to = from + generation[from..].find(closing)?;
         return Some((from, to, to + closing.len()));
     }
-    let from = first_of(generation, &OPENING).map_or(0, |(_, end)| end);
-    match first_of(&generation[from..], &CLOSING) {
+    // The first opening tag that its own closing tag follows.
+    let (mut found, mut before) = (None, generation);
+    for (opening, closing) in PAIRS {
+        let Some(start) = before.find(opening) else { continue };
+        let from = start + opening.len();
+        if let Some(to) = generation[from..].find(closing).map(|to| from + to) {
+            (found, before) = (Some((from, to, to + closing.len())), &generation[..start]);
+        }
+    }
+    if found.is_some() {
+        return found;
+    }
+    let from = first_of(generation, PAIRS.iter().map(|(opening, _)| *opening)).map_or(0, |(_, end)| end);
+    match first_of(&generation[from..], closings()) {
         Some((start, end)) => Some((from, from + start, from + end)),
         // The only opening tag is after the chain: it belongs to the response.
-        None => first_of(generation, &CLOSING).map(|(start, end)| (0, start, end)),
+        None => first_of(generation, closings()).map(|(start, end)| (0, start, end)),
     }
 }
 
-fn first_of(text: &str, tags: &[&str]) -> Option<(usize, usize)> {
-    tags.iter().filter_map(|tag| text.find(tag).map(|start| (start, start + tag.len()))).min()
+fn first_of(text: &str, tags: impl Iterator<Item = &'static str>) -> Option<(usize, usize)> {
+    let (mut found, mut before) = (None, text);
+    for tag in tags {
+        if let Some(start) = before.find(tag) {
+            (found, before) = (Some((start, start + tag.len())), &text[..start]);
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -129,11 +226,11 @@ mod tests {
 
     #[test]
     fn both_kinds_of_tags() {
-        assert_eq!(think("<think>\n a \n</think>\nb"), Some("a"));
+        assert_eq!(think("<think>\n a \n</think>\nb").as_deref(), Some("a"));
         assert_eq!(response("<think>\n a \n</think>\nb\n").as_deref(), Some("b"));
         let open_thoughts =
             "<|begin_of_thought|>\n\na\n\n<|end_of_thought|>\n\n<|begin_of_solution|>\nb\n<|end_of_solution|>";
-        assert_eq!(think(open_thoughts), Some("a"));
+        assert_eq!(think(open_thoughts).as_deref(), Some("a"));
         assert_eq!(response(open_thoughts).as_deref(), Some("b"));
     }
 
@@ -141,7 +238,10 @@ mod tests {
     fn tags_that_are_words_too_count_where_a_generation_begins() {
         for (tag, solution) in [("Thought", "Output"), ("thinking", "answer"), ("reasoning", "output")] {
             let generation = format!("\n<{tag}>\na</think>b\n</{tag}>\n\n<{solution}>\nc\n</{solution}>");
-            assert_eq!((think(&generation), response(&generation).as_deref()), (Some("a</think>b"), Some("c")));
+            assert_eq!(
+                (think(&generation).as_deref(), response(&generation).as_deref()),
+                (Some("a</think>b"), Some("c"))
+            );
         }
         assert_eq!(think("in <thinking> tags</thinking>b"), None);
         assert_eq!(think("<thinking>cut off</think>"), None);
@@ -176,7 +276,7 @@ mod tests {
     fn what_is_wrapped_comes_back() {
         let generation = wrap("a\n\nb", "c");
         assert_eq!(generation, "<think>\na\n\nb\n</think>\n\nc");
-        assert_eq!((think(&generation), response(&generation).as_deref()), (Some("a\n\nb"), Some("c")));
+        assert_eq!((think(&generation).as_deref(), response(&generation).as_deref()), (Some("a\n\nb"), Some("c")));
     }
 
     #[test]
@@ -192,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_missing_opening_tag_is_accepted_and_a_missing_closing_one_is_not() {
-        assert_eq!(think("a</think>b"), Some("a"));
+        assert_eq!(think("a</think>b").as_deref(), Some("a"));
         assert_eq!(think("<think>a"), None);
         assert_eq!(response("<think>a"), None);
         assert_eq!(think(""), None);

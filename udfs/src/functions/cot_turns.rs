@@ -8,7 +8,7 @@ use crate::output::{Messages, Texts};
 
 pub(super) const COT_TURNS: RowFunction<(), Texts> = RowFunction {
     name: "cot_turns",
-    about: "The texts of one role in a conversation, turn by turn. The roles `human`, `gpt` and `developer` are other names for `user`, `assistant` and `system`. A conversation is a list of structs with the fields `role` and `content`, or `from` and `value`. A conversation may also be one struct in which each of these two fields is a list of texts.",
+    about: "The texts of one role in a conversation, turn by turn. The roles `human`, `gpt` and `developer` are other names for `user`, `assistant` and `system`. A conversation is a list of structs with the fields `role` and `content`, or `from` and `value`. A conversation may also be one struct in which each of these two fields is a list of texts. A content may be a list of parts: the parts of text are joined, after those of thoughts in think tags, and other parts are left out.",
     arguments: &[
         Argument::new("messages", Arg::Conversation, "The conversation."),
         Argument::new("role", Arg::Text, "The role: `user`, `assistant`, `system`, or any other."),

@@ -58,7 +58,7 @@ impl CorpusFile {
 #[derive(Debug, Clone)]
 pub struct Temporary {
     pub(crate) _file: Arc<TempPath>,
-    pub(crate) note: Option<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// Options for a read that fails if the file is not the listed version any more.

@@ -1,7 +1,6 @@
 //! Published JSON: one object per line or an array of objects, plain or compressed with gzip. Opening a corpus converts it to a Parquet
 //! file in the folder of temporary files (`TMPDIR`).
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -10,7 +9,6 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::json::ReaderBuilder;
-use datafusion::arrow::json::reader::infer_json_schema_from_iterator;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::execution::object_store::ObjectStoreUrl;
@@ -20,17 +18,20 @@ use datafusion::parquet::file::properties::WriterProperties;
 use flate2::bufread::MultiGzDecoder;
 use futures::StreamExt;
 use object_store::{GetResultPayload, ObjectMeta, ObjectStore};
-use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::Value;
 use tempfile::{NamedTempFile, TempPath};
 use tokio::io::AsyncWriteExt;
 
 use crate::corpus::files::file::{CorpusFile, Temporary, as_listed};
-use crate::corpus::shape::rules::{ANSWERS, CHAINS, QUESTIONS};
+use crate::corpus::files::json_kinds::{Kind, Scanner, has_key_twice, without_nan};
+use crate::corpus::shape;
+use crate::corpus::shape::rules::{ANSWERS, CHAINS, FLAGS, QUESTIONS, ROW_FLAGS};
 
 const ROW_GROUP_ROWS: usize = 1024;
 const BATCH_ROWS: usize = 256;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+/// Columns that hold a list in every layout.
+const LISTS: [&str; 4] = ["messages", "conversations", "conversation", "generations"];
 const ZSTD_LEVEL: i32 = 1;
 
 pub(crate) fn is_lines(name: &str) -> bool {
@@ -66,7 +67,7 @@ pub(crate) async fn convert(store: &dyn ObjectStore, file: &CorpusFile) -> Resul
     let target = parquet.to_path_buf();
     let task = SpawnedTask::spawn_blocking(move || json.write_parquet(&target));
     let written = task.join().await.map_err(|error| exec_datafusion_err!("reading {} stopped: {error}", file.name))?;
-    let note = written.map_err(|error| match error {
+    let notes = written.map_err(|error| match error {
         DataFusionError::Execution(_) => error,
         other => {
             let (folder, why) = (std::env::temp_dir(), other.strip_backtrace());
@@ -80,7 +81,7 @@ pub(crate) async fn convert(store: &dyn ObjectStore, file: &CorpusFile) -> Resul
         e_tag: None,
         version: None,
     };
-    let temporary = Some(Temporary { _file: Arc::new(parquet), note });
+    let temporary = Some(Temporary { _file: Arc::new(parquet), notes });
     Ok(CorpusFile { store_url: ObjectStoreUrl::local_filesystem(), meta, temporary, ..file.clone() })
 }
 
@@ -94,15 +95,25 @@ struct Json {
     lines: PathBuf,
 }
 
+/// What the lines of a file hold. Lines are named by their indexes.
+#[derive(Default)]
+struct Survey {
+    kinds: Kind,
+    bad: Vec<usize>,
+    nan: Vec<usize>,
+    twice: Vec<usize>,
+    notes: Vec<String>,
+}
+
 impl Json {
-    fn write_parquet(mut self, target: &Path) -> Result<Option<String>> {
+    fn write_parquet(mut self, target: &Path) -> Result<Vec<String>> {
         let is_text = |byte: &io::Result<u8>| !byte.as_ref().is_ok_and(u8::is_ascii_whitespace);
         if self.open()?.bytes().find(is_text).transpose()? == Some(b'[') {
             self.write_lines()?;
             self.path = self.lines.clone();
         }
-        let (schema, bad) = self.schema()?;
-        let schema = Arc::new(schema);
+        let survey = self.survey()?;
+        let schema = Arc::new(Schema::new(as_text(&survey.kinds.columns())));
         let failed = |error: ArrowError| exec_datafusion_err!("{} cannot be read: {error}", self.name);
         let reader = ReaderBuilder::new(Arc::clone(&schema)).with_coerce_primitive(true).with_batch_size(BATCH_ROWS);
         let properties = WriterProperties::builder()
@@ -111,9 +122,20 @@ impl Json {
             .build();
         let mut writer = ArrowWriter::try_new(BufWriter::new(File::create(target)?), schema, Some(properties))?;
         let mut decoder = reader.build_decoder().map_err(failed)?;
+        let is_mixed = survey.kinds.is_mixed();
         for (index, line) in self.open()?.split(b'\n').enumerate() {
-            let line = line?;
-            let mut rest = if bad.binary_search(&index).is_ok() { b"{}" } else { line.as_slice() };
+            let mut line = line?;
+            if survey.bad.binary_search(&index).is_ok() {
+                line = b"{}".to_vec();
+            }
+            if survey.nan.binary_search(&index).is_ok() {
+                line = without_nan(&line).unwrap_or(line);
+            }
+            if is_mixed {
+                let failed = |error| exec_datafusion_err!("line {} of {}: {error}", index + 1, self.name);
+                line = survey.kinds.fit_line(&line).map_err(failed)?;
+            }
+            let mut rest = line.as_slice();
             while !rest.is_empty() {
                 let read = decoder.decode(rest).map_err(failed)?;
                 rest = &rest[read..];
@@ -124,19 +146,25 @@ impl Json {
         }
         decoder.flush().map_err(failed)?.map_or(Ok(()), |batch| writer.write(&batch))?;
         writer.close()?;
-        let others = match bad.len() {
-            0 | 1 => String::new(),
-            2 => " and one other".to_string(),
-            several => format!(" and {} others", several - 1),
-        };
-        Ok(bad.first().map(|first| {
-            let verb = if bad.len() == 1 {
-                "is not a complete JSON object, so it becomes a reject"
-            } else {
-                "are not complete JSON objects, so they become rejects"
+        Ok(self.notes(survey))
+    }
+
+    fn notes(&self, survey: Survey) -> Vec<String> {
+        let lines = [
+            (survey.bad, "no complete JSON object, so the line becomes a reject"),
+            (survey.nan, "NaN or Infinity, which JSON does not have, is read as NULL"),
+            (survey.twice, "an object holds a key twice, and its last value counts"),
+        ];
+        let of_lines = lines.into_iter().filter_map(|(lines, what)| {
+            let first = lines.first()? + 1;
+            let others = match lines.len() {
+                1 => String::new(),
+                2 => " and one other".to_string(),
+                several => format!(" and {} others", several - 1),
             };
-            format!("line {}{others} of {} {verb}", first + 1, self.name)
-        }))
+            Some(format!("line {first}{others} of {}: {what}", self.name))
+        });
+        of_lines.chain(survey.notes).collect()
     }
 
     fn open(&self) -> Result<Box<dyn BufRead>> {
@@ -154,78 +182,117 @@ impl Json {
         Ok(text)
     }
 
+    /// Writes each item of an array as one line. An item that is not JSON costs no other item.
     fn write_lines(&self) -> Result<()> {
-        let mut lines = Lines(BufWriter::new(File::create(&self.lines)?));
-        let mut array = serde_json::Deserializer::from_reader(self.open()?);
-        let done = array.deserialize_seq(&mut lines).and_then(|()| array.end());
-        done.map_err(|error| exec_datafusion_err!("{} is not a complete array of JSON objects: {error}", self.name))?;
-        Ok(lines.0.flush()?)
+        let failed = |error: io::Error| exec_datafusion_err!("{} cannot be read: {error}", self.name);
+        let mut lines = BufWriter::new(File::create(&self.lines)?);
+        let (mut scanner, mut item, mut has_ended) = (Scanner::default(), Vec::new(), false);
+        let mut text = self.open()?;
+        loop {
+            let bytes = text.fill_buf().map_err(failed)?;
+            let read = bytes.len();
+            for byte in bytes {
+                if has_ended && !byte.is_ascii_whitespace() {
+                    return exec_err!("{} is not a complete array of JSON objects: text follows it", self.name);
+                }
+                if !scanner.is_border(*byte) {
+                    // Within a text, a line break is wrong, and so is this.
+                    item.push(if *byte == b'\n' { b'\r' } else { *byte });
+                    continue;
+                }
+                if !item.trim_ascii().is_empty() {
+                    item.push(b'\n');
+                    lines.write_all(&item)?;
+                }
+                item.clear();
+                has_ended = scanner.depth == 0;
+            }
+            if read == 0 {
+                break;
+            }
+            text.consume(read);
+        }
+        if !has_ended {
+            return exec_err!("{} is not a complete array of JSON objects: its end is missing", self.name);
+        }
+        Ok(lines.flush()?)
     }
 
-    /// The columns of all lines, in alphabetical order, and the indexes of lines that are not objects.
-    fn schema(&self) -> Result<(Schema, Vec<usize>)> {
-        let (mut good, mut bad, mut first, mut unread) = (0, Vec::new(), None, None);
-        let lines = self.lines()?.map_while(|line| line.map_err(|error| unread = Some(error)).ok());
-        let objects = lines.filter_map(|(index, object)| match object {
-            Ok(mut value) => {
-                good += 1;
-                widen(&mut value);
-                Some(Ok(value))
+    fn survey(&self) -> Result<Survey> {
+        let (mut survey, mut good, mut first) = (Survey::default(), 0, None);
+        for line in self.lines()? {
+            let (index, object) = line?;
+            match object {
+                Ok(Object { value, has_nan, is_twice }) => {
+                    good += 1;
+                    survey.kinds.add(&value);
+                    survey.nan.extend(has_nan.then_some(index));
+                    survey.twice.extend(is_twice.then_some(index));
+                }
+                Err(why) => {
+                    survey.bad.push(index);
+                    first.get_or_insert(why);
+                }
             }
-            Err(why) => {
-                bad.push(index);
-                first.get_or_insert(why);
-                None
-            }
-        });
-        let inferred = infer_json_schema_from_iterator(objects);
-        if let Some(error) = unread {
-            return Err(error);
         }
-        if let Some(first) = first.filter(|_| bad.len() >= good) {
+        if let Some(first) = first.filter(|_| good == 0) {
             return exec_err!("{first}");
         }
-        match inferred {
-            Ok(schema) => Ok((Schema::new(as_text(&plain(schema.fields()))), bad)),
-            Err(error) => self.refuse_clash(&error),
-        }
+        self.settle(&mut survey);
+        Ok(survey)
     }
 
-    fn refuse_clash<T>(&self, error: &ArrowError) -> Result<T> {
-        let lines = || Ok::<_, DataFusionError>(self.lines()?.map_while(Result::ok));
-        let objects = || Ok::<_, DataFusionError>(lines()?.filter_map(|(_, object)| object.ok()));
-        let mut names = BTreeSet::new();
-        for value in objects()? {
-            if let Value::Object(fields) = value {
-                names.extend(fields.into_iter().map(|(name, _)| name));
+    /// Decides what columns of several types become.
+    fn settle(&self, survey: &mut Survey) {
+        let mut likely = survey.kinds.clone();
+        let mixed: Vec<String> =
+            likely.fields.iter().filter(|(_, kind)| kind.is_mixed()).map(|(name, _)| name.clone()).collect();
+        if mixed.is_empty() {
+            return;
+        }
+        let is_list = |name: &String| LISTS.iter().any(|list| list.eq_ignore_ascii_case(name));
+        mixed.iter().for_each(|name| {
+            likely.fields.entry(name.clone()).and_modify(|kind| kind.keep_most(is_list(name)));
+        });
+        let shapes = shape::by_names(&Schema::new(as_text(&likely.columns())), &self.name).unwrap_or_default();
+        let read = shapes.first().map(|shape| shape.mapping());
+        for name in mixed {
+            let is_read = read.as_ref().is_some_and(|read| read.names().contains(&Some(&name)));
+            let is_flag = [ROW_FLAGS, FLAGS].concat().iter().any(|flag| flag.eq_ignore_ascii_case(&name));
+            let Some(kind) = survey.kinds.fields.get_mut(&name) else { continue };
+            let was_json = kind.has_json();
+            if is_read || is_flag {
+                kind.keep_most(is_list(&name));
+            }
+            let becomes = match kind.has_json() {
+                true => "they are kept as JSON text",
+                false => "those of the less frequent type are NULL, so a row that needs them is a reject",
+            };
+            if was_json {
+                survey.notes.push(format!("column {name} of {} has values of different types: {becomes}", self.name));
             }
         }
-        for name in names {
-            let alone = objects()?.map(|mut value| {
-                let held = value.get_mut(&name).map_or(Value::Null, Value::take);
-                Ok(Value::Object([(name.clone(), held)].into_iter().collect()))
-            });
-            if infer_json_schema_from_iterator(alone).is_err() {
-                return exec_err!(
-                    "column {name} of {} has values of different types, which a table cannot hold: rewrite it",
-                    self.name
-                );
-            }
-        }
-        exec_err!("{} cannot be read: {error}", self.name)
     }
 
     /// The object of every non-empty line, or the reason why it has none, each with its index. A failed read is an error,
     /// and the next read would fail too.
-    fn lines(&self) -> Result<impl Iterator<Item = Result<(usize, Result<Value, String>)>>> {
+    fn lines(&self) -> Result<impl Iterator<Item = Result<(usize, Result<Object, String>)>>> {
         let is_blank = |line: &io::Result<Vec<u8>>| line.as_ref().is_ok_and(|line| line.trim_ascii().is_empty());
         let lines = self.open()?.split(b'\n').enumerate().filter(move |(_, line)| !is_blank(line));
         Ok(lines.map(|(index, line)| {
             let at = || format!("line {} of {}", index + 1, self.name);
             let line = line.map_err(|error| exec_datafusion_err!("{} cannot be read: {error}", at()))?;
             let expected = "asap reads one object per line, or an array of objects";
-            let object = match serde_json::from_slice(&line) {
-                Ok(value @ Value::Object(_)) => Ok(value),
+            let parsed = serde_json::from_slice(&line).map(|value| (value, false));
+            let parsed = parsed.or_else(|error| match without_nan(&line) {
+                Some(clean) => Ok((serde_json::from_slice(&clean)?, true)),
+                None => Err(error),
+            });
+            let object = match parsed {
+                Ok((value @ Value::Object(_), has_nan)) => {
+                    let is_twice = has_key_twice(&line, &value);
+                    Ok(Object { value, has_nan, is_twice })
+                }
                 Ok(_) => Err(format!("{} is not a JSON object; {expected}", at())),
                 Err(error) => Err(format!("{} is not a complete JSON object ({error}); {expected}", at())),
             };
@@ -234,43 +301,10 @@ impl Json {
     }
 }
 
-struct Lines(BufWriter<File>);
-
-impl<'de> Visitor<'de> for &mut Lines {
-    type Value = ();
-
-    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str("an array of objects")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<(), A::Error> {
-        use serde::de::Error;
-        while let Some(value) = array.next_element::<Value>()? {
-            serde_json::to_writer(&mut self.0, &value).map_err(A::Error::custom)?;
-            self.0.write_all(b"\n").map_err(A::Error::custom)?;
-        }
-        Ok(())
-    }
-}
-
-/// Converts integers beyond 64-bit columns to text: as numbers they would be rounded, which breaks ids.
-fn widen(value: &mut Value) {
-    match value {
-        Value::Number(number) if number.as_i64().is_none() && number.is_u64() => *value = number.to_string().into(),
-        Value::Array(items) => items.iter_mut().for_each(widen),
-        Value::Object(fields) => fields.values_mut().for_each(widen),
-        _ => {}
-    }
-}
-
-/// Sorts fields by name at every depth, and drops empty structs, which Parquet cannot hold.
-fn plain(fields: &Fields) -> Fields {
-    let mut fields: Vec<FieldRef> = fields
-        .iter()
-        .filter_map(|field| Some(Arc::new(Field::new(field.name(), plain_type(field.data_type())?, true))))
-        .collect();
-    fields.sort_by(|a, b| a.name().cmp(b.name()));
-    fields.into()
+struct Object {
+    value: Value,
+    has_nan: bool,
+    is_twice: bool,
 }
 
 /// Reads numbers in columns of questions, chains and answers as the text that was written: 1.50 is not 1.5.
@@ -284,15 +318,4 @@ fn as_text(fields: &Fields) -> Fields {
         false => Arc::clone(field),
     };
     fields.iter().map(read).collect()
-}
-
-fn plain_type(found: &DataType) -> Option<DataType> {
-    Some(match found {
-        DataType::Struct(fields) => match plain(fields) {
-            fields if fields.is_empty() => return None,
-            fields => DataType::Struct(fields),
-        },
-        DataType::List(item) => DataType::List(Arc::new(Field::new_list_field(plain_type(item.data_type())?, true))),
-        other => other.clone(),
-    })
 }

@@ -1,5 +1,9 @@
 //! Finds doubtful readings, by the names of other columns and by the first rows.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use asap_kernels::tags;
+use asap_udfs::messages;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::Session;
@@ -8,12 +12,13 @@ use datafusion::logical_expr::{Expr, col};
 
 use crate::corpus::scan::first_rows::{FIRST_ROWS, first_rows};
 use crate::corpus::scan::table::FilesTable;
-use crate::corpus::shape::expressions::text;
-use crate::corpus::shape::path::is_text;
+use crate::corpus::shape::expressions::{column, text};
+use crate::corpus::shape::path::{self, is_text};
+use crate::corpus::shape::reading::{Functions, Reading};
 use crate::corpus::shape::repeats::Repeats;
 use crate::corpus::shape::rules::{BY_USER, Form, OWN, QUESTIONS, RULES};
 use crate::corpus::shape::view::{self, Original};
-use crate::corpus::shape::{Question, Shape, has_type, is_answer, is_text_or_texts};
+use crate::corpus::shape::{Question, Response, Shape, has_type, is_answer, is_text_or_texts};
 
 /// Thresholds of a note on repeated questions: different answers, and one in this many rows with that question.
 const ANSWERS: usize = 4;
@@ -66,8 +71,59 @@ pub(crate) async fn notes(session: &dyn Session, table: &FilesTable, shape: &Sha
             }
         }
     }
+    let is_untagged = batches.iter().any(|batch| batch.column(1).null_count() > 0);
+    notes.extend(unread(session, table, shape, is_untagged, file).await?);
     notes.extend(repeats.note(ANSWERS, SHARE).map(|note| format!("{file}, its first {FIRST_ROWS} rows: {note}")));
     Ok(notes)
+}
+
+/// Notes on what the first rows hold and asap does not read: parts of messages, and tags that may be those of chains.
+async fn unread(
+    session: &dyn Session,
+    table: &FilesTable,
+    shape: &Shape,
+    is_untagged: bool,
+    file: &str,
+) -> Result<Vec<String>> {
+    let schema = table.file_schema();
+    let turns = shape.conversations().filter(|turns| path::has_parts(schema, turns.name()));
+    let mut columns: Vec<Expr> = turns.map(|turns| column(turns.name())).collect();
+    let parts = columns.len();
+    let has_tags = match &shape.response {
+        Response::Columns { .. } => false,
+        Response::Turn { chains, .. } => chains.is_empty(),
+        Response::Generation(_) | Response::Generations(_) => true,
+    };
+    // Rows with chains need no second look.
+    if has_tags && is_untagged {
+        columns.push(Reading::new(schema, shape, &Functions::of(session)?)?.text);
+    }
+    if columns.is_empty() {
+        return Ok(vec![]);
+    }
+    let batches = first_rows(session, table, FIRST_ROWS, &columns, |table| table.plan()?.build()).await?;
+    let (mut counts, mut tags) = (BTreeMap::<String, usize>::new(), BTreeSet::new());
+    for batch in &batches {
+        for turns in &batch.columns()[..parts] {
+            messages::other_parts(turns)?
+                .into_iter()
+                .for_each(|(kind, parts)| *counts.entry(kind).or_default() += parts);
+        }
+        let texts = batch.columns()[parts..].iter().flat_map(|texts| texts.as_string::<i32>().iter().flatten());
+        let untagged = texts.filter(|text| tags::think(text).is_none());
+        tags.extend(untagged.filter_map(|text| Some(tags::unread(text)?.to_string())));
+    }
+    let rows = format!("the first {FIRST_ROWS} rows of {file}");
+    let counted: Vec<String> = counts.iter().map(|(kind, parts)| format!("{parts} {kind}")).collect();
+    let of_parts = format!("{rows} have parts of messages that asap leaves out: {}", counted.join(", "));
+    let tags: Vec<String> = tags.into_iter().collect();
+    let of_tags = format!(
+        "{rows} have texts with {}, which asap does not read as think tags: if they begin chains, replace them and their closing \
+         tags with <think> and </think>",
+        tags.join(", ")
+    );
+    let notes = [(counts.is_empty(), of_parts), (tags.is_empty(), of_tags)];
+    Ok(notes.into_iter().filter(|(is_empty, _)| !is_empty).map(|(_, note)| note).collect())
 }
 
 fn rivals(shape: &Shape, schema: &Schema) -> Vec<Rival> {

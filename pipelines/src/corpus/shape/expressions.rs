@@ -5,10 +5,11 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{Column, Result};
 use datafusion::functions::core::expr_fn::coalesce;
+use datafusion::functions::regex::expr_fn::regexp_like;
 use datafusion::functions_nested::array_first::array_first;
 use datafusion::functions_nested::expr_fn::array_length;
 use datafusion::logical_expr::expr::LambdaVariable;
-use datafusion::logical_expr::{Expr, cast, lambda, lit, when};
+use datafusion::logical_expr::{Expr, cast, lambda, lit, not, when};
 use datafusion::scalar::ScalarValue;
 
 use crate::corpus::scan::table::ROW_COLUMN;
@@ -27,6 +28,27 @@ pub(crate) fn null_text() -> Expr {
 
 pub(crate) fn length(list: Expr) -> Expr {
     coalesce(vec![array_length(list), lit(0_u64)])
+}
+
+pub(crate) fn is_blank(text: &Expr) -> Expr {
+    text.clone().is_null().or(not(regexp_like(text.clone(), lit(r"\S"), None)))
+}
+
+/// In each row, the first text that is not NULL, empty or blank; else the first.
+pub(crate) fn first_filled(texts: Vec<Expr>) -> Result<Expr> {
+    first_case(texts, |text| not(is_blank(text)))
+}
+
+/// In each row, the first value that satisfies `is_fit`; else the first.
+pub(crate) fn first_case(values: Vec<Expr>, is_fit: impl Fn(&Expr) -> Expr) -> Result<Expr> {
+    let mut values = values.into_iter();
+    let first = values.next().unwrap_or_else(null_text);
+    let Some(second) = values.next() else { return Ok(first) };
+    let mut case = when(is_fit(&first), first.clone()).when(is_fit(&second), second);
+    for value in values {
+        case = case.when(is_fit(&value), value);
+    }
+    case.otherwise(first)
 }
 
 /// The first item of a list that satisfies `is_fit`, else NULL. Items are of type `kind`.

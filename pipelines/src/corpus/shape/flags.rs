@@ -1,7 +1,7 @@
 //! The column that marks each row as correct or not.
 
 use datafusion::arrow::array::AsArray;
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::Session;
 use datafusion::common::Result;
 use datafusion::functions::string::expr_fn::concat;
@@ -17,17 +17,19 @@ use crate::corpus::shape::{Response, Shape};
 
 const CONCURRENT: usize = 16;
 
-/// Finds the likeliest flag column whose values are all Boolean, 0 or 1. Notes report it, and why others are not read.
+/// Finds the flag columns whose values are all Boolean, 0 or 1, up to the first without NULL, the likeliest first. Notes
+/// report them, and why others are not read.
 pub(crate) async fn of_rows(
     session: &dyn Session,
     table: &FilesTable,
     shape: &Shape,
     file: &str,
     notes: &mut Vec<String>,
-) -> Result<Option<String>> {
+) -> Result<Vec<String>> {
+    let mut flags = Vec::new();
     // If a row has several generations, their flags decide.
     if matches!(shape.response, Response::Generations(_)) {
-        return Ok(None);
+        return Ok(flags);
     }
     let schema = table.file_schema();
     for name in ROW_FLAGS.iter().filter_map(|name| shape::find(schema, name)) {
@@ -44,20 +46,38 @@ pub(crate) async fn of_rows(
                  {found}"
             )),
             None => {
-                notes.push(format!(
-                    "rows of {file} whose {name} is false or 0 are rejects (unverified); to keep them, name the columns \
-                     without it: --columns '{}'",
-                    shape.mapping()
-                ));
-                return Ok(Some(name));
+                let is_last = !table.has_null(&name);
+                flags.push(name);
+                if is_last {
+                    break;
+                }
             }
         }
     }
-    Ok(None)
+    if !flags.is_empty() {
+        notes.push(format!(
+            "rows of {file} whose {} is false or 0 are rejects (unverified); to keep them, name the columns \
+             without it: --columns '{}'",
+            flags.join(", else "),
+            shape.mapping()
+        ));
+    }
+    Ok(flags)
 }
 
-/// Why a row is incorrect, else NULL: its flag is false or 0. A NULL flag does not make a row incorrect.
-pub(crate) fn fault(flag: &str, kind: &DataType) -> Result<Expr> {
+/// Why a row is incorrect, else NULL: its first flag that is not NULL is false or 0.
+pub(crate) fn fault(schema: &Schema, flags: &[String]) -> Result<Option<Expr>> {
+    let faults = flags.iter().map(|flag| fault_of(flag, schema.field_with_name(flag)?.data_type()));
+    let faults = faults.collect::<Result<Vec<_>>>()?;
+    let [first, others @ ..] = faults.as_slice() else { return Ok(None) };
+    let mut case = when(column(&flags[0]).is_not_null(), first.clone());
+    for (flag, fault) in flags[1..].iter().zip(others) {
+        case = case.when(column(flag).is_not_null(), fault.clone());
+    }
+    Ok(Some(if others.is_empty() { first.clone() } else { case.end()? }))
+}
+
+fn fault_of(flag: &str, kind: &DataType) -> Result<Expr> {
     let is_wrong = match kind {
         DataType::Boolean => column(flag).is_false(),
         DataType::Null => lit(false),

@@ -19,14 +19,15 @@ pub(crate) mod view;
 
 use std::fmt;
 
-use asap_udfs::typo;
+use asap_udfs::{messages, typo};
 use datafusion::arrow::datatypes::{DataType, FieldRef, Fields, Schema};
 use datafusion::common::{DataFusionError, Result, exec_err};
 
 use crate::corpus::shape::mapping::ColumnMapping;
 use crate::corpus::shape::path::{Path, is_text, item, item_fields};
 use crate::corpus::shape::rules::{
-    BY_TAGS, BY_USER, EITHER, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, SYSTEMS, TURN_CHAINS,
+    ANSWERS, BY_TAGS, BY_USER, CHAINS, EITHER, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, SYSTEMS,
+    TURN_CHAINS,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,14 +37,19 @@ pub(crate) struct Shape {
     pub response: Response,
     /// The column of the system prompt, in addition to that of a conversation or of a rendered prompt.
     pub system: Option<String>,
-    pub flag: Option<String>,
+    /// Columns that mark correct rows. In each row, the first that is not NULL decides.
+    pub flags: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Question {
     Text(Path),
-    Task { instruction: String, input: String },
-    Turn(String),
+    /// One of the texts is an instruction, and `input` the text that it is about.
+    Task {
+        text: Path,
+        input: String,
+    },
+    Turn(Path),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,18 +61,18 @@ pub(crate) enum Response {
     /// One text with the chain in think tags and the answer after them. In a list, the first text with tags.
     Generation(Path),
     Generations(Generations),
-    /// The assistant's turn, with the chain in tags or in a separate field.
+    /// The assistant's turn, with the chain in tags or in separate fields.
     Turn {
-        turns: String,
-        chain: Option<String>,
+        turns: Path,
+        chains: Vec<String>,
     },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Generations {
     pub list: String,
-    /// The struct fields of the text and of its correctness flag.
-    pub item: Option<(String, Option<String>)>,
+    /// The struct fields of the text and of its correctness flag, each with others of its names.
+    pub item: Option<(Vec<String>, Vec<String>)>,
     pub flags: Vec<String>,
 }
 
@@ -82,21 +88,21 @@ pub(super) fn mapped(schema: &Schema, mapping: &ColumnMapping, file: &str) -> Re
         path.is_column() && has_type(schema, path.name(), are_turns) && !has_type(schema, path.name(), is_text)
     };
     let question = match (published(&mapping.question)?, &mapping.input) {
-        (_, Some(input)) => Question::Task { instruction: mapping.question.clone(), input: input.clone() },
-        (path, None) if is_turns(&path) => Question::Turn(mapping.question.clone()),
+        (text, Some(input)) => Question::Task { text, input: input.clone() },
+        (path, None) if is_turns(&path) => Question::Turn(path),
         (path, None) => Question::Text(path),
     };
     let cot = published(&mapping.cot)?;
     let response = match &mapping.answer {
         Some(answer) => Response::Columns { cot, answer: published(answer)? },
-        None if is_turns(&cot) => Response::turn(schema, mapping.cot.clone()),
+        None if is_turns(&cot) => Response::turn(schema, cot),
         None if cot.is_column() && has_type(schema, cot.name(), is_generations) && !cot.is_text_column(schema) => {
             Generations::of(schema, cot.name().to_string(), FLAGS).first()
         }
         None => Response::Generation(cot),
     };
     let system = mapping.system.as_ref().map(published).transpose()?.map(|path| path.to_string());
-    let shape = Shape { rule: BY_USER, question, response, system, flag: mapping.flag.clone() };
+    let shape = Shape { rule: BY_USER, question, response, system, flags: mapping.flag.iter().cloned().collect() };
     shape.check_types(schema, file)?;
     Ok(shape)
 }
@@ -112,21 +118,6 @@ pub(super) fn by_names(schema: &Schema, file: &str) -> Result<Vec<Shape>> {
             Err(error) => misfit = misfit.or(Some(error)),
         }
     }
-    // The likeliest question column may hold nothing: others of its names come last.
-    let mut others: Vec<Shape> = Vec::new();
-    for shape in &shapes {
-        let Question::Text(chosen) = &shape.question else { continue };
-        let names = RULES.iter().filter(|rule| rule.name == shape.rule).flat_map(|rule| rule.question);
-        let paths = names.filter_map(|name| find(schema, name)).map(Path::column).filter(|path| path != chosen);
-        for other in paths.map(|path| Shape { question: Question::Text(path), ..shape.clone() }) {
-            // Several rules may read the same columns in the same way.
-            let is_offered = others.iter().any(|known| Shape { rule: other.rule, ..known.clone() } == other);
-            if !is_offered && other.check_types(schema, file).is_ok() {
-                others.push(other);
-            }
-        }
-    }
-    shapes.extend(others);
     match misfit {
         Some(error) if shapes.is_empty() => Err(error),
         _ => Ok(shapes),
@@ -136,14 +127,14 @@ pub(super) fn by_names(schema: &Schema, file: &str) -> Result<Vec<Shape>> {
 /// The shape of a schema whose `generation` has think tags. None if no other column has the name and type of a
 /// question.
 pub(super) fn with_tags(schema: &Schema, generation: Path, file: &str) -> Option<Shape> {
-    let question = question(schema, QUESTIONS)?;
+    let question = question(schema, QUESTIONS)?.without(&generation);
     let is_apart = question != Question::Text(generation.clone());
     let shape = Shape {
         rule: BY_TAGS,
         question,
         response: Response::Generation(generation),
         system: system(schema),
-        flag: None,
+        flags: vec![],
     };
     (is_apart && shape.check_types(schema, file).is_ok()).then_some(shape)
 }
@@ -161,23 +152,37 @@ impl Rule {
         let (question, response) = match self.form {
             Form::Columns => {
                 let cot = pick(self.cot, is_text_or_texts)?;
-                let answer = of_family(schema, &cot, |columns| self::pick(columns, self.answer, is_answer))?;
-                let question = self.question(schema, &cot)?;
-                (question, Response::Columns { cot: Path::column(cot), answer: Path::column(answer) })
+                let answer = of_family(schema, cot.name(), |columns| self::pick(columns, self.answer, is_answer))?;
+                let question = self.question(schema, cot.name())?;
+                // asap's outputs have a source, and their chains may be empty. In other files, other columns fill gaps.
+                if self.name != OWN || find(schema, "source").is_some() {
+                    return Some(self.with(schema, question, Response::Columns { cot, answer }));
+                }
+                let or = |path: Path, others: Option<Path>| {
+                    let others = others.iter().flat_map(Path::each).filter(|other| other.name() != path.name());
+                    path.clone().or(others.map(|other| Path::column(other.name())))
+                };
+                let question = match question {
+                    Question::Text(text) => Question::Text(or(text, pick(QUESTIONS, is_text))),
+                    other => other,
+                };
+                let cot = or(cot, pick(CHAINS, is_text_or_texts));
+                (question, Response::Columns { cot, answer: or(answer, pick(ANSWERS, is_answer)) })
             }
             Form::Generation => {
                 let generation = pick(self.cot, is_text)?;
-                (self.question(schema, &generation)?, Response::Generation(Path::column(generation)))
+                (self.question(schema, generation.name())?, Response::Generation(generation))
             }
             Form::Generations { needs_flags } => {
-                let list = pick(self.cot, is_generations)?;
-                let question = self.question(schema, &list)?;
-                let generations = Generations::of(schema, list, self.answer);
+                let lists = pick(self.cot, is_generations)?;
+                let question = self.question(schema, lists.name())?;
+                let mut all = lists.each().map(|list| Generations::of(schema, list.name().to_string(), self.answer));
+                let generations = all.next()?;
                 match generations.has_flags() {
                     false if needs_flags => return None,
                     // Without flags, no text is known to be correct.
                     false if generations.item.is_none() => (question, Response::Generations(generations)),
-                    _ => (question, generations.first()),
+                    _ => (question, generations.first().or(all.map(Generations::first))),
                 }
             }
             Form::Turns if self.question.is_empty() => {
@@ -185,15 +190,21 @@ impl Rule {
                 (Question::Turn(turns.clone()), Response::turn(schema, turns))
             }
             Form::Turns => {
-                let prompt = held(schema, self.question).find(|name| has_type(schema, name, are_turns))?;
-                let response = match pick(self.cot, |found| are_turns(found) || is_text(found))? {
-                    turns if has_type(schema, &turns, are_turns) => Response::turn(schema, turns),
-                    text => Response::Generation(Path::column(text)),
+                let are = |path: &Path| has_type(schema, path.name(), are_turns);
+                let prompt = pick(self.question, are_turns).filter(are)?;
+                let first = pick(self.cot, |found| are_turns(found) || is_text(found))?;
+                let response = match are(&first) {
+                    true => Response::turn(schema, pick(self.cot, are_turns)?),
+                    false => Response::Generation(pick(self.cot, is_text)?),
                 };
                 (Question::Turn(prompt), response)
             }
         };
-        Some(Shape { rule: self.name, question, response, system: system(schema), flag: None })
+        Some(self.with(schema, question, response))
+    }
+
+    fn with(&self, schema: &Schema, question: Question, response: Response) -> Shape {
+        Shape { rule: self.name, question, response, system: system(schema), flags: vec![] }
     }
 
     fn question(&self, schema: &Schema, chain: &str) -> Option<Question> {
@@ -216,14 +227,34 @@ fn of_family<T>(schema: &Schema, name: &str, find: impl Fn(&Schema) -> Option<T>
     find(&Schema::new(family.collect::<Fields>())).or_else(|| find(schema))
 }
 
+impl Question {
+    /// This question, read from other columns where `generation` is one of several.
+    fn without(self, generation: &Path) -> Self {
+        match self {
+            Self::Text(text) => Self::Text(text.without(generation)),
+            Self::Task { text, input } => Self::Task { text: text.without(generation), input },
+            turn => turn,
+        }
+    }
+}
+
 impl Response {
-    fn turn(schema: &Schema, turns: String) -> Self {
-        let fields = item_fields(schema, &turns);
-        let is_field = |name: &str| {
-            fields.and_then(|fields| fields.find(name)).is_some_and(|(_, field)| is_text(field.data_type()))
+    fn turn(schema: &Schema, turns: Path) -> Self {
+        let is_field = |name: &&&str| {
+            let mut fields = turns.each().filter_map(|turns| item_fields(schema, turns.name())?.find(name));
+            fields.any(|(_, field)| is_text(field.data_type()))
         };
-        let chain = TURN_CHAINS.iter().find(|name| is_field(name)).map(ToString::to_string);
-        Self::Turn { turns, chain }
+        let chains = TURN_CHAINS.iter().filter(is_field).map(ToString::to_string).collect();
+        Self::Turn { turns, chains }
+    }
+
+    /// This response, or in rows without it the first of `others`, if all are generations.
+    fn or(self, others: impl Iterator<Item = Response>) -> Self {
+        let path = |other| if let Self::Generation(path) = other { Some(path) } else { None };
+        match self {
+            Self::Generation(first) => Self::Generation(first.or(others.filter_map(path))),
+            other => other,
+        }
     }
 }
 
@@ -231,15 +262,16 @@ impl Generations {
     fn of(schema: &Schema, list: String, flags: &[&str]) -> Self {
         let item = item_fields(schema, &list).and_then(|fields| {
             let named = |names: &[&str], fits: fn(&DataType) -> bool| {
-                let mut found = names.iter().filter_map(|name| fields.find(name));
-                found.find(|(_, field)| fits(field.data_type())).map(|(_, field)| field.name().clone())
+                let found = names.iter().filter_map(|name| fields.find(name));
+                let found = found.filter(|(_, field)| fits(field.data_type())).map(|(_, field)| field.name().clone());
+                found.collect::<Vec<_>>()
             };
-            named(ITEM_TEXTS, is_text).map(|text| (text, named(flags, is_flag)))
+            Some((named(ITEM_TEXTS, is_text), named(flags, is_flag))).filter(|(texts, _)| !texts.is_empty())
         });
         let listed = |names| held(schema, names).filter(|name| has_type(schema, name, is_list));
         let mut by = listed(EITHER).collect::<Vec<_>>();
         if by.is_empty() {
-            by.extend(listed(flags).next());
+            by.extend(listed(flags));
         }
         Self { list, item, flags: by }
     }
@@ -248,31 +280,35 @@ impl Generations {
     fn first(self) -> Response {
         match &self.item {
             _ if self.has_flags() => Response::Generations(self),
-            Some((text, _)) => Response::Generation(Path::column(self.list).field(text)),
+            Some((texts, _)) => {
+                let mut paths = texts.iter().map(|text| Path::column(&self.list).field(text));
+                let first = paths.next().unwrap_or_else(|| Path::column(&self.list));
+                Response::Generation(first.or(paths))
+            }
             None => Response::Generation(Path::column(self.list)),
         }
     }
 
     pub(crate) fn described_flags(&self) -> String {
-        let in_items = self.item.iter().filter_map(|(_, flag)| Some(format!("{}.{}", self.list, flag.as_ref()?)));
+        let in_items = self.item.iter().flat_map(|(_, flags)| flags).map(|flag| format!("{}.{flag}", self.list));
         let flags: Vec<String> = self.flags.iter().cloned().chain(in_items).collect();
         if flags.is_empty() { "no column says which".to_string() } else { flags.join(", ") }
     }
 
     pub(crate) fn has_flags(&self) -> bool {
-        !self.flags.is_empty() || matches!(&self.item, Some((_, Some(_))))
+        !self.flags.is_empty() || self.item.as_ref().is_some_and(|(_, flags)| !flags.is_empty())
     }
 }
 
 fn question(schema: &Schema, names: &[&str]) -> Option<Question> {
-    let name = pick(schema, names, is_text)?;
-    if has_type(schema, &name, are_turns) && !has_type(schema, &name, is_text) {
-        return Some(Question::Turn(name));
+    let text = pick(schema, names, is_text)?;
+    if has_type(schema, text.name(), are_turns) && !has_type(schema, text.name(), is_text) {
+        return pick(schema, names, are_turns).map(Question::Turn);
     }
     let input = find(schema, "input").filter(|input| has_type(schema, input, is_text));
     Some(match input {
-        Some(input) if name.eq_ignore_ascii_case("instruction") => Question::Task { instruction: name, input },
-        _ => Question::Text(Path::column(name)),
+        Some(input) if text.each().any(Path::is_instruction) => Question::Task { text, input },
+        _ => Question::Text(text),
     })
 }
 
@@ -280,9 +316,16 @@ fn system(schema: &Schema) -> Option<String> {
     held(schema, SYSTEMS).find(|name| has_type(schema, name, is_text))
 }
 
-/// The first column with one of these names whose type fits, else the first with one of these names.
-fn pick(schema: &Schema, names: &[&str], fits: fn(&DataType) -> bool) -> Option<String> {
-    held(schema, names).find(|name| has_type(schema, name, fits)).or_else(|| held(schema, names).next())
+/// The columns with one of these names whose type fits, the likeliest first; else the first with one of these names.
+fn pick(schema: &Schema, names: &[&str], fits: fn(&DataType) -> bool) -> Option<Path> {
+    let mut fitting: Vec<String> = held(schema, names).filter(|name| has_type(schema, name, fits)).collect();
+    let is_typed = |name: &String| !has_type(schema, name, DataType::is_null);
+    if fitting.iter().any(is_typed) {
+        fitting.retain(is_typed);
+    }
+    let mut paths = fitting.into_iter().map(Path::column);
+    let first = paths.next().or_else(|| held(schema, names).next().map(Path::column))?;
+    Some(first.or(paths))
 }
 
 fn held<'a>(schema: &'a Schema, names: &'a [&str]) -> impl Iterator<Item = String> + 'a {
@@ -348,22 +391,22 @@ impl Shape {
             Ok(field) if fits(field.data_type()) => Ok(()),
             found => misfit(name, expected, found.ok().map(|field| field.data_type())),
         };
-        let turns = |name| {
-            column(name, are_turns, "a list of structs with role and content (or from and value), or a struct of lists")
+        let turns = |path: &Path| {
+            column(
+                &path.name().to_string(),
+                are_turns,
+                "a list of structs with role and content (or from and value; the content is text or a list of parts), or a struct of lists",
+            )
         };
         match &self.question {
             Question::Text(question) => path(question, is_text, "text")?,
-            Question::Task { instruction, input } => {
-                [instruction, input].into_iter().try_for_each(|name| column(name, is_text, "text"))?
-            }
-            Question::Turn(name) => turns(name)?,
+            Question::Task { text, input } => path(text, is_text, "text").and(column(input, is_text, "text"))?,
+            Question::Turn(turned) => turns(turned)?,
         }
         if let Some(system) = &self.system {
             column(system, is_text, "text")?;
         }
-        if let Some(flag) = &self.flag {
-            column(flag, is_flag, "a Boolean or a number")?;
-        }
+        self.flags.iter().try_for_each(|flag| column(flag, is_flag, "a Boolean or a number"))?;
         match &self.response {
             Response::Columns { cot, answer } => {
                 path(cot, is_text, "text")?;
@@ -374,7 +417,7 @@ impl Shape {
                 column(&generations.list, is_generations, "a list of texts, or of structs that hold one")?;
                 generations.flags.iter().try_for_each(|name| column(name, are_flags, "a list of Booleans or numbers"))
             }
-            Response::Turn { turns: name, .. } => turns(name),
+            Response::Turn { turns: turned, .. } => turns(turned),
         }
     }
 }
@@ -409,6 +452,11 @@ fn is_generations(found: &DataType) -> bool {
     }
 }
 
+/// Whether a type is that of a message's content: a text, or a list of parts.
+pub(crate) fn is_content(found: &DataType) -> bool {
+    is_text(found) || messages::is_parts(found)
+}
+
 pub(super) fn are_turns(found: &DataType) -> bool {
     let holds = |fields: &[FieldRef], fits: fn(&DataType) -> bool| {
         [["role", "content"], ["from", "value"]].iter().any(|names| {
@@ -416,8 +464,8 @@ pub(super) fn are_turns(found: &DataType) -> bool {
         })
     };
     match (found, item(found)) {
-        (DataType::Struct(fields), _) => holds(fields, |found| item(found).is_some_and(is_text)),
-        (_, Some(DataType::Struct(fields))) => holds(fields, is_text),
+        (DataType::Struct(fields), _) => holds(fields, |found| item(found).is_some_and(is_content)),
+        (_, Some(DataType::Struct(fields))) => holds(fields, is_content),
         (found, item) => found.is_null() || item.is_some_and(DataType::is_null),
     }
 }

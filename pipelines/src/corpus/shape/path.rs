@@ -13,16 +13,44 @@ use crate::corpus::shape::expressions;
 use crate::corpus::shape::expressions::{column, text};
 
 /// A column, and the fields that lead to a value in it: `responses.0.content`. In a list, the path means the first
-/// item.
+/// item. If the value is not filled in a row, the first filled value of `or` is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Path {
     column: String,
     fields: Vec<String>,
+    or: Vec<Path>,
 }
 
 impl Path {
     pub(crate) fn column(name: impl Into<String>) -> Self {
-        Self { column: name.into(), fields: vec![] }
+        Self { column: name.into(), fields: vec![], or: vec![] }
+    }
+
+    pub(crate) fn or(mut self, others: impl Iterator<Item = Path>) -> Self {
+        self.or.extend(others.flat_map(|mut other| {
+            let below = std::mem::take(&mut other.or);
+            std::iter::once(other).chain(below)
+        }));
+        self
+    }
+
+    pub(crate) fn without(mut self, other: &Path) -> Self {
+        self.or.retain(|path| path != other);
+        self
+    }
+
+    /// The paths in the order in which a row is searched for a filled value.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(self).chain(&self.or)
+    }
+
+    pub(crate) fn is_instruction(&self) -> bool {
+        self.is_column() && self.column.eq_ignore_ascii_case("instruction")
+    }
+
+    /// All paths, for descriptions.
+    pub(crate) fn described(&self) -> String {
+        self.each().map(Path::to_string).collect::<Vec<_>>().join(", else ")
     }
 
     /// The column called `written`, else a column whose name is its prefix, followed by field names with dots.
@@ -32,7 +60,7 @@ impl Path {
         }
         schema.fields().iter().find_map(|field| {
             let fields = descend(field.data_type(), after(written, field.name())?)?;
-            Some(Self { column: field.name().clone(), fields })
+            Some(Self { column: field.name().clone(), fields, or: vec![] })
         })
     }
 
@@ -141,6 +169,12 @@ pub(crate) fn item_fields<'a>(schema: &'a Schema, column: &str) -> Option<&'a Fi
         DataType::Struct(fields) => Some(fields),
         _ => None,
     }
+}
+
+/// Whether the messages of a conversation have their content in parts.
+pub(crate) fn has_parts(schema: &Schema, column: &str) -> bool {
+    let is_in_parts = |name| item_fields(schema, column)?.find(name).map(|(_, field)| !is_text(field.data_type()));
+    ["content", "value"].into_iter().filter_map(is_in_parts).any(|is_in_parts| is_in_parts)
 }
 
 fn first_item(found: &DataType) -> &DataType {

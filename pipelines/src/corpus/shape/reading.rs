@@ -5,20 +5,22 @@ use std::sync::Arc;
 use asap_kernels::tags;
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::Session;
-use datafusion::common::{Result, plan_datafusion_err, plan_err};
+use datafusion::common::{Result, plan_datafusion_err};
 use datafusion::functions::core::expr_fn::{coalesce, get_field};
 use datafusion::functions::regex::expr_fn::regexp_like;
-use datafusion::functions::string::expr_fn::{concat, contains, starts_with};
+use datafusion::functions::string::expr_fn::concat;
 use datafusion::functions::unicode::expr_fn::character_length;
 use datafusion::functions_nested::expr_fn::array_element;
 use datafusion::logical_expr::utils::disjunction;
-use datafusion::logical_expr::{Expr, ScalarUDF, cast, lit, not, when};
+use datafusion::logical_expr::{Expr, ScalarUDF, cast, lit, when};
 
 use crate::corpus::shape::chat_template::{self, RENDERED};
-use crate::corpus::shape::expressions::{column, first_that, length, null_text, text};
+use crate::corpus::shape::expressions::{
+    column, first_case, first_filled, first_that, is_blank, length, null_text, text,
+};
 use crate::corpus::shape::flags;
 use crate::corpus::shape::generations::first_correct;
-use crate::corpus::shape::path::item_fields;
+use crate::corpus::shape::path::{Path, item_fields};
 use crate::corpus::shape::{Question, Response, Shape};
 
 pub(crate) struct Functions {
@@ -41,8 +43,10 @@ impl Functions {
         self.think.call(vec![generation])
     }
 
-    fn turns_of(&self, conversation: &str, role: &str) -> Expr {
-        self.turns.call(vec![column(conversation), lit(role)])
+    /// The texts of a role, from the first conversation that has one.
+    fn turns_of(&self, conversation: &Path, role: &str) -> Result<Expr> {
+        let each = conversation.each().map(|path| self.turns.call(vec![column(path.name()), lit(role)]));
+        first_case(each.collect(), |turns| length(turns.clone()).gt(lit(0_u64)))
     }
 }
 
@@ -75,29 +79,26 @@ impl Reading {
     pub(crate) fn new(schema: &Schema, shape: &Shape, functions: &Functions) -> Result<Self> {
         let mut faults = Vec::new();
         let (question, question_name) = match &shape.question {
-            Question::Text(path) => {
-                let question = text(path.expr(schema));
-                match path.name().eq_ignore_ascii_case(RENDERED) {
+            Question::Text(path) | Question::Task { text: path, .. } => {
+                let question = written_question(schema, &shape.question)?;
+                let name = format!("column {}", path.described());
+                match is_rendered(path) {
                     true => {
                         faults.push(("multi_turn", chat_template::more_than_one_question(&question)?));
-                        (chat_template::question(question)?, format!("column {path}"))
+                        (chat_template::question(question)?, name)
                     }
-                    false => (question, format!("column {path}")),
+                    false => (question, name),
                 }
             }
-            Question::Task { instruction, input } => (task(instruction, input)?, format!("column {instruction}")),
             Question::Turn(turns) => {
-                let user = array_element(functions.turns_of(turns, "user"), lit(1));
-                (user, format!("the user's turn in column {turns}"))
+                let user = array_element(functions.turns_of(turns, "user")?, lit(1));
+                (user, format!("the user's turn in column {}", turns.described()))
             }
         };
         if let Some(fault) = more_than_one_exchange(shape, functions)? {
             faults.push(("multi_turn", fault));
         }
-        if let Some(flag) = &shape.flag {
-            let kind = schema.field_with_name(flag)?.data_type();
-            faults.push(("unverified", flags::fault(flag, kind)?));
-        }
+        faults.extend(flags::fault(schema, &shape.flags)?.map(|fault| ("unverified", fault)));
         let mut reading = Self {
             question,
             system: system(schema, shape, functions)?,
@@ -114,14 +115,15 @@ impl Reading {
     fn respond(&mut self, schema: &Schema, response: &Response, functions: &Functions) -> Result<()> {
         match response {
             Response::Columns { cot, answer } => {
-                self.text = text(cot.chain(schema));
-                self.answer = Some(text(answer.expr(schema)));
-                self.names[1] = format!("column {cot}");
-                self.names[2] = format!("column {answer}");
+                self.text = first_filled(cot.each().map(|path| text(path.chain(schema))).collect())?;
+                self.answer = Some(first_filled(answer.each().map(|path| text(path.expr(schema))).collect())?);
+                self.names[1] = format!("column {}", cot.described());
+                self.names[2] = format!("column {}", answer.described());
             }
             Response::Generation(generation) => {
-                self.text = text(generation.first_that(schema, |text| functions.think(text))?);
-                self.names[1] = format!("column {generation}");
+                let texts = generation.each().map(|path| path.first_that(schema, |text| functions.think(text)));
+                self.text = first_filled(texts.map(|found| found.map(text)).collect::<Result<_>>()?)?;
+                self.names[1] = format!("column {}", generation.described());
             }
             Response::Generations(generations) => {
                 let (generation, fault) = first_correct(schema, generations)?;
@@ -129,11 +131,11 @@ impl Reading {
                 self.faults.push(("unverified", fault));
                 self.names[1] = format!("the chosen text of column {}", generations.list);
             }
-            Response::Turn { turns, chain } => {
-                self.text = array_element(functions.turns_of(turns, "assistant"), lit(1));
-                self.names[1] = format!("the assistant's turn in column {turns}");
-                if let Some(chain) = chain {
-                    self.chain = Some(turn_field(schema, turns, chain)?);
+            Response::Turn { turns, chains } => {
+                self.text = array_element(functions.turns_of(turns, "assistant")?, lit(1));
+                self.names[1] = format!("the assistant's turn in column {}", turns.described());
+                if !chains.is_empty() {
+                    self.chain = Some(turn_fields(schema, turns, chains)?);
                 }
             }
         }
@@ -141,14 +143,7 @@ impl Reading {
     }
 
     /// The chain and the answer, by the tags of the text.
-    pub(crate) fn tagged(
-        &self,
-        functions: &Functions,
-        held: Expr,
-        chain: Expr,
-        answer: Expr,
-        may_lack_answer: bool,
-    ) -> Result<(Expr, Expr)> {
+    pub(crate) fn tagged(&self, functions: &Functions, held: Expr, chain: Expr, answer: Expr) -> Result<(Expr, Expr)> {
         let think = functions.think(held.clone());
         let response = functions.response.call(vec![held.clone()]);
         if self.chain.is_some() {
@@ -162,16 +157,10 @@ impl Reading {
         }
         // A chain in a separate column stays unchanged, even if it mentions tags. Only one that begins with a tag is a
         // whole generation.
-        let begins = |tag: &str| starts_with(held.clone(), lit(tag));
-        let is_generation = || disjunction(tags::openings().map(begins)).unwrap_or_else(|| lit(false));
-        let read = when(is_generation(), coalesce(vec![think, held.clone()])).otherwise(held.clone())?;
-        // The first character settles most chains cheaply.
-        let cot = when(begins("<"), read).otherwise(held.clone())?;
-        let answer = match may_lack_answer {
-            true => coalesce(vec![answer, when(is_generation(), response).end()?]),
-            // Avoids reading the chain for the answer.
-            false => answer,
-        };
+        let is_generation = regexp_like(held.clone(), lit(format!("^(?:{})", any_of(tags::openings()))), None);
+        let cot = when(is_generation.clone(), coalesce(vec![think, held.clone()])).otherwise(held)?;
+        let answer =
+            when(is_blank(&answer).and(is_generation), coalesce(vec![response, answer.clone()])).otherwise(answer)?;
         Ok((text(cot), text(answer)))
     }
 
@@ -202,26 +191,39 @@ impl Reading {
 }
 
 fn thinks_again(read: &Read) -> Expr {
-    let holds = |tag: &str| contains(read.answer.clone(), lit(tag));
-    let begins = |tag: &str| regexp_like(read.text.clone(), lit(format!(r"^\s*{tag}")), None);
+    let matches = |text: &Expr, pattern: String| regexp_like(text.clone(), lit(pattern), None);
     // Tags that are also words count only as the generation's own pair, or at the start of the answer.
-    let words = tags::of_chains_that_begin().map(|(opening, closing)| {
-        let own = holds(opening).or(holds(closing)).and(begins(opening));
-        own.or(starts_with(read.answer.clone(), lit(opening)))
+    let own = tags::of_chains_that_begin().map(|(opening, closing)| {
+        let pair = any_of([opening, closing].into_iter());
+        matches(&read.answer, pair).and(matches(&read.text, format!(r"^\s*{}", any_of([opening].into_iter()))))
     });
-    disjunction(tags::of_chains().map(holds).chain(words)).unwrap_or_else(|| lit(false))
+    let words = any_of(tags::of_chains_that_begin().flat_map(|(opening, closing)| [opening, closing]));
+    let openings = any_of(tags::of_chains_that_begin().map(|(opening, _)| opening));
+    let any = format!("{}|^(?:{openings})", any_of(tags::of_chains()));
+    // One search settles most answers.
+    let own = matches(&read.answer, words).and(disjunction(own).unwrap_or_else(|| lit(false)));
+    matches(&read.answer, any).or(own)
+}
+
+/// A pattern that matches any of these texts.
+fn any_of<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+    let escaped = |text: &str| {
+        let special = |character: char| r"\.+*?()|[]{}^$".contains(character);
+        text.chars().flat_map(|held| special(held).then_some('\\').into_iter().chain([held])).collect::<String>()
+    };
+    texts.map(escaped).collect::<Vec<_>>().join("|")
 }
 
 /// The system prompt of a row: from its conversation or its rendered prompt, else from a column; NULL if blank.
 fn system(schema: &Schema, shape: &Shape, functions: &Functions) -> Result<Expr> {
     let mut found = Vec::new();
     if let Some(turns) = shape.conversation() {
-        found.push(text(array_element(functions.turns_of(turns, "system"), lit(1))));
+        found.push(text(array_element(functions.turns_of(turns, "system")?, lit(1))));
     }
-    if let Question::Text(path) = &shape.question
-        && path.name().eq_ignore_ascii_case(RENDERED)
+    if let Question::Text(path) | Question::Task { text: path, .. } = &shape.question
+        && is_rendered(path)
     {
-        found.push(chat_template::system(text(path.expr(schema)))?);
+        found.push(chat_template::system(written_question(schema, &shape.question)?)?);
     }
     found.extend(shape.system.iter().map(|name| text(column(name))));
     let found = found.into_iter().map(|held| when(is_blank(&held), null_text()).otherwise(held));
@@ -233,25 +235,45 @@ fn system(schema: &Schema, shape: &Shape, functions: &Functions) -> Result<Expr>
     })
 }
 
-fn is_blank(text: &Expr) -> Expr {
-    text.clone().is_null().or(not(regexp_like(text.clone(), lit(r"\S"), None)))
+fn is_rendered(question: &Path) -> bool {
+    question.each().any(|path| path.name().eq_ignore_ascii_case(RENDERED))
 }
 
-fn task(instruction: &str, input: &str) -> Result<Expr> {
-    let [instruction, input] = [instruction, input].map(|name| text(column(name)));
+/// The question as its columns hold it, which may be a rendered prompt.
+fn written_question(schema: &Schema, question: &Question) -> Result<Expr> {
+    let (texts, input) = match question {
+        Question::Text(texts) => (texts, None),
+        Question::Task { text, input } => (text, Some(input)),
+        Question::Turn(_) => return Ok(null_text()),
+    };
+    let is_alone = texts.each().count() == 1;
+    let each = texts.each().map(|path| match input.filter(|_| is_alone || path.is_instruction()) {
+        Some(input) => task(text(path.expr(schema)), text(column(input))),
+        None => Ok(text(path.expr(schema))),
+    });
+    first_filled(each.collect::<Result<_>>()?)
+}
+
+fn task(instruction: Expr, input: Expr) -> Result<Expr> {
     let both = concat(vec![instruction.clone(), lit("\n\n"), input.clone()]);
     when(is_blank(&input), instruction.clone()).when(is_blank(&instruction), input).otherwise(both)
 }
 
-fn turn_field(schema: &Schema, turns: &str, field: &str) -> Result<Expr> {
-    let Some(fields) = item_fields(schema, turns) else {
-        return plan_err!("column {turns} is not a list of messages");
-    };
-    let speaker = if fields.find("role").is_some() { "role" } else { "from" };
-    let is_assistant =
-        |message: Expr| text(get_field(message, speaker)).in_list(vec![lit("assistant"), lit("gpt")], false);
-    let message = first_that(column(turns), DataType::Struct(fields.clone()), is_assistant)?;
-    Ok(text(get_field(message, field)))
+/// The first filled of these fields of the assistant's message.
+fn turn_fields(schema: &Schema, turns: &Path, names: &[String]) -> Result<Expr> {
+    let mut found = Vec::new();
+    for turns in turns.each().map(Path::name) {
+        let Some(fields) = item_fields(schema, turns) else { continue };
+        let is_assistant = |message: Expr| {
+            let speakers = ["role", "from"].into_iter().filter(|name| fields.find(name).is_some());
+            let said = |name| text(get_field(message.clone(), name)).in_list(vec![lit("assistant"), lit("gpt")], false);
+            disjunction(speakers.map(said)).unwrap_or_else(|| lit(false))
+        };
+        let message = first_that(column(turns), DataType::Struct(fields.clone()), is_assistant)?;
+        let held = names.iter().filter(|name| fields.find(name).is_some());
+        found.extend(held.map(|name| text(get_field(message.clone(), name.as_str()))));
+    }
+    first_filled(found)
 }
 
 fn more_than_one_exchange(shape: &Shape, functions: &Functions) -> Result<Option<Expr>> {
@@ -262,20 +284,21 @@ fn more_than_one_exchange(shape: &Shape, functions: &Functions) -> Result<Option
     if let Response::Turn { turns, .. } = &shape.response {
         counted.push((turns, "assistant"));
     }
-    let count = |(turns, role): &(&String, &str)| length(functions.turns_of(turns, role));
-    let Some(is_long) = disjunction(counted.iter().map(|turns| count(turns).gt(lit(1_u64)))) else { return Ok(None) };
-    let found = match counted.as_slice() {
-        [user, assistant] if user.0 == assistant.0 => vec![
-            text(count(user)),
+    let count = |(turns, role): &(&Path, &str)| Ok(length(functions.turns_of(turns, role)?));
+    let counts = counted.iter().map(count).collect::<Result<Vec<Expr>>>()?;
+    let Some(is_long) = disjunction(counts.iter().map(|count| count.clone().gt(lit(1_u64)))) else { return Ok(None) };
+    let found = match (counted.as_slice(), counts.as_slice()) {
+        ([user, assistant], [users, assistants]) if user.0 == assistant.0 => vec![
+            text(users.clone()),
             lit(" turns of the user and "),
-            text(count(assistant)),
+            text(assistants.clone()),
             lit(format!(" of the assistant in column {}, expected one of each", user.0)),
         ],
-        counted => {
-            let described = |(turns, role): &(&String, &str)| {
-                [text(count(&(turns, role))), lit(format!(" turns of the {role} in column {turns}, expected one"))]
+        (counted, counts) => {
+            let described = |((turns, role), count): (&(&Path, &str), &Expr)| {
+                [text(count.clone()), lit(format!(" turns of the {role} in column {turns}, expected one"))]
             };
-            counted.iter().flat_map(described).collect()
+            counted.iter().zip(counts).flat_map(described).collect()
         }
     };
     Ok(Some(when(is_long, concat(found)).end()?))

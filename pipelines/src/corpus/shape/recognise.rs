@@ -23,6 +23,8 @@ struct TextTags {
     path: Path,
     rows: usize,
     tagged: usize,
+    /// What may be the opening tag of a chain, of the first text with one.
+    unread: Option<String>,
 }
 
 pub(crate) async fn shape_of(
@@ -41,7 +43,7 @@ pub(crate) async fn shape_of(
         return Ok(shape);
     }
     if mapping.is_none() {
-        shape.flag = flags::of_rows(session, table, &shape, file, notes).await?;
+        shape.flags = flags::of_rows(session, table, &shape, file, notes).await?;
     }
     if let Some((list, chosen)) = shape.list(table.file_schema()) {
         let rows: u64 = table.files().iter().map(|held| held.rows()).sum();
@@ -162,10 +164,13 @@ async fn count_tags(session: &dyn Session, table: &FilesTable) -> Result<Vec<Tex
     let texts = texts.collect::<Result<Vec<Expr>>>()?;
     let batches = first_rows(session, table, FIRST_ROWS, &texts, |table| table.plan()?.build()).await?;
     let seen = paths.into_iter().enumerate().map(|(place, path)| {
-        let mut counts = TextTags { path, rows: 0, tagged: 0 };
+        let mut counts = TextTags { path, rows: 0, tagged: 0, unread: None };
         for text in batches.iter().flat_map(|batch| batch.column(place).as_string_view().iter().flatten()) {
             counts.rows += 1;
-            counts.tagged += usize::from(tags::think(text).is_some());
+            match tags::think(text) {
+                Some(_) => counts.tagged += 1,
+                None => counts.unread = counts.unread.or_else(|| tags::unread(text).map(str::to_string)),
+            }
         }
         counts
     });
@@ -196,7 +201,10 @@ fn refuse<T>(schema: &Schema, file: &str, texts: &[TextTags], tagged: &[&TextTag
             let cot = named(CHAINS);
             // The answer column depends on the chain column.
             let answer = if cot == BLANK { BLANK.to_string() } else { named(ANSWERS) };
-            let why = format!("no text has think tags in most of its first {FIRST_ROWS} rows");
+            let unread = texts.iter().find_map(|text| Some((text.unread.as_ref()?, &text.path)));
+            let unread = unread.map(|(tag, path)| format!(" ({path} has {tag}, which is not one that asap reads)"));
+            let unread = unread.unwrap_or_default();
+            let why = format!("no text has think tags in most of its first {FIRST_ROWS} rows{unread}");
             (why, format!("question={question},cot={cot},answer={answer}"))
         }
         [only] => (

@@ -1,34 +1,43 @@
 //! Describes a shape: for users, and as the equivalent mapping.
 
-use datafusion::arrow::datatypes::Schema;
+use datafusion::arrow::datatypes::{Fields, Schema};
 
 use crate::corpus::shape::chat_template::RENDERED;
 use crate::corpus::shape::mapping::ColumnMapping;
-use crate::corpus::shape::path::{Path, item_fields, items_of};
+use crate::corpus::shape::path::{Path, is_text, item_fields, items_of};
 use crate::corpus::shape::rules::TURN_CHAINS;
 use crate::corpus::shape::{Question, Response, Shape};
 
 impl Shape {
     pub(crate) fn described(&self) -> [String; 3] {
         let question = match &self.question {
-            Question::Text(path) => path.to_string(),
-            Question::Task { instruction, input } => format!("{instruction}, then {input}"),
-            Question::Turn(turns) => format!("{turns}: the user's turn"),
+            Question::Text(path) => path.described(),
+            Question::Task { text, input } => format!("{}, then {input}", text.described()),
+            Question::Turn(turns) => format!("{}: the user's turn", turns.described()),
         };
         let tagged =
             |place: String| (format!("{place}: between its think tags"), format!("{place}: after its think tags"));
         let (cot, answer) = match &self.response {
-            Response::Columns { cot, answer } => (cot.to_string(), answer.to_string()),
-            Response::Generation(path) => tagged(path.to_string()),
+            Response::Columns { cot, answer } => (cot.described(), answer.described()),
+            Response::Generation(path) => tagged(path.described()),
             Response::Generations(generations) => {
-                let field = generations.item.as_ref().map_or(String::new(), |(text, _)| format!(".{text}"));
+                let field = generations
+                    .item
+                    .as_ref()
+                    .map_or(String::new(), |(texts, _)| format!(".{}", texts.join(", else .")));
                 let (list, flags) = (&generations.list, generations.described_flags());
                 tagged(format!("{list}{field}: the first that is correct ({flags})"))
             }
-            Response::Turn { turns, chain: None } => tagged(format!("{turns}: the assistant's turn")),
-            Response::Turn { turns, chain: Some(chain) } => (
-                format!("{turns}: the assistant's {chain}, else between the think tags of its content"),
-                format!("{turns}: the assistant's content"),
+            Response::Turn { turns, chains } if chains.is_empty() => {
+                tagged(format!("{}: the assistant's turn", turns.described()))
+            }
+            Response::Turn { turns, chains } => (
+                format!(
+                    "{}: the assistant's {}, else between the think tags of its content",
+                    turns.described(),
+                    chains.join(", else ")
+                ),
+                format!("{}: the assistant's content", turns.described()),
             ),
         };
         [question, cot, answer]
@@ -42,11 +51,19 @@ impl Shape {
         }
     }
 
-    pub(crate) fn conversation(&self) -> Option<&str> {
+    pub(crate) fn conversation(&self) -> Option<&Path> {
         match (&self.question, &self.response) {
             (Question::Turn(turns), _) | (_, Response::Turn { turns, .. }) => Some(turns),
             _ => None,
         }
+    }
+
+    /// The columns with conversations, each once.
+    pub(crate) fn conversations(&self) -> impl Iterator<Item = &Path> {
+        let of_question = if let Question::Turn(turns) = &self.question { Some(turns) } else { None };
+        let of_response = if let Response::Turn { turns, .. } = &self.response { Some(turns) } else { None };
+        let others = of_response.filter(|turns| Some(*turns) != of_question);
+        of_question.into_iter().chain(others).flat_map(Path::each)
     }
 
     /// The corpus columns that keep all of column `name` except tags and text around them; None if it is not a source.
@@ -63,8 +80,8 @@ impl Shape {
             return Some(&["system"]);
         }
         if holds_turns_alone(schema, name) {
-            let is_question = matches!(&self.question, Question::Turn(turns) if turns == name);
-            let is_response = matches!(&self.response, Response::Turn { turns, .. } if turns == name);
+            let is_question = matches!(&self.question, Question::Turn(turns) if turns.name() == name);
+            let is_response = matches!(&self.response, Response::Turn { turns, .. } if turns.name() == name);
             return match (is_question, is_response) {
                 (true, true) => Some(&["question", "cot", "answer", "system"]),
                 (true, false) => Some(&["question", "system"]),
@@ -80,20 +97,24 @@ impl Shape {
         }
     }
 
-    /// The equivalent mapping. It differs only if a row has several texts without flags: then it reads the first.
+    /// The mapping that reads the same columns. A mapping names one column of each kind: rows where another is the first
+    /// filled one, and rows with several texts without flags, differ.
     pub(crate) fn mapping(&self) -> ColumnMapping {
         let (question, input) = match &self.question {
             Question::Text(path) => (path.to_string(), None),
-            Question::Task { instruction, input } => (instruction.clone(), Some(input.clone())),
-            Question::Turn(turns) => (turns.clone(), None),
+            Question::Task { text, input } => {
+                let is_task = text.is_instruction() || text.each().count() == 1;
+                (text.to_string(), is_task.then(|| input.clone()))
+            }
+            Question::Turn(turns) => (turns.to_string(), None),
         };
         let (cot, answer) = match &self.response {
             Response::Columns { cot, answer } => (cot.to_string(), Some(answer.to_string())),
             Response::Generation(generation) => (generation.to_string(), None),
             Response::Generations(generations) => (generations.list.clone(), None),
-            Response::Turn { turns, .. } => (turns.clone(), None),
+            Response::Turn { turns, .. } => (turns.to_string(), None),
         };
-        ColumnMapping { question, input, cot, answer, system: self.system.clone(), flag: self.flag.clone() }
+        ColumnMapping { question, input, cot, answer, system: self.system.clone(), flag: self.flags.first().cloned() }
     }
 
     /// The list of which one text per row is read, and how that text is chosen.
@@ -110,8 +131,9 @@ impl Shape {
     }
 }
 
-/// Whether a column is a list of turns that have a role and texts, and nothing else.
+/// Whether a column is a list of turns that have a role, a text and at most one chain, and nothing else.
 fn holds_turns_alone(schema: &Schema, name: &str) -> bool {
-    let is_text = |name: &str| ["role", "content", "from", "value"].contains(&name) || TURN_CHAINS.contains(&name);
-    item_fields(schema, name).is_some_and(|fields| fields.iter().all(|field| is_text(field.name())))
+    let is_read = |name: &str| ["role", "content", "from", "value"].contains(&name) || TURN_CHAINS.contains(&name);
+    let are_read = |fields: &Fields| fields.iter().all(|field| is_read(field.name()) && is_text(field.data_type()));
+    item_fields(schema, name).is_some_and(|fields| fields.len() <= 3 && are_read(fields))
 }

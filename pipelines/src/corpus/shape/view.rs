@@ -26,9 +26,9 @@ use datafusion::scalar::ScalarValue;
 
 use crate::corpus::scan::table::{FILE_COLUMN, FilesTable, ROW_COLUMN};
 use crate::corpus::shape;
+use crate::corpus::shape::Shape;
 use crate::corpus::shape::expressions::{column, null_text, text};
 use crate::corpus::shape::reading::{Fault, Functions, Read, Reading};
-use crate::corpus::shape::{Response, Shape};
 
 pub(crate) const INNER: &str = "__corpus_";
 
@@ -62,14 +62,10 @@ pub(crate) fn plan(
     let functions = Functions::of(session)?;
     let reading = Reading::new(table.file_schema(), shape, &functions)?;
     let (id, has_ids) = published_id(table);
-    let may_lack_answer = match &shape.response {
-        Response::Columns { answer, .. } => !answer.is_column() || table.has_null(answer.name()),
-        _ => false,
-    };
     LogicalPlanBuilder::scan("files", provider_as_source(provider), None)?
         .project(chosen(table.file_schema(), &reading, id, originals)?)?
         .alias("read")?
-        .project(tagged(&reading, &functions, may_lack_answer, originals)?)?
+        .project(tagged(&reading, &functions, originals)?)?
         .project(said(&reading, has_ids, originals)?)?
         .build()
 }
@@ -96,14 +92,9 @@ fn chosen(schema: &Schema, reading: &Reading, id: Option<Expr>, originals: &[Ori
     Ok(chosen)
 }
 
-fn tagged(
-    reading: &Reading,
-    functions: &Functions,
-    may_lack_answer: bool,
-    originals: &[Original],
-) -> Result<Vec<Expr>> {
+fn tagged(reading: &Reading, functions: &Functions, originals: &[Original]) -> Result<Vec<Expr>> {
     let [held, chain, answer] = ["text", "chain_column", "answer_column"].map(inner);
-    let (cot, answer) = reading.tagged(functions, held, chain, answer, may_lack_answer)?;
+    let (cot, answer) = reading.tagged(functions, held, chain, answer)?;
     let mut tagged = ["source", "id", "question", "system", "text"].map(inner).to_vec();
     tagged.extend(fault_names(reading).map(|name| inner(&name)));
     tagged.extend([named("cot", cot), named("answer", answer)]);

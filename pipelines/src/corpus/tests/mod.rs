@@ -5,6 +5,7 @@ mod files;
 mod json;
 mod published;
 mod refusals;
+mod rows;
 mod shapes;
 mod sixteen;
 mod system_prompts;

@@ -208,7 +208,7 @@ async fn of_several_shapes_the_one_counts_by_which_rows_can_be_read() {
     let both = format!("SELECT 'two?' AS prompt, '2 and 2' AS reasoning, 'four' AS response, {}", messages("'four'"));
     assert_eq!(recognised(&both, None).await, [READ]);
     let null_chain = "SELECT 'two?' AS question, CAST(NULL AS VARCHAR) AS cot, '2 and 2' AS thinking, 'four' AS answer";
-    assert_eq!(recognised(null_chain, None).await[0], "two? | NULL | four | empty_chain");
+    assert_eq!(recognised(null_chain, None).await, [READ]);
 }
 
 #[tokio::test]

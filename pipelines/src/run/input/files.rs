@@ -1,6 +1,6 @@
 //! The files of an input, divided into new, done and changed, and their open rows.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use crate::corpus::scan::slices::{cell_start, cut, row_group_start};
 use crate::corpus::{Corpus, CorpusFile, FileFailure, FileRows, Slice};
 use crate::run::input::content_hashes::{Contents, hex};
 use crate::run::input::delta_inputs::Gone;
+use crate::run::input::sample::Sample;
 use crate::run::output::Output;
 use crate::run::output::finished_slice::Finished;
 use crate::run::output::ledger::{Before, FileVersion, HeldFile, Ledger, RetriedSlice, SliceName, gaps};
@@ -214,21 +215,35 @@ pub struct Slices {
     pub beyond: u64,
 }
 
+/// The rows that a run may process.
+#[derive(Clone, Copy)]
+pub struct Wanted<'a> {
+    pub request: &'a Request,
+    pub slice_rows: u64,
+    pub sample: Option<&'a Sample>,
+}
+
 /// The slices of recognized files that are open or retried.
 pub fn slices(
     corpus: &Corpus,
     divided: &Divided,
     ledger: &Ledger,
     again: &[RetriedSlice],
-    request: &Request,
-    slice_rows: u64,
+    wanted: Wanted,
     staged: &[Finished],
 ) -> Slices {
+    let Wanted { request, slice_rows, sample } = wanted;
     let mut open: Vec<OpenSlice> = Vec::new();
     let mut tried: Vec<OpenSlice> = Vec::new();
     for (group, file) in corpus.files() {
         let path = &file.file.path;
         let Some(version) = divided.versions.get(path) else { continue };
+        let (chosen, slice_rows) = match sample.map(|sample| sample.of_file(file)) {
+            None => (None, slice_rows),
+            // A slice of a sample has as many chosen rows.
+            Some(Some((chosen, rows_each))) => (Some(chosen), slice_rows.saturating_mul(rows_each)),
+            Some(None) => continue,
+        };
         let before = before_of(path, divided, ledger);
         let ranges = match ledger.file(path).filter(|_| before == Before::Open) {
             Some(held) => held.open(),
@@ -237,7 +252,11 @@ pub fn slices(
                 gaps(file.rows(), staged.map(|slice| (slice.start, slice.end)))
             }
         };
-        for (cell, slice) in cut(file, &ranges, slice_rows) {
+        for (cell, mut slice) in cut(file, &ranges, slice_rows) {
+            if let Some(chosen) = &chosen {
+                let at = |row: u64| chosen.partition_point(|chosen| *chosen < row);
+                slice.only = Some(chosen[at(slice.start)..at(slice.end)].into());
+            }
             let name = ledger.name(path, version, file.rows(), (slice.start, slice.end));
             open.push(OpenSlice { slice, name, cell, group, before: before.clone() });
         }
@@ -247,8 +266,8 @@ pub fn slices(
         }
     }
     open.sort_by(|a, b| (&a.name.path, a.name.start).cmp(&(&b.name.path, b.name.start)));
-    let rows_staged = staged.iter().map(|staged| staged.slice.rows()).sum();
-    let beyond = limit(&mut open, ledger, divided, request, rows_staged);
+    let beyond =
+        request.limit.map_or(0, |rows| limit(&mut open, rows, &done_and_rows(corpus, divided, ledger, staged)));
     open.append(&mut tried);
     let all = open.len();
     if let Some(part) = request.part {
@@ -300,21 +319,53 @@ fn again_of(again: &RetriedSlice, file: &FileRows, cell: u64, group: usize) -> O
     OpenSlice { slice, name: name.clone(), cell, group, before: Before::Done(*before) }
 }
 
-/// Keeps the first open rows up to the limit of the output. Returns how many rows are beyond it.
-fn limit(open: &mut Vec<OpenSlice>, ledger: &Ledger, divided: &Divided, request: &Request, rows_staged: u64) -> u64 {
-    let mut beyond = 0;
-    if let Some(limit) = request.limit {
-        let replaced = divided.replaced.iter().filter_map(|path| ledger.file(path)).map(|held| held.rows_done());
-        let mut left = limit.saturating_sub(ledger.rows - replaced.sum::<u64>() + rows_staged);
-        open.retain_mut(|slice| {
-            let rows = slice.name.rows().min(left);
-            left -= rows;
-            beyond += slice.name.rows() - rows;
-            slice.name.end = slice.name.start + rows;
-            slice.slice.end_at(slice.name.end);
-            rows > 0
-        });
+/// The done rows of each file, and the rows that it may have: all of an open file, the done ones of another.
+fn done_and_rows(
+    corpus: &Corpus,
+    divided: &Divided,
+    ledger: &Ledger,
+    staged: &[Finished],
+) -> BTreeMap<String, (u64, u64)> {
+    let held = ledger.files().filter(|(path, _)| !divided.replaced.contains(*path));
+    let mut files: BTreeMap<String, (u64, u64)> =
+        held.map(|(path, held)| (path.clone(), (held.rows_done(), held.rows_done()))).collect();
+    for staged in staged {
+        files.entry(staged.slice.path.clone()).or_default().0 += staged.slice.rows();
     }
+    for (_, file) in corpus.files() {
+        files.entry(file.file.path.clone()).or_default().1 = file.rows();
+    }
+    files
+}
+
+/// Keeps the first open rows of each file, so that the output has at most `limit` rows, evenly over the files. Returns how
+/// many rows are beyond the limit.
+fn limit(open: &mut Vec<OpenSlice>, limit: u64, files: &BTreeMap<String, (u64, u64)>) -> u64 {
+    // The most rows of a file, except for files that have more already.
+    let up_to = |most: u64, (done, rows): &(u64, u64)| most.min(*rows).max(*done);
+    let total = |most: u64| files.values().map(|file| up_to(most, file)).sum::<u64>();
+    let (mut most, mut too_many) = (0, limit.saturating_add(1));
+    while too_many - most > 1 {
+        let middle = most + (too_many - most) / 2;
+        if total(middle) <= limit { most = middle } else { too_many = middle }
+    }
+    let mut rest = limit.saturating_sub(total(most));
+    let mut left: HashMap<&str, u64> = HashMap::new();
+    for (path, file) in files {
+        let more = u64::from(rest > 0 && up_to(most + 1, file) > up_to(most, file));
+        rest -= more;
+        left.insert(path, up_to(most + more, file) - file.0);
+    }
+    let (mut beyond, mut none) = (0, 0);
+    open.retain_mut(|slice| {
+        let left = left.get_mut(slice.name.path.as_str()).unwrap_or(&mut none);
+        let rows = slice.name.rows().min(*left);
+        *left -= rows;
+        beyond += slice.name.rows() - rows;
+        slice.name.end = slice.name.start + rows;
+        slice.slice.end_at(slice.name.end);
+        rows > 0
+    });
     beyond
 }
 

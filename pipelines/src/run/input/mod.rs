@@ -3,3 +3,4 @@
 pub(crate) mod content_hashes;
 pub(crate) mod delta_inputs;
 pub mod files;
+pub mod sample;

@@ -30,10 +30,12 @@ impl Identity {
         sql: &str,
         columns: Option<&ColumnMapping>,
         originals: &Originals,
+        sample: Option<(u64, u64)>,
         settings: &Settings,
         contents: &mut Contents,
     ) -> Result<Self> {
         let mut parts = BTreeMap::new();
+        parts.extend(sample.map(|(rows, seed)| ("--sample".to_string(), format!("{rows} --seed {seed}"))));
         if *originals != Originals::Needed {
             parts.insert("originals".to_string(), originals.to_string());
         }
@@ -80,7 +82,7 @@ impl Identity {
     /// # Errors
     /// If the pipeline is no SQL, or the files of a model cannot be read.
     pub fn fingerprint(sql: &str, columns: Option<&ColumnMapping>, settings: &Settings) -> Result<String> {
-        let identity = Self::of(sql, columns, &Originals::Needed, settings, &mut Contents::default())?;
+        let identity = Self::of(sql, columns, &Originals::Needed, None, settings, &mut Contents::default())?;
         let mut hash = Sha256::new_with_prefix(crate::VERSION);
         for (name, value) in &identity.0 {
             hash.update(format!("{name:?}{value:?}"));
@@ -141,7 +143,7 @@ mod tests {
     use crate::run::output::identity::*;
 
     fn identity(sql: &str, settings: &Settings) -> Identity {
-        Identity::of(sql, None, &Originals::Needed, settings, &mut Contents::default()).unwrap()
+        Identity::of(sql, None, &Originals::Needed, None, settings, &mut Contents::default()).unwrap()
     }
 
     #[test]

@@ -38,6 +38,7 @@ use crate::delta::{self, Log, LogState, store_of};
 use crate::location;
 use crate::run::errors::RunError;
 use crate::run::input::delta_inputs::Mark;
+use crate::run::input::sample::Sample;
 use crate::run::output::delete_files::Deletion;
 use crate::run::output::finished_slice::{Finished, SliceRecord};
 use crate::run::output::identity::Identity;
@@ -47,7 +48,7 @@ use crate::run::output::provenance::Provenance;
 use crate::run::output::receipt::Counts;
 use crate::run::output::rejects::{Settled, Standing};
 use crate::run::output::table_properties::{
-    Design, HeldOriginals, PIPELINE, PROVENANCE, check_empty, decode, generation, properties, widen,
+    Design, HeldOriginals, PIPELINE, PROVENANCE, SAMPLE, check_empty, decode, generation, properties, widen,
 };
 pub use finished::{is_finished, says_finished};
 
@@ -176,6 +177,11 @@ impl Output {
         }
     }
 
+    /// The rows that the output is a sample of, if it is one.
+    pub(crate) fn sample(&self) -> Option<Sample> {
+        decode(&self.table.as_ref()?.state, SAMPLE)
+    }
+
     /// Deletes all rows of the output in one commit. From then on it is filled with another design.
     pub(crate) async fn begin_generation(&mut self, design: &Design) -> Result<()> {
         let Some(log) = &mut self.table else { return Ok(()) };
@@ -184,6 +190,7 @@ impl Output {
             check_generation(state, held, url)?;
             let mut metadata = state.with_schema(&design.rows.output)?;
             metadata.partition_columns = design.partition_by.clone();
+            metadata.configuration.remove(SAMPLE);
             metadata.configuration.extend(properties(design, held + 1)?);
             let removes = state.files.values().map(delta::remove);
             let actions = std::iter::once(delta::metadata(&metadata)).chain(removes).collect();
@@ -204,6 +211,12 @@ impl Output {
             self.table = Some(made);
             // Another run may have created it first, with another pipeline.
             self.check_identity(&design.identity)?;
+            if self.sample() != design.sample {
+                return exec_err!(
+                    "another run created {} and chose its sample from other files: run the same command again",
+                    location::display(&self.url)
+                );
+            }
             self.follow();
         }
         if with_rejects && self.rejects.is_none() {

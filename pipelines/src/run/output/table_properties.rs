@@ -16,6 +16,7 @@ use url::Url;
 use crate::asap_folder::FOLDER;
 use crate::delta::{self, Log, LogState};
 use crate::location;
+use crate::run::input::sample::Sample;
 use crate::run::output::identity::Identity;
 use crate::run::output::ledger::ATTEMPT;
 use crate::run::output::outcomes::Rows;
@@ -25,6 +26,7 @@ use crate::run::output::shards::BOUNDS;
 pub(crate) const PIPELINE: &str = "asap.pipeline";
 pub(crate) const PROVENANCE: &str = "asap.provenance";
 pub(crate) const GENERATION: &str = "asap.generation";
+pub(crate) const SAMPLE: &str = "asap.sample";
 const SLICE_ROWS: &str = "asap.sliceRows";
 /// The property with [`Rows::originals`].
 const ORIGINALS: &str = "asap.originals";
@@ -36,6 +38,7 @@ pub struct Design {
     pub identity: Identity,
     pub provenance: Provenance,
     pub slice_rows: u64,
+    pub sample: Option<Sample>,
 }
 
 #[derive(Debug, Default)]
@@ -88,7 +91,7 @@ pub(crate) fn slice_rows(state: &LogState) -> Option<u64> {
 }
 
 pub(crate) fn properties(design: &Design, generation: u64) -> Result<HashMap<String, String>> {
-    Ok(HashMap::from([
+    let mut properties = HashMap::from([
         (PIPELINE.to_string(), encode(&design.identity)?),
         (PROVENANCE.to_string(), encode(&design.provenance)?),
         (GENERATION.to_string(), generation.to_string()),
@@ -96,7 +99,11 @@ pub(crate) fn properties(design: &Design, generation: u64) -> Result<HashMap<Str
         (ORIGINALS.to_string(), json!(design.rows.originals).to_string()),
         // Other writers that rewrite shards keep the bounds by which the rows of a file are found.
         ("delta.dataSkippingStatsColumns".to_string(), format!("source.{BOUNDS}")),
-    ]))
+    ]);
+    if let Some(sample) = &design.sample {
+        properties.insert(SAMPLE.to_string(), encode(sample)?);
+    }
+    Ok(properties)
 }
 
 /// Adds missing columns and new original columns in a separate commit, unless `check` refuses the state of the table.

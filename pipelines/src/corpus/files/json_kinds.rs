@@ -1,0 +1,262 @@
+//! The types of the values in a JSON file, and how a value of another type than the others costs no other row.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use serde_json::{Deserializer, Value, json};
+
+/// The types of all values at one place of the objects of a file. The order of the values does not matter.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Kind {
+    booleans: usize,
+    integers: usize,
+    floats: usize,
+    texts: usize,
+    lists: usize,
+    /// Lists without items, which fit any list, and are not filled elsewhere.
+    empty: usize,
+    objects: usize,
+    /// Whether [`Self::keep_most`] left out values of other types.
+    is_reduced: bool,
+    item: Option<Box<Kind>>,
+    pub(crate) fields: BTreeMap<String, Kind>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Plain,
+    /// A part of a message, or a text, which is read as a part.
+    Part,
+    /// A list of parts, or a text, which is read as its only part.
+    Parts,
+    /// Values of several types, which become JSON text. A text stays as it is.
+    Json,
+}
+
+impl Kind {
+    pub(crate) fn add(&mut self, value: &Value) {
+        match value {
+            Value::Null => {}
+            Value::Bool(_) => self.booleans += 1,
+            Value::Number(number) if number.is_i64() => self.integers += 1,
+            Value::Number(number) if number.is_f64() => self.floats += 1,
+            // As numbers, integers beyond 64-bit columns would be rounded, which breaks ids.
+            Value::Number(_) | Value::String(_) => self.texts += 1,
+            Value::Array(items) if items.is_empty() => self.empty += 1,
+            Value::Array(items) => {
+                self.lists += 1;
+                let item = self.item.get_or_insert_default();
+                items.iter().for_each(|value| item.add(value));
+            }
+            Value::Object(fields) => {
+                self.objects += 1;
+                for (name, value) in fields {
+                    match self.fields.get_mut(name) {
+                        Some(kind) => kind.add(value),
+                        None => self.fields.entry(name.clone()).or_default().add(value),
+                    }
+                }
+            }
+        }
+    }
+
+    fn scalars(&self) -> usize {
+        self.booleans + self.integers + self.floats + self.texts
+    }
+
+    fn form(&self) -> Form {
+        let holds_parts = |kind: &Kind| kind.objects > 0 && kind.lists == 0 && kind.fields.contains_key("type");
+        let [scalars, lists, objects] = [self.scalars(), self.lists, self.objects].map(|values| values > 0);
+        let are_texts = self.texts == self.scalars();
+        match self.item.as_deref() {
+            _ if usize::from(scalars) + usize::from(lists) + usize::from(objects) < 2 => Form::Plain,
+            Some(item) if are_texts && !objects && holds_parts(item) => Form::Parts,
+            None if are_texts && holds_parts(self) => Form::Part,
+            _ => Form::Json,
+        }
+    }
+
+    fn is_json(&self) -> bool {
+        self.form() == Form::Json
+    }
+
+    /// Whether values become JSON text, at any depth.
+    pub(crate) fn has_json(&self) -> bool {
+        self.is_json() || self.fields.values().chain(self.item.as_deref()).any(Kind::has_json)
+    }
+
+    /// Whether some values must be rewritten to fit the type.
+    pub(crate) fn is_mixed(&self) -> bool {
+        let has_strays = self.empty > 0 && self.lists == 0 && self.scalars() + self.objects > 0;
+        self.is_reduced
+            || has_strays
+            || self.form() != Form::Plain
+            || self.fields.values().chain(self.item.as_deref()).any(Kind::is_mixed)
+    }
+
+    /// Leaves only the most frequent of scalars, lists and objects, also within lists. Other values become NULL. Where
+    /// there are as many scalars as others, `prefers_lists` decides.
+    pub(crate) fn keep_most(&mut self, prefers_lists: bool) {
+        if self.is_json() {
+            let most = self.scalars().max(self.lists).max(self.objects);
+            let are_scalars = self.scalars() == most && !(prefers_lists && self.lists.max(self.objects) == most);
+            *self = match most {
+                _ if are_scalars => Kind { lists: 0, item: None, objects: 0, fields: BTreeMap::new(), ..self.clone() },
+                _ if self.lists == most => Kind { lists: most, item: self.item.take(), ..Kind::default() },
+                _ => Kind { objects: most, fields: std::mem::take(&mut self.fields), ..Kind::default() },
+            };
+            self.is_reduced = true;
+        }
+        self.item.iter_mut().for_each(|item| item.keep_most(true));
+    }
+
+    /// The columns of the objects, sorted by name at every depth, without empty structs, which Parquet cannot hold.
+    pub(crate) fn columns(&self) -> Fields {
+        let mut types: BTreeMap<&str, DataType> = BTreeMap::new();
+        types.extend(self.fields.iter().filter_map(|(name, kind)| Some((name.as_str(), kind.data_type()?))));
+        if self.form() == Form::Part {
+            types.extend(["text", "type"].map(|name| (name, DataType::Utf8)));
+        }
+        let field = |(name, held)| Arc::new(Field::new(name, held, true)) as FieldRef;
+        types.into_iter().map(field).collect()
+    }
+
+    fn data_type(&self) -> Option<DataType> {
+        Some(match (self.form(), self.item.as_deref()) {
+            (Form::Json, _) => DataType::Utf8,
+            (_, Some(item)) => {
+                let mut item = item.clone();
+                // A list that once was a text has parts of text.
+                item.texts += usize::from(self.form() == Form::Parts && item.scalars() == 0);
+                DataType::List(Arc::new(Field::new_list_field(item.data_type()?, true)))
+            }
+            _ if self.objects > 0 => DataType::Struct(Some(self.columns()).filter(|fields| !fields.is_empty())?),
+            _ if self.scalars() + self.empty == 0 => DataType::Null,
+            _ if self.scalars() == 0 => DataType::List(Arc::new(Field::new_list_field(DataType::Null, true))),
+            _ if self.scalars() == self.booleans => DataType::Boolean,
+            _ if self.scalars() == self.integers => DataType::Int64,
+            _ if self.scalars() == self.integers + self.floats => DataType::Float64,
+            _ => DataType::Utf8,
+        })
+    }
+
+    /// Rewrites a value to the type of its place. A value that [`Self::keep_most`] left out becomes NULL.
+    fn fit(&self, value: Value) -> Value {
+        let part = |text| json!({"type": "text", "text": text});
+        match (self.form(), value) {
+            (_, Value::Null) => Value::Null,
+            (Form::Json, Value::String(text)) => Value::String(text),
+            (Form::Json, other) => Value::String(other.to_string()),
+            (Form::Part, Value::String(text)) => part(text),
+            (Form::Parts, Value::String(text)) => Value::Array(vec![part(text)]),
+            (_, Value::Array(items)) => match &self.item {
+                Some(item) => items.into_iter().map(|value| item.fit(value)).collect(),
+                None if self.scalars() + self.objects == 0 => Value::Array(items),
+                None => Value::Null,
+            },
+            (_, Value::Object(_)) if self.objects == 0 => Value::Null,
+            (_, Value::Object(fields)) => {
+                let fit = |(name, value)| match self.fields.get(&name) {
+                    Some(kind) => (name, kind.fit(value)),
+                    None => (name, value),
+                };
+                Value::Object(fields.into_iter().map(fit).collect())
+            }
+            (_, _) if self.lists + self.objects > 0 => Value::Null,
+            (_, scalar) => scalar,
+        }
+    }
+
+    /// Rewrites the mixed columns of a line. Other columns stay as written: a parsed number may lose digits.
+    pub(crate) fn fit_line(&self, line: &[u8]) -> serde_json::Result<Vec<u8>> {
+        let (mut scanner, mut from, mut fitted) = (Scanner::default(), 0, Vec::with_capacity(line.len()));
+        for (at, byte) in line.iter().enumerate() {
+            if !scanner.is_border(*byte) {
+                continue;
+            }
+            let member = &line[from..at];
+            let mut keys = Deserializer::from_slice(member).into_iter::<String>();
+            let key = keys.next().transpose().unwrap_or_default();
+            let value = member[keys.byte_offset()..].trim_ascii_start().strip_prefix(b":");
+            let kind = key.as_ref().and_then(|key| self.fields.get(key)).filter(|kind| kind.is_mixed());
+            match (key, value, kind) {
+                (Some(key), Some(value), Some(kind)) => {
+                    let value = kind.fit(serde_json::from_slice(value)?);
+                    fitted.extend(format!("{}:{value}", Value::String(key)).into_bytes());
+                }
+                _ => fitted.extend(member),
+            }
+            fitted.push(*byte);
+            from = at + 1;
+        }
+        Ok(fitted)
+    }
+}
+
+/// Finds the borders of the items of an array or an object: its brackets and its own commas.
+#[derive(Debug, Default)]
+pub(crate) struct Scanner {
+    pub(crate) depth: usize,
+    is_text: bool,
+    is_escaped: bool,
+}
+
+impl Scanner {
+    pub(crate) fn is_border(&mut self, byte: u8) -> bool {
+        if self.is_text {
+            self.is_text = self.is_escaped || byte != b'"';
+            self.is_escaped = byte == b'\\' && !self.is_escaped;
+            return false;
+        }
+        match byte {
+            b'"' => self.is_text = true,
+            b'[' | b'{' => {
+                self.depth += 1;
+                return self.depth == 1;
+            }
+            b']' | b'}' => {
+                self.depth = self.depth.saturating_sub(1);
+                return self.depth == 0;
+            }
+            b',' => return self.depth == 1,
+            _ => {}
+        }
+        false
+    }
+}
+
+/// Returns a line with null in place of the numbers that Python and JavaScript write but JSON does not have. None if
+/// there are none.
+pub(crate) fn without_nan(line: &[u8]) -> Option<Vec<u8>> {
+    const NUMBERS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
+    let (mut scanner, mut clean, mut at, mut is_changed) = (Scanner::default(), Vec::new(), 0, false);
+    while let Some(byte) = line.get(at) {
+        match NUMBERS.iter().find(|number| !scanner.is_text && line[at..].starts_with(number)) {
+            Some(number) => {
+                clean.extend(b"null");
+                (at, is_changed) = (at + number.len(), true);
+            }
+            None => {
+                scanner.is_border(*byte);
+                clean.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    is_changed.then_some(clean)
+}
+
+/// Whether an object in a line holds a key twice: then the line has more colons than its value has fields.
+pub(crate) fn has_key_twice(line: &[u8], value: &Value) -> bool {
+    fn fields(value: &Value) -> usize {
+        match value {
+            Value::Array(items) => items.iter().map(fields).sum(),
+            Value::Object(held) => held.len() + held.values().map(fields).sum::<usize>(),
+            _ => 0,
+        }
+    }
+    let mut scanner = Scanner::default();
+    let is_colon = |byte: &&u8| !scanner.is_border(**byte) && !scanner.is_text && **byte == b':';
+    line.iter().filter(is_colon).count() > fields(value)
+}
