@@ -3,7 +3,7 @@
 use asap_generator::SampleError;
 use asap_lm::LmError;
 use asap_pipelines::delta::OutcomeUnknown;
-use asap_pipelines::location::is_unavailable;
+use asap_pipelines::location::advice;
 use asap_pipelines::run::RunError;
 use datafusion::error::DataFusionError;
 
@@ -31,15 +31,15 @@ impl From<DataFusionError> for Failure {
             return Failure::ReaderGone;
         }
         let message = error_line(&error);
-        if is_unavailable(&error) {
-            return Failure::TryLater(format!("{message}. The store is unavailable; run the same command again later"));
+        if let Some(advice) = advice(&error) {
+            return Failure::TryLater(format!("{message}. {advice}"));
         }
         match error.find_root() {
             DataFusionError::Configuration(_) => Failure::Usage(message),
             DataFusionError::External(cause) if cause.is::<OutcomeUnknown>() => Failure::TryLater(message),
             DataFusionError::External(cause) => match cause.downcast_ref() {
                 Some(RunError::Interrupted | RunError::OtherSnapshot { .. }) => Failure::TryLater(message),
-                Some(RunError::Superseded { .. }) => Failure::OtherRun(message),
+                Some(RunError::Superseded { .. } | RunError::OtherTable { .. }) => Failure::OtherRun(message),
                 Some(RunError::TooManyRejects { .. } | RunError::AllRejected { .. }) => {
                     Failure::TooManyRejects(message)
                 }
@@ -54,14 +54,21 @@ impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         match error.kind() {
             std::io::ErrorKind::BrokenPipe => Failure::ReaderGone,
-            _ => Failure::Failed(error.to_string()),
+            _ => of(&error),
         }
     }
 }
 
 impl From<LmError> for Failure {
     fn from(error: LmError) -> Self {
-        Failure::Failed(error.to_string())
+        of(&error)
+    }
+}
+
+fn of(error: &(dyn std::error::Error + 'static)) -> Failure {
+    match advice(error) {
+        Some(advice) => Failure::TryLater(format!("{error}. {advice}")),
+        None => Failure::Failed(error.to_string()),
     }
 }
 

@@ -134,6 +134,14 @@ pub(crate) fn rows_of(statistics: Option<&str>) -> Option<u64> {
     serde_json::from_str::<Value>(statistics?).ok()?["numRecords"].as_u64()
 }
 
+/// The rows of files without those that deletion vectors delete; None if the log does not have all counts.
+pub(crate) fn live_rows<'a>(mut files: impl Iterator<Item = &'a LiveFile>) -> Option<u64> {
+    files.try_fold(0, |sum, file| {
+        let deleted = file.deletion_vector.as_ref().map_or(0, |vector| vector.cardinality.unsigned_abs());
+        Some(sum + file.rows()?.saturating_sub(deleted))
+    })
+}
+
 pub(crate) fn parse(bytes: &[u8], version: u64) -> Result<Vec<Line>> {
     let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.iter().all(u8::is_ascii_whitespace));
     lines.map(|line| serde_json::from_slice(line).map_err(|error| not_an_action(version, &error))).collect()

@@ -101,6 +101,8 @@ pub async fn read(url: &Url) -> Result<Option<WholeTable>> {
 /// If the store fails, or the table has other columns.
 pub async fn replace(url: &Url, batch: &RecordBatch, properties: HashMap<String, Option<String>>) -> Result<()> {
     let schema = batch.schema();
+    let planned: Vec<(String, Option<String>)> =
+        properties.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     let mut log = match Log::open(url).await? {
         Some(log) => log,
         None => Log::create(url, schema.clone(), &[], properties).await?,
@@ -113,6 +115,13 @@ pub async fn replace(url: &Url, batch: &RecordBatch, properties: HashMap<String,
     shards.write(batch).await?;
     let added = shards.finish().await?;
     let prepare = |state: &crate::delta::LogState| {
+        let held = &state.metadata.configuration;
+        if let Some((name, _)) = planned.iter().find(|(name, value)| held.get(name) != value.as_ref()) {
+            let shown = location::display(url);
+            return exec_err!(
+                "another command wrote {shown} with another {name} since this one began: choose another folder"
+            );
+        }
         let removed = state.files.values().map(remove);
         Ok(commit("WRITE", "Overwrite", json!({}), removed.chain(added.iter().map(add)).collect()))
     };

@@ -374,6 +374,7 @@ impl<'a> Work<'a> {
         let info = json!({ "run": run, "pipeline": self.request.name, "summary": summary.of_run() });
         let committed = output.commit(&self.writing.design, &finished, deletion, &info).await?;
         summary.table_version = committed.version.or(summary.table_version);
+        summary.notes.extend(committed.notes);
         for Finished { slice, receipt, .. } in &finished {
             if committed.lost.contains(slice) {
                 summary.slices_lost += 1;

@@ -24,16 +24,16 @@ const AT_ONCE: u64 = 4;
 /// The number of starts with faults. Later starts have none.
 const DISTURBED: u64 = 8;
 
-struct Dice(ChaCha8Rng);
+pub(crate) struct Dice(ChaCha8Rng);
 
 impl Dice {
-    fn new(seed: u64, purpose: u64) -> Self {
+    pub(crate) fn new(seed: u64, purpose: u64) -> Self {
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         dice.set_stream(purpose);
         Self(dice)
     }
 
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0.next_u64() % end
     }
 
