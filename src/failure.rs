@@ -1,5 +1,7 @@
 //! Why a command failed, and its exit code.
 
+use std::error::Error;
+
 use asap_generator::SampleError;
 use asap_lm::LmError;
 use asap_pipelines::delta::OutcomeUnknown;
@@ -54,21 +56,24 @@ impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         match error.kind() {
             std::io::ErrorKind::BrokenPipe => Failure::ReaderGone,
-            _ => of(&error),
+            _ => Self::by(&error, error.to_string()),
         }
     }
 }
 
 impl From<LmError> for Failure {
     fn from(error: LmError) -> Self {
-        of(&error)
+        Self::by(&error, error.to_string())
     }
 }
 
-fn of(error: &(dyn std::error::Error + 'static)) -> Failure {
-    match advice(error) {
-        Some(advice) => Failure::TryLater(format!("{error}. {advice}")),
-        None => Failure::Failed(error.to_string()),
+impl Failure {
+    /// A failure by the cause of `message`, which decides whether repeating helps.
+    pub(crate) fn by(error: &(dyn Error + 'static), message: String) -> Self {
+        match advice(error) {
+            Some(advice) => Failure::TryLater(format!("{message}. {advice}")),
+            None => Failure::Failed(message),
+        }
     }
 }
 

@@ -138,7 +138,7 @@ fn claim(args: &ExperimentArgs, seeds: u64, arms: &[Arm]) -> Result<(), Failure>
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::Failed(format!("cannot write to {}: {error}", path.display()))
+    Failure::by(error, format!("cannot write to {}: {error}", path.display()))
 }
 
 /// Checks that the models and samples fit on the disk.

@@ -19,6 +19,13 @@ pub(crate) struct Line {
     pub protocol: Option<Protocol>,
 }
 
+impl Line {
+    pub(crate) fn changes_rows(&self) -> bool {
+        let of_add = self.add.as_ref().is_some_and(|file| file.data_change);
+        of_add || self.remove.as_ref().is_some_and(|file| file.data_change)
+    }
+}
+
 /// A file whose rows are no longer in the table.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use deltalake_core::checkpoints::create_checkpoint_from_table_url_and_cleanup;
 use object_store::path::Path;
@@ -210,21 +210,10 @@ pub(crate) fn commit_path(version: u64) -> Path {
     Path::from_iter([FOLDER, &format!("{version:020}.json")])
 }
 
-async fn read_commit(store: &dyn ObjectStore, version: u64) -> Result<Option<Vec<Line>>> {
+/// The lines of a commit; None if the log no longer has it.
+pub(crate) async fn read_commit(store: &dyn ObjectStore, version: u64) -> Result<Option<Vec<Line>>> {
     let bytes = objects::read(store, &commit_path(version)).await?;
     bytes.map(|bytes| actions::parse(&bytes, version)).transpose()
-}
-
-/// Whether a commit changes rows, and whether it has a transaction of this application; None if the log no longer has
-/// the commit.
-pub(crate) async fn changes_rows(store: &dyn ObjectStore, version: u64, app_id: &str) -> Result<Option<(bool, bool)>> {
-    let Some(lines) = read_commit(store, version).await? else { return Ok(None) };
-    let changes = |line: &Line| {
-        line.add.as_ref().is_some_and(|file| file.data_change)
-            || line.remove.as_ref().is_some_and(|file| file.data_change)
-    };
-    let is_of = |line: &Line| line.txn.as_ref().is_some_and(|txn| txn.app_id == app_id);
-    Ok(Some((lines.iter().any(changes), lines.iter().any(is_of))))
 }
 
 /// Creates a commit unless one exists. A store may have created it but lost the reply, or retried the request and then

@@ -65,7 +65,11 @@ impl Followed {
     /// None if there is no table.
     pub async fn read(store: &dyn ObjectStore, url: &Url, since: Option<Since>) -> Result<Option<Self>> {
         let error = match read(store, since, true).await {
-            Err(error) if !location::is_unavailable(&error) => error,
+            Err(error)
+                if !matches!(error.find_root(), DataFusionError::ObjectStore(_) | DataFusionError::External(_)) =>
+            {
+                error
+            }
             read => return read.map_err(|error| unreadable(url, error)),
         };
         // A log that was not cleaned can be read without its checkpoints, which may be damaged.
@@ -162,7 +166,7 @@ async fn missing<T>(
     let listed = list(store, 0).await?.commits;
     if listed.contains(&version) {
         let what = format!("version {version} is listed, but was not found");
-        return Err(DataFusionError::External(Box::new(Unavailable)).context(what));
+        return Err(location::failed(&what, DataFusionError::External(Box::new(Unavailable))));
     }
     let oldest = listed.first().copied().unwrap_or(last);
     match since {

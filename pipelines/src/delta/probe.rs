@@ -80,7 +80,7 @@ fn not_written(log: &str, error: Error) -> DataFusionError {
 fn failed(what: String, error: Error, advice: &str) -> DataFusionError {
     let error = DataFusionError::from(error);
     match location::is_unavailable(&error) {
-        true => error.context(what),
+        true => location::failed(&what, error),
         false => exec_datafusion_err!("{what}: {}; {advice}", error.strip_backtrace()),
     }
 }

@@ -61,10 +61,17 @@ pub fn is_unavailable(error: &DataFusionError) -> bool {
     advice(error).is_some()
 }
 
-/// Adds to an error what was attempted. Keeps the cause of an unavailable store for [`is_unavailable`].
+#[derive(Debug, thiserror::Error)]
+#[error("{attempted}: {}", source.strip_backtrace())]
+struct Failed {
+    attempted: String,
+    source: DataFusionError,
+}
+
+/// Adds to an error what was attempted. Keeps the cause for [`advice`].
 pub(crate) fn failed(attempted: &str, error: DataFusionError) -> DataFusionError {
     if is_unavailable(&error) {
-        return error.context(attempted);
+        return DataFusionError::External(Box::new(Failed { attempted: attempted.to_string(), source: error }));
     }
     exec_datafusion_err!("{attempted}: {}", error.strip_backtrace())
 }
@@ -72,12 +79,17 @@ pub(crate) fn failed(attempted: &str, error: DataFusionError) -> DataFusionError
 const LATER: &str = "The store is unavailable; run the same command again later";
 
 fn advice_of(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    use ErrorKind::{QuotaExceeded, ResourceBusy, StaleNetworkFileHandle, StorageFull, TimedOut, WouldBlock};
     use HttpErrorKind::{Connect, Decode, Interrupted, Request, Timeout};
     if error.is::<Unavailable>() {
         return Some(LATER);
     }
     if let Some(error) = error.downcast_ref::<std::io::Error>() {
-        return of_machine(error.kind());
+        return match error.kind() {
+            StorageFull | QuotaExceeded => Some("Free space there, and run the same command again"),
+            TimedOut | WouldBlock | ResourceBusy | StaleNetworkFileHandle => Some("Run the same command again later"),
+            _ => None,
+        };
     }
     if let Some(error) = error.downcast_ref::<HttpError>() {
         // A body that ends too early cannot be decoded.
@@ -91,25 +103,5 @@ fn advice_of(error: &(dyn Error + 'static)) -> Option<&'static str> {
         "408" | "429" => Some(LATER),
         status if status.starts_with('5') => Some(LATER),
         _ => text.starts_with("Server returned error response: ").then_some(LATER),
-    }
-}
-
-fn of_machine(kind: ErrorKind) -> Option<&'static str> {
-    use ErrorKind::*;
-    match kind {
-        StorageFull | QuotaExceeded => Some("Free space there, and run the same command again"),
-        TimedOut
-        | Interrupted
-        | WouldBlock
-        | ResourceBusy
-        | StaleNetworkFileHandle
-        | NetworkDown
-        | NetworkUnreachable
-        | HostUnreachable
-        | ConnectionRefused
-        | ConnectionReset
-        | ConnectionAborted
-        | NotConnected => Some("Run the same command again later"),
-        _ => None,
     }
 }

@@ -41,7 +41,8 @@ pub struct Exported {
     pub finished: bool,
 }
 
-/// Writes the rows of an output to an empty folder, or again to the folder of a killed export, with a description for the datasets library and a dataset card.
+/// Writes the rows of an output to an empty folder, or to that of a killed export, with a description for the datasets
+/// library and a dataset card.
 pub async fn export(location: &str, to: &str) -> Result<Exported> {
     let output = open(location).await?;
     let log = table(&output)?;

@@ -101,11 +101,9 @@ pub async fn read(url: &Url) -> Result<Option<WholeTable>> {
 /// If the store fails, or the table has other columns.
 pub async fn replace(url: &Url, batch: &RecordBatch, properties: HashMap<String, Option<String>>) -> Result<()> {
     let schema = batch.schema();
-    let planned: Vec<(String, Option<String>)> =
-        properties.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     let mut log = match Log::open(url).await? {
         Some(log) => log,
-        None => Log::create(url, schema.clone(), &[], properties).await?,
+        None => Log::create(url, schema.clone(), &[], properties.clone()).await?,
     };
     if log.state.schema()?.fields() != schema.fields() {
         return exec_err!("the table {} has other columns: choose another folder", location::display(url));
@@ -116,10 +114,10 @@ pub async fn replace(url: &Url, batch: &RecordBatch, properties: HashMap<String,
     let added = shards.finish().await?;
     let prepare = |state: &crate::delta::LogState| {
         let held = &state.metadata.configuration;
-        if let Some((name, _)) = planned.iter().find(|(name, value)| held.get(name) != value.as_ref()) {
-            let shown = location::display(url);
+        if let Some((name, _)) = properties.iter().find(|(name, value)| held.get(*name) != value.as_ref()) {
             return exec_err!(
-                "another command wrote {shown} with another {name} since this one began: choose another folder"
+                "another command made {} with another {name}: choose another folder",
+                location::display(url)
             );
         }
         let removed = state.files.values().map(remove);

@@ -52,13 +52,10 @@ use crate::run::output::table_properties::{
 pub use finished::{is_finished, says_finished};
 
 /// The ID of a table and its property [`PIPELINE`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Plan(String, Option<String>);
+type Plan = (String, Option<String>);
 
-impl Plan {
-    fn of(state: &LogState) -> Self {
-        Self(state.metadata.id.clone(), state.metadata.configuration.get(PIPELINE).cloned())
-    }
+fn plan_of(state: &LogState) -> Plan {
+    (state.metadata.id.clone(), state.metadata.configuration.get(PIPELINE).cloned())
 }
 
 #[derive(Debug, Default)]
@@ -118,7 +115,7 @@ impl Output {
             );
         }
         let generation = table.as_ref().map_or(0, |log| generation(&log.state));
-        let planned = table.as_ref().map(|log| Plan::of(&log.state));
+        let planned = table.as_ref().map(|log| plan_of(&log.state));
         let mut output = Self {
             url,
             asap_folder,
@@ -207,7 +204,7 @@ impl Output {
             Ok(delta::commit("WRITE", "Overwrite", json!({ "generation": held + 1 }), actions))
         })
         .await?;
-        self.planned = Some(Plan::of(&log.state));
+        self.planned = Some(plan_of(&log.state));
         self.generation += 1;
         self.follow();
         Ok(())
@@ -219,7 +216,7 @@ impl Output {
             let properties = properties(design, 0)?.into_iter().map(|(key, value)| (key, Some(value))).collect();
             let made =
                 Log::create(&self.url, Arc::clone(&design.rows.output), &design.partition_by, properties).await?;
-            self.planned = Some(Plan::of(&made.state));
+            self.planned = Some(plan_of(&made.state));
             self.table = Some(made);
             // Another run may have created it first, with another pipeline.
             self.check_identity(&design.identity)?;
@@ -413,7 +410,7 @@ fn check_plan(state: &LogState, planned: u64, plan: Option<&Plan>, url: &Url) ->
     if found != planned {
         return Err(RunError::Superseded { table, planned, found }.into());
     }
-    match plan.is_none_or(|plan| *plan == Plan::of(state)) {
+    match plan.is_none_or(|plan| *plan == plan_of(state)) {
         true => Ok(()),
         false => Err(RunError::OtherTable { table }.into()),
     }

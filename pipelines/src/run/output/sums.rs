@@ -75,16 +75,15 @@ pub(crate) async fn compare(url: &Url, state: &LogState) -> Result<Option<String
     let advice = format!("asap verify {table} names the files that differ");
     let name = format!("{KEPT}/{}", generation(state));
     for version in (0..=state.version).rev() {
-        match delta::changes_rows(store.as_ref(), version, &name).await? {
-            Some((_, true)) => break,
-            Some((false, false)) => {}
-            // The beginning of a log may be cleaned.
-            Some((true, false)) | None => {
-                return Ok(Some(format!(
-                    "another program changed the rows of {table} (version {version}): it has {found}, and asap kept {said}. \
-                     {advice}"
-                )));
-            }
+        let lines = delta::read_commit(store.as_ref(), version).await?;
+        if lines.iter().flatten().any(|line| line.txn.as_ref().is_some_and(|txn| txn.app_id == name)) {
+            break;
+        }
+        // The beginning of a log may be cleaned.
+        if lines.is_none_or(|lines| lines.iter().any(|line| line.changes_rows())) {
+            return Ok(Some(format!(
+                "another program changed the rows of {table} (version {version}): it has {found}, and asap kept {said}. {advice}"
+            )));
         }
     }
     exec_err!(
