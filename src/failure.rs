@@ -1,8 +1,10 @@
 //! Why a command failed, and its exit code.
 
+use std::error::Error;
+
 use asap_lm::LmError;
 use asap_pipelines::delta::OutcomeUnknown;
-use asap_pipelines::location::is_unavailable;
+use asap_pipelines::location::advice;
 use asap_pipelines::run::RunError;
 use asap_udfs::llm::LlmError;
 use datafusion::error::DataFusionError;
@@ -31,8 +33,8 @@ impl From<DataFusionError> for Failure {
             return Failure::ReaderGone;
         }
         let message = error_line(&error);
-        if is_unavailable(&error) {
-            return Failure::TryLater(format!("{message}. The store is unavailable; run the same command again later"));
+        if let Some(advice) = advice(&error) {
+            return Failure::TryLater(format!("{message}. {advice}"));
         }
         match error.find_root() {
             DataFusionError::Configuration(_) => Failure::Usage(message),
@@ -40,7 +42,7 @@ impl From<DataFusionError> for Failure {
             _ if is_unreachable(&error) => Failure::TryLater(message),
             DataFusionError::External(cause) => match cause.downcast_ref() {
                 Some(RunError::Interrupted | RunError::OtherSnapshot { .. }) => Failure::TryLater(message),
-                Some(RunError::Superseded { .. }) => Failure::OtherRun(message),
+                Some(RunError::Superseded { .. } | RunError::OtherTable { .. }) => Failure::OtherRun(message),
                 Some(RunError::TooManyRejects { .. } | RunError::AllRejected { .. }) => {
                     Failure::TooManyRejects(message)
                 }
@@ -61,14 +63,24 @@ impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         match error.kind() {
             std::io::ErrorKind::BrokenPipe => Failure::ReaderGone,
-            _ => Failure::Failed(error.to_string()),
+            _ => Self::by(&error, error.to_string()),
         }
     }
 }
 
 impl From<LmError> for Failure {
     fn from(error: LmError) -> Self {
-        Failure::Failed(error.to_string())
+        Self::by(&error, error.to_string())
+    }
+}
+
+impl Failure {
+    /// A failure by the cause of `message`, which decides whether repeating helps.
+    pub(crate) fn by(error: &(dyn Error + 'static), message: String) -> Self {
+        match advice(error) {
+            Some(advice) => Failure::TryLater(format!("{message}. {advice}")),
+            None => Failure::Failed(message),
+        }
     }
 }
 

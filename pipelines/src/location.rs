@@ -26,8 +26,8 @@ use url::{Position, Url};
 
 pub use folder::Folder;
 pub use redact::redact;
-pub(crate) use retry::{Unavailable, failed};
-pub use retry::{is_unavailable, retry_timeout, set_retry_timeout};
+pub(crate) use retry::{Unavailable, failed, is_refused_by_disk};
+pub use retry::{advice, is_unavailable, retry_timeout, set_retry_timeout};
 
 /// Parses a folder or a file as typed: a local path, or `scheme://…`.
 ///

@@ -15,6 +15,7 @@ use crate::corpus::inspect::ShapesFunction;
 use crate::corpus::{CorpusFunction, SmallBatches};
 use crate::delta::stores;
 use crate::location::Stores;
+use crate::outputs::history::HistoryFunction;
 use crate::pruned::Pruned;
 
 /// Returns a session with the functions, settings and rules of asap. Its language model is `llm`.
@@ -43,6 +44,7 @@ pub fn session_of(settings: Settings, llm: &Llm, models: &Models) -> Result<Sess
     register_all(&mut state, models, llm)?;
     state.register_udtf(CorpusFunction::NAME, Arc::new(CorpusFunction));
     state.register_udtf(ShapesFunction::NAME, Arc::new(ShapesFunction));
+    state.register_udtf(HistoryFunction::NAME, Arc::new(HistoryFunction));
     state.register_relation_planner(Arc::new(Pruned))?;
     Ok(SessionContext::new_with_state(state))
 }

@@ -89,5 +89,5 @@ pub(super) fn folder() -> Result<PathBuf, Failure> {
 }
 
 fn failed(what: &str, path: &Path, error: &std::io::Error) -> Failure {
-    Failure::Failed(format!("cannot {what} {}: {error}", path.display()))
+    Failure::by(error, format!("cannot {what} {}: {error}", path.display()))
 }

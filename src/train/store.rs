@@ -199,8 +199,8 @@ impl Folder {
         Ok(())
     }
 
-    fn failed<E: Display>(&self, what: impl Display) -> impl FnOnce(E) -> Failure {
-        move |error| Failure::Failed(format!("{}: {what}: {error}", self.shown()))
+    fn failed<E: std::error::Error + 'static>(&self, what: impl Display) -> impl FnOnce(E) -> Failure {
+        move |error| Failure::by(&error, format!("{}: {what}: {error}", self.shown()))
     }
 }
 

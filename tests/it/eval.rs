@@ -1,6 +1,7 @@
 //! `asap eval`: the same model in a folder and on a server, programs, budgets, kills, comparisons and bad input.
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use asap_test_support::{Call, Reply, Server};
 use serde_json::{Value, json};
 
 use crate::common::{Finished, Workplace, root};
+use crate::runs::place::Running;
+use crate::runs::seeded::Dice;
 
 const MATH: [&str; 4] = ["eval", "--bench", "gsm8k", "--data"];
 
@@ -178,21 +181,40 @@ fn a_killed_evaluation_resumes_and_pays_again_only_for_requests_in_flight() {
     let url = server.base_url();
     let asked =
         [&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--concurrency", "4", "--to", "out"]].concat();
-    let mut kills = 0;
-    while kills < 3 {
-        let before = server.count();
+    let (mut dice, kills) = (Dice::new(7, 0), 20);
+    for _ in 0..kills {
+        let (before, calls) = (server.count(), dice.below(8) as usize);
         let mut child = workplace.command(&asked).stderr(std::process::Stdio::null()).spawn().unwrap();
-        while server.count() < before + 15 && child.try_wait().unwrap().is_none() {
+        while server.count() < before + calls && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(5));
         }
+        std::thread::sleep(Duration::from_millis(dice.below(100)));
         child.kill().unwrap();
         child.wait().unwrap();
-        kills += 1;
     }
     workplace.run(&asked).ok();
     let paid = posts(&server);
     assert!((PROBLEMS..=PROBLEMS + 4 * kills).contains(&paid), "{paid} calls for {PROBLEMS} problems");
     assert_eq!(rows(&workplace, "out", "id").len(), PROBLEMS);
+}
+
+#[test]
+fn two_evaluations_into_one_folder_write_each_row_once_or_one_is_refused() {
+    for (other, codes) in [("0", [0, 0]), ("0.6", [0, 1])] {
+        let workplace = Workplace::new();
+        problems(&workplace, 8);
+        let server = scripted(|_| Reply::After(Duration::from_millis(300), Box::new(said("\\boxed{25}"))));
+        let start = |temperature| {
+            let url = server.base_url();
+            let asked = ["test.jsonl", "--endpoint", &url, "--model", "m", "--to", "out", "--temperature", temperature];
+            Running::start(workplace.command([&MATH[..], &asked].concat()))
+        };
+        let mut ended = [start("0"), start(other)].map(Running::finish);
+        ended.sort_by_key(|ended| ended.code);
+        assert_eq!(ended.each_ref().map(|ended| ended.code), codes, "{ended:?}");
+        assert_eq!(rows(&workplace, "out", "id").len(), 8);
+        assert!(codes == [0, 0] || ended[1].stderr.contains("choose another folder"), "{ended:?}");
+    }
 }
 
 #[test]
@@ -270,6 +292,16 @@ fn programs_are_graded_by_their_tests() {
     assert_eq!((&found[0]["correct"], &found[0]["why"]), (&json!(true), &json!("ok")));
     assert!(found[1]["why"].as_str().unwrap().starts_with("wrong_answer: call 1"), "{}", found[1]);
     assert!(found[1]["answer"].as_str().unwrap().contains("def difference"));
+
+    // Another user than root, in a user namespace.
+    let mut other = Command::new("unshare");
+    other.args(["--user", "--map-user=1000", "--map-group=1000", env!("CARGO_BIN_EXE_asap")]);
+    other.args(asked).current_dir(workplace.path(".")).env("HOME", workplace.path("."));
+    let other = Finished::of(&mut other);
+    match other.stderr.contains("unshare") {
+        true => println!("skipped: this machine has no user namespaces: {}", other.stderr),
+        false => assert!(other.ok().contains("50.0 %"), "{}", other.stdout),
+    }
 
     // A Python that is missing, and one that lacks what the tests import, cost no call.
     let calls = server.count();

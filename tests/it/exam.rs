@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::common::Workplace;
+use crate::runs::seeded::Dice;
 
 const EXAM: [&str; 9] = ["exam", "--from", "data/sample", "--questions", "6", "--max-tokens", "600", "--to", "out"];
 
@@ -12,17 +13,13 @@ const EXAM: [&str; 9] = ["exam", "--from", "data/sample", "--questions", "6", "-
 fn pipelines_are_compared_with_random_controls_of_equal_length() {
     let workplace = Workplace::new();
     let asked = [&EXAM[..], &["--pipelines", "longest,spirit", "--shares", "0.5", "--format", "json"]].concat();
-    // A kill in the middle of the second variant or later.
-    let mut child = workplace.command(&asked).stderr(std::process::Stdio::null()).spawn().unwrap();
-    let began = || {
-        let mut folders = std::fs::read_dir(workplace.path("out/.asap/exam")).into_iter().flatten();
-        folders.any(|folder| folder.unwrap().path().join("longest-0.5/_delta_log").exists())
-    };
-    while !began() && child.try_wait().unwrap().is_none() {
-        std::thread::sleep(Duration::from_millis(5));
+    let mut dice = Dice::new(7, 0);
+    for kill in 0..20 {
+        let mut child = workplace.command(&asked).stderr(std::process::Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(dice.below(100 * (kill + 1))));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
 
     let finished = workplace.run(&asked);
     let summary: Value = serde_json::from_str(finished.ok().lines().last().unwrap()).unwrap();

@@ -75,6 +75,22 @@ fn steps_come_again_after_a_position_and_ranks_share_them() {
 }
 
 #[test]
+fn a_feed_resumes_after_other_commands_changed_its_table() {
+    let workplace = pruned("40");
+    let all = feed(&workplace, &["out", "--step", "6"]);
+    let position = all[2].last().unwrap().position.clone();
+    let rest = || feed(&workplace, &["out", "--step", "6", "--resume", &position]);
+    workplace.run(["optimize", "out"]).ok();
+    assert_eq!(rest(), all[3..]);
+    workplace.run("run truncate --from traces --to out --slice-rows 7 --new-generation".split(' ')).ok();
+    assert_eq!(rest(), all[3..], "the rows of the position's version");
+    // The version's shards are gone.
+    workplace.run(["vacuum", "out", "--retain", "0s", "--now"]).ok();
+    let resumed = ["feed", "--model", "data/model", "--data", "out", "--resume", &position];
+    workplace.run(resumed).ends(1, &["vacuumed before all of its rows were read"]);
+}
+
+#[test]
 fn a_table_is_followed_while_a_run_fills_it() {
     let workplace = Workplace::new();
     workplace.traces(9, 40, "traces");

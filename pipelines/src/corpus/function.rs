@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, exec_datafusion_err, plan_err};
 use datafusion::logical_expr::Expr;
 
@@ -27,26 +27,28 @@ impl TableFunctionImpl for CorpusFunction {
             Some([location, mapping]) => (*location, Some(mapping.parse::<ColumnMapping>()?)),
             _ => return plan_err!("cot_corpus takes a location and, if needed, a column mapping, as text"),
         };
-        let corpus = open_now(args.session(), location, mapping.as_ref())?;
+        let session = args.session();
+        let corpus = wait_for(|| Corpus::open(session, location, mapping.as_ref()))?;
         Ok(Arc::new(corpus.view(args.session())?))
     }
 }
 
-fn literal_text(expr: &Expr) -> Option<&str> {
+/// The text of an argument of a table function; None if it is not a literal text.
+pub(crate) fn literal_text(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Literal(value, _) => value.try_as_str()?,
         _ => None,
     }
 }
 
-/// Opens a corpus during planning, which is not asynchronous. Uses a separate thread, because a runtime's threads must
-/// not block.
-fn open_now(session: &dyn Session, location: &str, mapping: Option<&ColumnMapping>) -> Result<Corpus> {
+/// Waits for work during planning, which is not asynchronous. Uses a separate thread, because a runtime's threads must not
+/// block.
+pub(crate) fn wait_for<T: Send, F: Future<Output = Result<T>>>(work: impl FnOnce() -> F + Send) -> Result<T> {
     std::thread::scope(|scope| {
-        let opened = scope.spawn(|| {
+        let done = scope.spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(Corpus::open(session, location, mapping))
+            runtime.block_on(work())
         });
-        opened.join().unwrap_or_else(|_| Err(exec_datafusion_err!("reading {location} panicked")))
+        done.join().unwrap_or_else(|_| Err(exec_datafusion_err!("reading the location panicked")))
     })
 }

@@ -75,6 +75,7 @@ pub use crate::corpus::shape::mapping::ColumnMapping;
 pub use crate::corpus::shape::originals::Fit;
 pub use crate::corpus::shape::repeats::Repeats;
 pub use function::CorpusFunction;
+pub(crate) use function::{literal_text, wait_for};
 pub use plain::plain_table;
 
 use crate::corpus::files::groups::{group, read_footers};

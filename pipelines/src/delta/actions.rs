@@ -19,6 +19,13 @@ pub(crate) struct Line {
     pub protocol: Option<Protocol>,
 }
 
+impl Line {
+    pub(crate) fn changes_rows(&self) -> bool {
+        let of_add = self.add.as_ref().is_some_and(|file| file.data_change);
+        of_add || self.remove.as_ref().is_some_and(|file| file.data_change)
+    }
+}
+
 /// A file whose rows are no longer in the table.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -132,6 +139,14 @@ impl Removed {
 /// The number of rows of a file by its statistics, if they have it.
 pub(crate) fn rows_of(statistics: Option<&str>) -> Option<u64> {
     serde_json::from_str::<Value>(statistics?).ok()?["numRecords"].as_u64()
+}
+
+/// The rows of files without those that deletion vectors delete; None if the log does not have all counts.
+pub(crate) fn live_rows<'a>(mut files: impl Iterator<Item = &'a LiveFile>) -> Option<u64> {
+    files.try_fold(0, |sum, file| {
+        let deleted = file.deletion_vector.as_ref().map_or(0, |vector| vector.cardinality.unsigned_abs());
+        Some(sum + file.rows()?.saturating_sub(deleted))
+    })
 }
 
 pub(crate) fn parse(bytes: &[u8], version: u64) -> Result<Vec<Line>> {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use deltalake_core::checkpoints::create_checkpoint_from_table_url_and_cleanup;
 use object_store::path::Path;
@@ -33,10 +33,10 @@ use tracing::Instrument;
 use url::Url;
 
 use crate::delta::actions::Line;
-pub(crate) use crate::delta::actions::rows_of;
 pub use crate::delta::actions::{
     DeletionVector, LiveFile, Metadata, Protocol, Removed, Transaction, add, commit, metadata, remove, transaction,
 };
+pub(crate) use crate::delta::actions::{live_rows, rows_of};
 pub use crate::delta::open::{Followed, Since, Version};
 pub use crate::delta::probe::{PROBE, check_output};
 
@@ -59,6 +59,8 @@ pub struct LogState {
     /// The transactions since the log was opened, each with its table version.
     pub recent: Vec<(u64, Transaction)>,
     pub files: BTreeMap<String, LiveFile>,
+    /// Whether a checkpoint could not be read. The commits before it exist, but other programs may need it.
+    pub has_damaged_checkpoint: bool,
     /// The removed files that the log still lists, by path.
     pub removed: BTreeMap<String, Removed>,
 }
@@ -113,6 +115,14 @@ impl Log {
         put_or_look(store.as_ref(), url, 0, first).await?;
         let opened = Self::open(url).await?;
         opened.ok_or_else(|| exec_datafusion_err!("{} disappeared while it was created", location::display(url)))
+    }
+
+    /// A message if the log has a checkpoint that cannot be read.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let table = location::display(&self.url);
+        let what = "asap reads the commits before it, but other programs may fail: delete this checkpoint";
+        let message = || format!("a checkpoint in {table}/{FOLDER} cannot be read. {what}");
+        self.state.has_damaged_checkpoint.then(message)
     }
 
     /// The lines of a commit; None if the log no longer has it.
@@ -200,7 +210,8 @@ pub(crate) fn commit_path(version: u64) -> Path {
     Path::from_iter([FOLDER, &format!("{version:020}.json")])
 }
 
-async fn read_commit(store: &dyn ObjectStore, version: u64) -> Result<Option<Vec<Line>>> {
+/// The lines of a commit; None if the log no longer has it.
+pub(crate) async fn read_commit(store: &dyn ObjectStore, version: u64) -> Result<Option<Vec<Line>>> {
     let bytes = objects::read(store, &commit_path(version)).await?;
     bytes.map(|bytes| actions::parse(&bytes, version)).transpose()
 }
@@ -235,18 +246,23 @@ async fn put_or_look(store: &dyn ObjectStore, url: &Url, version: u64, bytes: by
             }
         }
     }
-    let refused = cause.as_ref().is_some_and(is_refusal);
-    let (table, cause) = (location::display(url), cause.map_or(String::new(), |error| error.to_string()));
-    if refused {
-        return exec_err!("cannot commit to {table}: {cause}");
+    let table = location::display(url);
+    match cause {
+        Some(cause) if is_refusal(&cause) => {
+            Err(location::failed(&format!("cannot commit to {table}"), DataFusionError::from(cause)))
+        }
+        cause => {
+            let cause = cause.map_or(String::new(), |error| error.to_string());
+            Err(DataFusionError::External(Box::new(OutcomeUnknown { table, cause })))
+        }
     }
-    Err(DataFusionError::External(Box::new(OutcomeUnknown { table, cause })))
 }
 
-/// Whether a store refused the request, rather than failed.
+/// Whether the request surely had no effect: the store refused it, or the disk could not write it.
 fn is_refusal(error: &object_store::Error) -> bool {
     use object_store::Error::{NotImplemented, PermissionDenied, Unauthenticated};
     matches!(error, NotImplemented { .. } | PermissionDenied { .. } | Unauthenticated { .. })
+        || location::is_refused_by_disk(error)
 }
 
 fn unreadable(url: &Url, error: DataFusionError) -> DataFusionError {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use datafusion::arrow::json::LineDelimitedWriter;
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_err};
 use datafusion::parquet::arrow::ProjectionMask;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use futures::{StreamExt, TryStreamExt};
@@ -14,6 +14,7 @@ use url::Url;
 
 use crate::delta::actions::{self, Line, LiveFile, Removed, Transaction};
 use crate::delta::{FOLDER, LogState, commit_path, read_commit, unreadable};
+use crate::location::{self, Unavailable};
 use crate::objects::{self, existing};
 
 const CONCURRENT_COMMITS: usize = 32;
@@ -63,7 +64,18 @@ impl Followed {
     /// Reads the log of the table at `url`, which is the root of `store`, and its changes since a version if requested;
     /// None if there is no table.
     pub async fn read(store: &dyn ObjectStore, url: &Url, since: Option<Since>) -> Result<Option<Self>> {
-        read(store, since).await.map_err(|error| unreadable(url, error))
+        let error = match read(store, since, true).await {
+            Err(error)
+                if !matches!(error.find_root(), DataFusionError::ObjectStore(_) | DataFusionError::External(_)) =>
+            {
+                error
+            }
+            read => return read.map_err(|error| unreadable(url, error)),
+        };
+        // A log that was not cleaned can be read without its checkpoints, which may be damaged.
+        let mut whole = read(store, since, false).await.map_err(|_| unreadable(url, error))?;
+        whole.iter_mut().for_each(|whole| whole.state.has_damaged_checkpoint = true);
+        Ok(whole)
     }
 
     /// Keeps the state as the snapshot if it is at the requested version.
@@ -85,8 +97,8 @@ impl Version {
     }
 }
 
-async fn read(store: &dyn ObjectStore, since: Option<Since>) -> Result<Option<Followed>> {
-    let hint = last_checkpoint(store).await?;
+async fn read(store: &dyn ObjectStore, since: Option<Since>, uses_checkpoints: bool) -> Result<Option<Followed>> {
+    let hint = if uses_checkpoints { last_checkpoint(store).await? } else { 0 };
     let from = match since {
         None => hint,
         Some(Since::Snapshot(version)) if hint <= version => hint,
@@ -97,6 +109,9 @@ async fn read(store: &dyn ObjectStore, since: Option<Since>) -> Result<Option<Fo
     let mut found = list(store, from).await?;
     if found.commits.is_empty() && found.checkpoints.is_empty() && from > 0 {
         found = list(store, 0).await?;
+    }
+    if !uses_checkpoints {
+        found.checkpoints.clear();
     }
     let Some(last) = found.commits.last().copied().max(found.last_checkpoint(u64::MAX)) else { return Ok(None) };
     let after = since.map(Since::version);
@@ -148,7 +163,12 @@ async fn missing<T>(
     since: Option<Since>,
     last: u64,
 ) -> Result<T> {
-    let oldest = list(store, 0).await?.commits.first().copied().unwrap_or(last);
+    let listed = list(store, 0).await?.commits;
+    if listed.contains(&version) {
+        let what = format!("version {version} is listed, but was not found");
+        return Err(location::failed(&what, DataFusionError::External(Box::new(Unavailable))));
+    }
+    let oldest = listed.first().copied().unwrap_or(last);
     match since {
         Some(since) if oldest > version => exec_err!(
             "version {} is needed to resume, but the oldest remaining version is {oldest}: the changes in between \

@@ -24,12 +24,8 @@ pub async fn check_output(store: &dyn ObjectStore, folder: &str) -> Result<()> {
     let checked = check_create(store, &log, &probe).await;
     let removed = objects::delete(store, &probe).await;
     checked?;
-    removed.map_err(|error| {
-        exec_datafusion_err!(
-            "{log} can be written, but nothing can be removed there: {error}; grant delete access, since a failed run removes what it \
-             wrote"
-        )
-    })
+    let advice = "grant delete access, since a failed run removes what it wrote";
+    removed.map_err(|error| failed(format!("{log} can be written, but nothing can be removed there"), error, advice))
 }
 
 async fn check_create(store: &dyn ObjectStore, log: &str, probe: &Path) -> Result<()> {
@@ -55,9 +51,10 @@ async fn holds_first(store: &dyn ObjectStore, log: &str, probe: &Path) -> Result
     let held = async { store.get(probe).await?.bytes().await };
     match held.await {
         Ok(held) => Ok(held == FIRST),
-        Err(error) => Err(exec_datafusion_err!(
-            "{log} can be written but not read: {error}; grant read access, or choose another output"
-        )),
+        Err(error) => {
+            let what = format!("{log} can be written but not read");
+            Err(failed(what, error, "grant read access, or choose another output"))
+        }
     }
 }
 
@@ -76,17 +73,21 @@ async fn not_created(store: &dyn ObjectStore, log: &str, probe: &Path, error: Er
 }
 
 fn not_written(log: &str, error: Error) -> DataFusionError {
-    let error = DataFusionError::from(error);
-    if location::is_unavailable(&error) {
-        return error;
-    }
     let advice = match log.contains("://") {
         true => "create the bucket, grant write access, or choose another output",
         false => {
             "check that the folder can be created and written and that the disk has room, or choose another output"
         }
     };
-    exec_datafusion_err!("cannot write to {log}: {}; {advice}", error.strip_backtrace())
+    failed(format!("cannot write to {log}"), error, advice)
+}
+
+fn failed(what: String, error: Error, advice: &str) -> DataFusionError {
+    let error = DataFusionError::from(error);
+    match location::is_unavailable(&error) {
+        true => location::failed(&what, error),
+        false => exec_datafusion_err!("{what}: {}; {advice}", error.strip_backtrace()),
+    }
 }
 
 fn ignored(log: &str) -> DataFusionError {

@@ -14,6 +14,7 @@ use super::{FeedConfig, Survey};
 use crate::corpus::files::source::Source;
 use crate::corpus::{self, ColumnMapping, Corpus, CorpusFile, Files, Fit};
 use crate::delta::{Followed, Since};
+use crate::run::output::sums;
 use crate::run::{is_finished, says_finished};
 
 /// Rows per window. Rows are shuffled within a window, and a feed that resumes reads one window.
@@ -79,6 +80,7 @@ impl Rows {
         rows.known = rows.version;
         let begun = if version.is_some() { &log.snapshot } else { &log.state };
         rows.is_complete |= says_finished(begun);
+        rows.notes.extend(sums::compare(&rows.source.url, begun).await?);
         let is_removed = |path: &String| (!log.state.files.contains_key(path)).then_some(log.state.version);
         files = begun.files.values().map(|file| table.file(file, is_removed(&file.path))).collect::<Result<_>>()?;
         rows.add(files, location).await?;

@@ -1,6 +1,7 @@
 //! How long a request to a store is retried, and which errors mean that a store is unavailable.
 
 use std::error::Error;
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -37,35 +38,70 @@ pub(super) fn patient() -> RetryConfig {
     RetryConfig { backoff, max_retries: 10_000, retry_timeout: retry_timeout() }
 }
 
-/// Whether an error means that a store is unavailable: not reachable, or it answered 408, 429 or 5xx. The same request
-/// may succeed later.
-pub fn is_unavailable(error: &DataFusionError) -> bool {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if error.is::<Unavailable>() || is_of_store(error) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+/// What to do about an error that may be gone when the same command runs again: a store is unavailable or another request
+/// was changing the object, or a disk is full. None if repeating does not help: the store refuses access, an object does
+/// not exist, or the input is wrong. The error itself decides, not the place where it occurred.
+pub fn advice(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    causes(error).find_map(advice_of)
 }
 
-/// Adds to an error what was attempted. Keeps the cause of an unavailable store for [`is_unavailable`].
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error| (*error).source())
+}
+
+/// Whether a local disk surely did not write: it is full or read-only, or denies access.
+pub(crate) fn is_refused_by_disk(error: &object_store::Error) -> bool {
+    use ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let mut kinds = causes(error).filter_map(|error| Some(error.downcast_ref::<std::io::Error>()?.kind()));
+    kinds.any(|kind| matches!(kind, PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull))
+}
+
+/// Whether an error may be gone when the same command runs again: there is [`advice`].
+pub fn is_unavailable(error: &DataFusionError) -> bool {
+    advice(error).is_some()
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{attempted}: {}", source.strip_backtrace())]
+struct Failed {
+    attempted: String,
+    source: DataFusionError,
+}
+
+/// Adds to an error what was attempted. Keeps the cause for [`advice`].
 pub(crate) fn failed(attempted: &str, error: DataFusionError) -> DataFusionError {
     if is_unavailable(&error) {
-        return error.context(attempted);
+        return DataFusionError::External(Box::new(Failed { attempted: attempted.to_string(), source: error }));
     }
     exec_datafusion_err!("{attempted}: {}", error.strip_backtrace())
 }
 
-fn is_of_store(error: &(dyn Error + 'static)) -> bool {
-    use HttpErrorKind::{Connect, Interrupted, Request, Timeout};
+const LATER: &str = "The store is unavailable; run the same command again later";
+
+fn advice_of(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    use ErrorKind::{QuotaExceeded, ResourceBusy, StaleNetworkFileHandle, StorageFull, TimedOut, WouldBlock};
+    use HttpErrorKind::{Connect, Decode, Interrupted, Request, Timeout};
+    if error.is::<Unavailable>() {
+        return Some(LATER);
+    }
+    if let Some(error) = error.downcast_ref::<std::io::Error>() {
+        return match error.kind() {
+            StorageFull | QuotaExceeded => Some("Free space there, and run the same command again"),
+            TimedOut | WouldBlock | ResourceBusy | StaleNetworkFileHandle => Some("Run the same command again later"),
+            _ => None,
+        };
+    }
     if let Some(error) = error.downcast_ref::<HttpError>() {
-        return matches!(error.kind(), Connect | Request | Timeout | Interrupted);
+        // A body that ends too early cannot be decoded.
+        return matches!(error.kind(), Connect | Request | Timeout | Interrupted | Decode).then_some(LATER);
     }
     // The type with the status is private to `object_store`.
     let text = error.to_string();
-    let status = text.strip_prefix("Server returned non-2xx status code: ");
-    let is_transient = |status: &str| status.starts_with('5') || status.starts_with("429") || status.starts_with("408");
-    status.is_some_and(is_transient) || text.starts_with("Server returned error response: ")
+    let status = text.strip_prefix("Server returned non-2xx status code: ").unwrap_or_default();
+    match status.get(..3).unwrap_or_default() {
+        "409" | "412" => Some("Another request was changing the object; run the same command again"),
+        "408" | "429" => Some(LATER),
+        status if status.starts_with('5') => Some(LATER),
+        _ => text.starts_with("Server returned error response: ").then_some(LATER),
+    }
 }

@@ -9,7 +9,6 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{DataFusionError, Result, ScalarValue, exec_datafusion_err, exec_err};
 use datafusion::parquet::arrow::AsyncArrowWriter;
-use futures::TryStreamExt;
 use object_store::buffered::BufWriter;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
@@ -19,7 +18,7 @@ use serde_json::{Value, json};
 use crate::corpus::{guarded_future, guarded_next};
 use crate::delta::{LiveFile, Log, store_of};
 use crate::location;
-use crate::objects::existing;
+use crate::objects;
 use crate::outputs::{open, read, rejects_by_status, table};
 use crate::run::output::Output;
 use crate::run::output::provenance::Provenance;
@@ -28,6 +27,8 @@ use crate::run::output::shards::writer_properties;
 use crate::run::says_finished;
 
 const FILE_BYTES: u64 = 500 << 20;
+/// An object that exists until an export is complete.
+const UNFINISHED: &str = "_unfinished";
 
 #[derive(Debug, Serialize)]
 pub struct Exported {
@@ -40,16 +41,14 @@ pub struct Exported {
     pub finished: bool,
 }
 
-/// Writes the rows of an output to an empty folder, with a description for the datasets library and a dataset card.
+/// Writes the rows of an output to an empty folder, or to that of a killed export, with a description for the datasets
+/// library and a dataset card.
 pub async fn export(location: &str, to: &str) -> Result<Exported> {
     let output = open(location).await?;
     let log = table(&output)?;
     let to = location::folder(to)?;
     let store = store_of(&to)?;
-    if let Some(object) = existing(store.list(None).try_next().await)?.flatten() {
-        let (to, object) = (location::display(&to), object.location);
-        return exec_err!("{to} is not empty (it contains {object}): choose another folder");
-    }
+    begin(store.as_ref(), &location::display(&to)).await?;
     let schema = Arc::new(log.state.schema()?);
     let groups = groups(log);
     let mut counts = Counts::default();
@@ -73,7 +72,23 @@ pub async fn export(location: &str, to: &str) -> Result<Exported> {
     let info = info(&exported_schema(&schema), &exported);
     store.put(&Path::from("dataset_info.json"), PutPayload::from(format!("{info:#}\n"))).await?;
     store.put(&Path::from("README.md"), PutPayload::from(card)).await?;
+    objects::delete(store.as_ref(), &Path::from(UNFINISHED)).await?;
     Ok(exported)
+}
+
+/// Marks an empty folder as an unfinished export, or empties the folder of an export that was killed.
+async fn begin(store: &dyn ObjectStore, to: &str) -> Result<()> {
+    let mark = Path::from(UNFINISHED);
+    let left = objects::list(store, &Path::default()).await?;
+    let is_marked = left.iter().any(|object| object.location == mark);
+    if let (Some(object), false) = (left.first(), is_marked) {
+        return exec_err!("{to} is not empty (it contains {}): choose another folder", object.location);
+    }
+    store.put(&mark, PutPayload::from_static(b"asap export writes this folder\n")).await?;
+    for object in left.iter().filter(|object| object.location != mark) {
+        objects::delete(store, &object.location).await?;
+    }
+    Ok(())
 }
 
 /// The live shards in writing order, grouped into files. There is at least one group, so that an output without rows

@@ -1,11 +1,16 @@
 //! The commits to an output.
 
-use datafusion::common::{Result, exec_datafusion_err};
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use datafusion::catalog::{MemTable, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{Result, exec_datafusion_err, plan_err};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::corpus::{literal_text, wait_for};
 use crate::delta::LiveFile;
-use crate::outputs::{open, table};
+use crate::outputs::{open, table, whole_table};
 
 #[derive(Debug, Default, Serialize)]
 pub struct Commit {
@@ -19,8 +24,17 @@ pub struct Commit {
     pub slices: u64,
     /// Input rows of these slices; None if the commit does not record them.
     pub rows_in: Option<u64>,
+    /// Rows of these slices that are in the output, with retried ones.
+    pub rows_out: Option<u64>,
     /// Rejected rows of these slices.
     pub rows_rejected: Option<u64>,
+    pub rows_filtered: Option<u64>,
+    /// Calls, tokens, cost and seconds of the run until this commit.
+    pub calls: Option<u64>,
+    pub tokens_in: Option<u64>,
+    pub tokens_out: Option<u64>,
+    pub cost: Option<f64>,
+    pub seconds: Option<f64>,
     pub rows_added: u64,
     pub shards_added: u64,
     pub shards_removed: u64,
@@ -58,6 +72,12 @@ fn commit(version: u64, bytes: &[u8]) -> Result<Commit> {
             commit.run = info["asap"]["run"].as_str().map(str::to_string);
             let rows = |name: &str| info["asap"]["counts"][name].as_u64();
             (commit.rows_in, commit.rows_rejected) = (rows("rows_in"), rows("rows_rejected"));
+            (commit.rows_out, commit.rows_filtered) = (rows("rows_out"), rows("rows_filtered"));
+            let run = &info["asap"]["summary"];
+            let calls = |name: &str| run["anchor"][name].as_u64();
+            (commit.calls, commit.tokens_in, commit.tokens_out) =
+                (calls("calls"), calls("tokens_in"), calls("tokens_out"));
+            (commit.cost, commit.seconds) = (run["anchor"]["cost"].as_f64(), run["seconds"].as_f64());
             commit.slices = info["asap"]["slices"].as_array().map_or(0, |slices| slices.len() as u64);
         } else if line.get("remove").is_some() {
             commit.shards_removed += 1;
@@ -72,4 +92,41 @@ fn commit(version: u64, bytes: &[u8]) -> Result<Commit> {
         commit.operation = "REPLACE".to_string();
     }
     Ok(commit)
+}
+
+/// The table function `cot_history('LOC')`: the commits to an output, newest first, with the sums that they record.
+#[derive(Debug, Default)]
+pub(crate) struct HistoryFunction;
+
+impl HistoryFunction {
+    pub(crate) const NAME: &str = "cot_history";
+}
+
+impl TableFunctionImpl for HistoryFunction {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let [Some(location)] = args.exprs().iter().map(literal_text).collect::<Vec<_>>()[..] else {
+            return plan_err!("cot_history takes the location of an output, as text");
+        };
+        let commits = wait_for(|| history(location, None))?;
+        let rows = whole_table::batch(columns(), &commits)?;
+        Ok(Arc::new(MemTable::try_new(rows.schema(), vec![vec![rows]])?))
+    }
+}
+
+/// The columns of [`Commit`].
+fn columns() -> SchemaRef {
+    let time = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
+    let of = |kind: DataType, names: &[&str]| -> Vec<Field> {
+        names.iter().map(|name| Field::new(*name, kind.clone(), true)).collect()
+    };
+    let fields = [
+        of(DataType::Int64, &["version"]),
+        of(time, &["time"]),
+        of(DataType::Utf8, &["operation", "run"]),
+        of(DataType::Int64, &["slices", "rows_in", "rows_out", "rows_rejected", "rows_filtered"]),
+        of(DataType::Int64, &["calls", "tokens_in", "tokens_out"]),
+        of(DataType::Float64, &["cost", "seconds"]),
+        of(DataType::Int64, &["rows_added", "shards_added", "shards_removed", "bytes_added"]),
+    ];
+    Arc::new(Schema::new(fields.concat()))
 }

@@ -16,6 +16,7 @@ use crate::outputs::{levels, open, read, rejects_that_count, sources, table};
 use crate::run::output::finished_slice::SliceRecord;
 use crate::run::output::ledger::{ATTEMPT, Attempt, Ledger, SliceName};
 use crate::run::output::missing::{Lacked, lacked};
+use crate::run::output::sums;
 
 const NAMED: u64 = 5;
 
@@ -55,6 +56,7 @@ pub async fn verify(location: &str, is_quick: bool) -> Result<Verified> {
     for log in [output.table(), output.rejects()].into_iter().flatten() {
         found.shards += log.state.files.len() as u64;
         found.faults.extend(missing(log).await?);
+        found.faults.extend(log.fault());
     }
     let of_others = output.rejects().into_iter().flat_map(|rejects| rejects.state.files.keys());
     let of_others = of_others.filter(|path| !path.starts_with(ATTEMPT));
@@ -67,6 +69,9 @@ pub async fn verify(location: &str, is_quick: bool) -> Result<Verified> {
         found.rejects += seen.take(log, shard, |rows| &mut rows.rejected, &mut found).await;
     }
     seen.compare(&expected(log, &output.ledger).await?, &mut found);
+    let kept = sums::recorded(&log.state).filter(|kept| *kept != found.rows && seen.is_whole);
+    let fault = |kept| format!("the last commit records {kept} rows in the output, found {}", found.rows);
+    found.faults.extend(kept.map(fault).into_iter().collect::<Vec<_>>());
     Ok(found)
 }
 
@@ -171,14 +176,22 @@ impl Seen<'_> {
         Some(is_first)
     }
 
-    fn compare(&self, expected: &HashMap<String, Rows>, found: &mut Verified) {
+    fn compare(&self, expected: &HashMap<String, Recorded>, found: &mut Verified) {
         let mut once = 0;
         let mut differing = Vec::new();
         for (path, _) in self.ledger.files() {
             let there = self.files.get(path).map_or(Rows::default(), |of_file| of_file.rows);
             once += there.output + there.rejected;
             match expected.get(path) {
-                Some(said) if *said != there => differing.push((path, *said, there)),
+                Some(Recorded { rows, .. }) if *rows != there => differing.push((path, *rows, there)),
+                Some(Recorded { sums: Some((read, filtered)), .. })
+                    if *read != there.output + there.rejected + filtered =>
+                {
+                    found.faults.push(format!(
+                        "the commits read {read} rows of {path}, but kept {}, rejected {} and filtered {filtered}",
+                        there.output, there.rejected
+                    ));
+                }
                 Some(_) => {}
                 None => found.files_not_compared += 1,
             }
@@ -203,16 +216,24 @@ struct Rows {
     rejected: u64,
 }
 
+/// The rows of a file in its commits.
+#[derive(Debug)]
+struct Recorded {
+    rows: Rows,
+    /// The rows read and the filtered ones; None if an earlier version of asap made one of the commits.
+    sums: Option<(u64, u64)>,
+}
+
 /// A slice and its attempt: the commit that records them has the counts.
 type Done = (SliceName, Attempt);
 
 /// The expected rows of every file of a ledger, according to the commits. A file has no entry if commits of its slices
 /// are no longer in the log.
-async fn expected(log: &Log, ledger: &Ledger) -> Result<HashMap<String, Rows>> {
+async fn expected(log: &Log, ledger: &Ledger) -> Result<HashMap<String, Recorded>> {
     let mut wanted: HashSet<Done> = ledger.files().flat_map(|(path, _)| ledger.slices(path)).collect();
     // Attempts whose rejects were retried: of their slices only the output rows remain.
     let mut retried: HashSet<Done> = HashSet::new();
-    let mut rows: HashMap<String, Rows> = HashMap::new();
+    let mut rows: HashMap<String, Recorded> = HashMap::new();
     for version in (0..=log.state.version).rev() {
         if wanted.is_empty() && retried.is_empty() {
             break;
@@ -225,9 +246,14 @@ async fn expected(log: &Log, ledger: &Ledger) -> Result<HashMap<String, Rows>> {
             if !is_last && !retried.remove(&done) {
                 continue;
             }
-            let of_file = rows.entry(done.0.path.clone()).or_default();
+            let none = || Recorded { rows: Rows::default(), sums: Some((0, 0)) };
+            let Recorded { rows: of_file, sums } = rows.entry(done.0.path.clone()).or_insert_with(none);
             of_file.output += record.rows_out;
             of_file.rejected += if is_last { record.rows_rejected } else { 0 };
+            // The attempt before has read the retried rows too.
+            let read = if record.retried_from.is_some() { Some(0) } else { record.rows_in };
+            let own = read.zip(record.rows_filtered);
+            *sums = sums.zip(own).map(|(sums, own)| (sums.0 + own.0, sums.1 + own.1));
             if let Some(before) = record.retried_from {
                 retried.insert((done.0, before.parse()?));
             }

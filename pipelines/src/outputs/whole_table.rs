@@ -103,7 +103,7 @@ pub async fn replace(url: &Url, batch: &RecordBatch, properties: HashMap<String,
     let schema = batch.schema();
     let mut log = match Log::open(url).await? {
         Some(log) => log,
-        None => Log::create(url, schema.clone(), &[], properties).await?,
+        None => Log::create(url, schema.clone(), &[], properties.clone()).await?,
     };
     if log.state.schema()?.fields() != schema.fields() {
         return exec_err!("the table {} has other columns: choose another folder", location::display(url));
@@ -113,6 +113,13 @@ pub async fn replace(url: &Url, batch: &RecordBatch, properties: HashMap<String,
     shards.write(batch).await?;
     let added = shards.finish().await?;
     let prepare = |state: &crate::delta::LogState| {
+        let held = &state.metadata.configuration;
+        if let Some((name, _)) = properties.iter().find(|(name, value)| held.get(*name) != value.as_ref()) {
+            return exec_err!(
+                "another command made {} with another {name}: choose another folder",
+                location::display(url)
+            );
+        }
         let removed = state.files.values().map(remove);
         Ok(commit("WRITE", "Overwrite", json!({}), removed.chain(added.iter().map(add)).collect()))
     };

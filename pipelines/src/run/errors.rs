@@ -19,6 +19,12 @@ pub enum RunError {
          commits nothing more. Run the same command again if you still want its rows"
     )]
     Superseded { table: String, planned: u64, found: u64 },
+    /// Another program replaced the table, or changed its pipeline.
+    #[error(
+        "{table} is another table now, or has another pipeline, than when this run was planned: this run commits nothing \
+         more. Run the same command again"
+    )]
+    OtherTable { table: String },
     #[error(
         "{rejected} of {rows} rows were rejected, more than --max-rejects {most} allows ({reasons}); work since the \
          last commit is not committed"

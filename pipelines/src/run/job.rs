@@ -232,6 +232,7 @@ impl Opened {
         let listed = corpus::list(&state, sources, |source| pins.since(source)).await?;
         if !*new_generation {
             output.check_identity(identity)?;
+            notes.extend(output.compare_sums().await?);
             check_partition_by(output, request)?;
             output.find_missing().await?.files.iter().for_each(|path| ledger.forget(path));
         }

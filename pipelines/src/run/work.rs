@@ -376,6 +376,7 @@ impl<'a> Work<'a> {
         sampling::record(&mut info, llm.defaults());
         let committed = output.commit(&self.writing.design, &finished, deletion, &info).await?;
         summary.table_version = committed.version.or(summary.table_version);
+        summary.notes.extend(committed.notes);
         for Finished { slice, receipt, .. } in &finished {
             if committed.lost.contains(slice) {
                 summary.slices_lost += 1;

@@ -83,7 +83,7 @@ fn ends_as_undisturbed(place: &Place, server: &Server, files: &[File], deaths: u
 }
 
 /// Returns the paths of an output's shards that no log names.
-fn orphans(out: &Path) -> BTreeSet<String> {
+pub(crate) fn orphans(out: &Path) -> BTreeSet<String> {
     let mut found = files_below(out);
     for table in [out.to_path_buf(), out.join(REJECTS)] {
         for live in live_files(&table) {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-use crate::runs::place::{File, Place, had_nothing_to_do, wait_until};
-use crate::support::proxy::{Action, Gate, RequestHead};
+use crate::runs::place::{File, Place, had_nothing_to_do};
+use crate::support::proxy::{Action, RequestHead};
 
 const A: File = ("a.parquet", 1..=9, "step");
 const FILES: [File; 4] =
@@ -24,16 +24,16 @@ const AT_ONCE: u64 = 4;
 /// The number of starts with faults. Later starts have none.
 const DISTURBED: u64 = 8;
 
-struct Dice(ChaCha8Rng);
+pub(crate) struct Dice(ChaCha8Rng);
 
 impl Dice {
-    fn new(seed: u64, purpose: u64) -> Self {
+    pub(crate) fn new(seed: u64, purpose: u64) -> Self {
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         dice.set_stream(purpose);
         Self(dice)
     }
 
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0.next_u64() % end
     }
 
@@ -145,58 +145,27 @@ fn kill_in_time(place: &Place, dice: &mut Dice, within: Duration, arguments: &[&
     run.kill();
 }
 
-/// Kills a run in a bucket at a request below `within`: before or after the server sees it, or before a late arrival of
-/// the request.
-fn kill_at_request(place: &Place, dice: &mut Dice, within: u64, arguments: &[&str]) -> Option<Gate> {
-    let (at, gate) = (dice.below(within), Gate::new());
-    let action = dice.one_of(&[Action::Hold(gate.clone()), Action::HoldReply(gate.clone())]);
-    place.proxy().follow(move |head| if head.number as u64 == at { action.clone() } else { Action::Pass });
-    let mut run = place.start(arguments);
-    wait_until("a request", || gate.held() == 1 || run.is_over());
-    run.kill();
-    match dice.below(3) {
-        0 => gate.cut(),
-        1 => gate.open(),
-        _ => return Some(gate),
-    }
-    None
-}
-
+/// `faults` kills runs in a bucket at each request.
 #[test]
 fn runs_that_are_killed_lose_and_double_no_row() {
     let started = Instant::now();
     drop(undisturbed(&FILES));
     let within = started.elapsed();
-    let place = Place::s3().with(&FILES);
-    place.run(&SLICED).ok();
-    let requests = place.proxy().count() as u64;
     try_seeds("ASAP_KILLS", 4, |seed| {
         let mut dice = Dice::new(seed, 0);
-        let is_local = seed % 2 == 0;
-        let place = if is_local { Place::local() } else { Place::s3() };
-        place.put_all(&FILES);
+        let place = Place::local().with(&FILES);
         let (mut files, mut arguments) = (FILES, &SLICED[..]);
-        if seed % 4 >= 2 {
+        if seed % 2 == 1 {
             // The killed run replaces rows.
             place.run(arguments).ok();
             place.put(A_NEXT);
             (files[0], arguments) = (A_NEXT, &SLICED_AGAIN[..]);
         }
-        let mut late = Vec::new();
         for _ in 0..1 + dice.below(3) {
-            match is_local {
-                true => kill_in_time(&place, &mut dice, within, arguments),
-                false => late.extend(kill_at_request(&place, &mut dice, requests, arguments)),
-            }
+            kill_in_time(&place, &mut dice, within, arguments);
             place.is_whole();
         }
-        if !is_local {
-            place.proxy().calm();
-        }
         place.makes(arguments, &files);
-        // The late requests arrive now.
-        late.iter().for_each(Gate::open);
         had_nothing_to_do(&place.run(arguments));
-        place.holds(&files);
     });
 }

@@ -32,7 +32,7 @@ impl FileFailure {
             file: file.to_string(),
             error,
             is_usage: matches!(found, DataFusionError::Configuration(_)),
-            is_unavailable: is_unavailable(found),
+            is_unavailable: is_unavailable(found) && !is_of_another_content(found),
         }
     }
 
@@ -52,6 +52,11 @@ impl FileFailure {
             _ => None,
         }
     }
+}
+
+/// Whether a file was replaced after it was listed, which is a failure of this file alone.
+fn is_of_another_content(error: &DataFusionError) -> bool {
+    matches!(error, DataFusionError::ObjectStore(error) if matches!(**error, object_store::Error::Precondition { .. }))
 }
 
 fn of_store(error: &object_store::Error) -> String {

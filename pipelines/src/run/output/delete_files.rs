@@ -12,7 +12,8 @@ use datafusion::parquet::arrow::ProjectionMask;
 use deltalake_core::kernel::Add;
 use object_store::path::Path;
 
-use crate::delta::{self, LiveFile, Log, LogState};
+use crate::delta::{self, LiveFile, Log, LogState, live_rows};
+use crate::run::output::finished_slice::rows_of;
 use crate::run::output::ledger::{ATTEMPT, Attempt, Ledger, SliceName};
 use crate::run::output::shards::{Layout, SHARD_BYTES, Shards};
 
@@ -97,6 +98,12 @@ impl Deletion {
         let slices = self.files.values().flatten();
         let back = slices.map(|(slice, by)| delta::transaction(&slice.to_string(), by.deleted()));
         removes.chain(rewritten.iter().map(delta::add)).chain(back).collect()
+    }
+
+    /// The rows of the removed shards (None if the log does not have them), and those that are written again.
+    pub(crate) fn rows(&self) -> (Option<u64>, u64) {
+        let Some(ChangedShards { removed, rewritten }) = &self.found else { return (Some(0), 0) };
+        (live_rows(removed.iter()), rows_of(rewritten))
     }
 
     /// Whether a shard may have rows of the files, by the bounds in the log.

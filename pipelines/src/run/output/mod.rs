@@ -20,6 +20,7 @@ pub(crate) mod receipt;
 pub mod rejects;
 pub(crate) mod sampling;
 pub mod shards;
+pub(crate) mod sums;
 pub(crate) mod table_properties;
 pub mod write_shards;
 pub(crate) mod written_shards;
@@ -52,11 +53,20 @@ use crate::run::output::table_properties::{
 };
 pub use finished::{is_finished, says_finished};
 
+/// The ID of a table and its property [`PIPELINE`].
+type Plan = (String, Option<String>);
+
+fn plan_of(state: &LogState) -> Plan {
+    (state.metadata.id.clone(), state.metadata.configuration.get(PIPELINE).cloned())
+}
+
 #[derive(Debug, Default)]
 pub struct Committed {
     /// The version of the table, if there was something to commit.
     pub version: Option<u64>,
     pub lost: Vec<SliceName>,
+    /// Changes of rows by other programs since the last commit.
+    pub notes: Vec<String>,
 }
 
 pub struct Output {
@@ -69,6 +79,8 @@ pub struct Output {
     /// The table generation that this run was planned for. Every commit compares it with that of the table, so slices
     /// of one generation never enter another.
     generation: u64,
+    /// The table and the pipeline that this run was planned for.
+    planned: Option<Plan>,
     pub(crate) attempt: Attempt,
     /// The versions of input tables that the first commit of slices records.
     pub(crate) marks: Vec<Mark>,
@@ -105,6 +117,7 @@ impl Output {
             );
         }
         let generation = table.as_ref().map_or(0, |log| generation(&log.state));
+        let planned = table.as_ref().map(|log| plan_of(&log.state));
         let mut output = Self {
             url,
             asap_folder,
@@ -112,6 +125,7 @@ impl Output {
             rejects,
             ledger: Ledger::default(),
             generation,
+            planned,
             attempt: Attempt::new(),
             marks: Vec::new(),
             in_doubt: false,
@@ -185,18 +199,20 @@ impl Output {
     /// Deletes all rows of the output in one commit. From then on it is filled with another design.
     pub(crate) async fn begin_generation(&mut self, design: &Design) -> Result<()> {
         let Some(log) = &mut self.table else { return Ok(()) };
-        let (url, held) = (&self.url, self.generation);
+        let (url, held, planned) = (&self.url, self.generation, &self.planned);
         log.commit(|state| {
-            check_generation(state, held, url)?;
+            check_plan(state, held, planned.as_ref(), url)?;
             let mut metadata = state.with_schema(&design.rows.output)?;
             metadata.partition_columns = design.partition_by.clone();
             metadata.configuration.remove(SAMPLE);
             metadata.configuration.extend(properties(design, held + 1)?);
             let removes = state.files.values().map(delta::remove);
-            let actions = std::iter::once(delta::metadata(&metadata)).chain(removes).collect();
+            let actions =
+                [delta::metadata(&metadata), sums::line(held + 1, Some(0))].into_iter().chain(removes).collect();
             Ok(delta::commit("WRITE", "Overwrite", json!({ "generation": held + 1 }), actions))
         })
         .await?;
+        self.planned = Some(plan_of(&log.state));
         self.generation += 1;
         self.follow();
         Ok(())
@@ -208,6 +224,7 @@ impl Output {
             let properties = properties(design, 0)?.into_iter().map(|(key, value)| (key, Some(value))).collect();
             let made =
                 Log::create(&self.url, Arc::clone(&design.rows.output), &design.partition_by, properties).await?;
+            self.planned = Some(plan_of(&made.state));
             self.table = Some(made);
             // Another run may have created it first, with another pipeline.
             self.check_identity(&design.identity)?;
@@ -223,10 +240,10 @@ impl Output {
             let url = self.rejects_url()?;
             self.rejects = Some(Log::create(&url, Arc::clone(&design.rows.rejects), &[], HashMap::new()).await?);
         }
-        let (url, planned) = (&self.url, self.generation);
+        let (url, held, planned) = (&self.url, self.generation, self.planned.as_ref());
         if let Some(log) = &mut self.table {
-            widen(log, &design.rows.output, &design.rows.originals, |state| check_generation(state, planned, url))
-                .await?;
+            let check = |state: &LogState| check_plan(state, held, planned, url);
+            widen(log, &design.rows.output, &design.rows.originals, check).await?;
         }
         if let Some(log) = &mut self.rejects {
             widen(log, &design.rows.rejects, &[], |_| Ok(())).await?;
@@ -238,7 +255,8 @@ impl Output {
     /// rows these slices replace. `info` describes the run in the commit.
     ///
     /// # Errors
-    /// If the store fails, or [`delta::OutcomeUnknown`]; shards that a commit may name are never removed.
+    /// If the rows of a slice do not add up, before anything is committed. If the store fails, or
+    /// [`delta::OutcomeUnknown`]; shards that a commit may name are never removed.
     pub async fn commit(
         &mut self,
         design: &Design,
@@ -246,6 +264,7 @@ impl Output {
         deletion: &mut Deletion,
         info: &Value,
     ) -> Result<Committed> {
+        finished.iter().try_for_each(sums::check)?;
         let has_rejects = finished.iter().any(|slice| !slice.receipt.rejects.is_empty());
         self.prepare(design, has_rejects).await?;
         if has_rejects {
@@ -278,18 +297,23 @@ impl Output {
         deletion: &mut Deletion,
         info: &Value,
     ) -> Result<Committed> {
+        let mut notes = Vec::new();
         loop {
             deletion.find(self.table.as_ref(), self.attempt).await?;
-            let Self { table: Some(log), ledger, marks, url, generation, .. } = self else {
+            let Self { table: Some(log), ledger, marks, url, generation, planned, .. } = self else {
                 return exec_err!("there is no table to commit to");
             };
+            notes.extend(sums::compare(url, &log.state).await?);
+            let compared = sums::rows(&log.state);
             let mut lost = Vec::new();
             let mut outdated = false;
             let version = log
                 .commit(|state| {
-                    check_generation(state, *generation, url)?;
+                    check_plan(state, *generation, planned.as_ref(), url)?;
                     ledger.follow(state, *generation);
-                    outdated = deletion.is_outdated(state);
+                    let (kept, found) = sums::rows(state);
+                    let is_compared = kept.is_none() || kept == found || (kept, found) == compared;
+                    outdated = !is_compared || deletion.is_outdated(state);
                     if outdated {
                         return Ok(vec![]);
                     }
@@ -300,14 +324,15 @@ impl Output {
                         return Ok(vec![]);
                     }
                     let begun = marks.iter().filter_map(|mark| mark.begin(state).transpose());
-                    let mut more = begun.collect::<Result<Vec<_>>>()?;
-                    more.extend(sampling::transactions(info, *generation));
-                    Ok(lines(&ours, deletion, info, more))
+                    let mut begun = begun.collect::<Result<Vec<_>>>()?;
+                    begun.extend(sampling::transactions(info, *generation));
+                    let kept = sums::line(*generation, sums::after(state, &ours, deletion));
+                    Ok(lines(&ours, deletion, info, begun, kept))
                 })
                 .await?;
             if !outdated {
                 self.follow();
-                return Ok(Committed { version, lost });
+                return Ok(Committed { version, lost, notes });
             }
         }
     }
@@ -368,6 +393,17 @@ impl Output {
         decode(&self.table()?.state, PROVENANCE)
     }
 
+    /// Compares the rows in the logs with the sums of the last commit. Returns notes about changes by other programs.
+    ///
+    /// # Errors
+    /// If rows differ that no other program changed.
+    pub(crate) async fn compare_sums(&self) -> Result<Vec<String>> {
+        let Some(log) = &self.table else { return Ok(vec![]) };
+        let rows = sums::compare(&self.url, &log.state).await?;
+        let damaged = [Some(log), self.rejects.as_ref()].into_iter().flatten().filter_map(Log::fault);
+        Ok(rows.into_iter().chain(damaged).collect())
+    }
+
     /// Checks, before any work, that the store accepts commits and refuses conflicting ones.
     pub(crate) async fn check_writable(&self) -> Result<()> {
         delta::check_output(store_of(&self.url)?.as_ref(), &location::display(&self.url)).await
@@ -384,14 +420,15 @@ impl Output {
     }
 }
 
-/// Refuses to change a table whose generation is not the planned one.
-fn check_generation(state: &LogState, planned: u64, url: &Url) -> Result<()> {
-    match generation(state) {
-        found if found == planned => Ok(()),
-        found => {
-            let table = location::display(url);
-            Err(RunError::Superseded { table, planned, found }.into())
-        }
+/// Refuses to change a table whose generation, ID or pipeline is not the planned one.
+fn check_plan(state: &LogState, planned: u64, plan: Option<&Plan>, url: &Url) -> Result<()> {
+    let (found, table) = (generation(state), location::display(url));
+    if found != planned {
+        return Err(RunError::Superseded { table, planned, found }.into());
+    }
+    match plan.is_none_or(|plan| *plan == plan_of(state)) {
+        true => Ok(()),
+        false => Err(RunError::OtherTable { table }.into()),
     }
 }
 
@@ -406,8 +443,9 @@ fn is_open(ledger: &Ledger, deletion: &Deletion, finished: &Finished) -> bool {
     }
 }
 
-/// The lines of a commit of slices; `begun` are its actions for the tables that the slices are the first of.
-fn lines(finished: &[&Finished], deletion: &Deletion, info: &Value, begun: Vec<String>) -> Vec<String> {
+/// The lines of a commit of slices; `begun` are its actions for the tables that the slices are the first of, and `kept`
+/// is that for the rows of the output.
+fn lines(finished: &[&Finished], deletion: &Deletion, info: &Value, begun: Vec<String>, kept: String) -> Vec<String> {
     let mut info = info.clone();
     info["slices"] = finished.iter().map(|finished| json!(SliceRecord::of(finished))).collect();
     let mut counts = Counts::default();
@@ -419,5 +457,8 @@ fn lines(finished: &[&Finished], deletion: &Deletion, info: &Value, begun: Vec<S
     let done = |finished: &&Finished| delta::transaction(&finished.slice.to_string(), finished.attempt.done());
     actions.extend(finished.iter().map(done));
     actions.extend(begun);
+    if !actions.is_empty() {
+        actions.push(kept);
+    }
     delta::commit("WRITE", mode, info, actions)
 }

@@ -22,6 +22,7 @@ use asap_udfs::settings::OnError;
 
 use crate::corpus::ReadSlices;
 use crate::delta::store_of;
+use crate::location;
 use crate::run::input::files::OpenSlice;
 use crate::run::output::ledger::{ATTEMPT, Attempt, SliceName};
 use crate::run::output::receipt::Receipt;
@@ -116,8 +117,9 @@ impl Writing {
         // Rows that are still in the models are dropped.
         drop(rows);
         let started = Instant::now();
-        receipt.output = output.finish().await?;
-        receipt.rejects = rejects.finish().await?;
+        let failed = |error| location::failed(&format!("cannot write to {}", location::display(&self.output)), error);
+        receipt.output = output.finish().await.map_err(failed)?;
+        receipt.rejects = rejects.finish().await.map_err(failed)?;
         receipt.seconds.insert("write".to_string(), seconds + started.elapsed().as_secs_f64());
         account(plan, open, receipt, is_cut.then(|| seen.cut(open)))
     }
