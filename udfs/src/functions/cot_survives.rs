@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use asap_lm::{Asked, QuestionAndSteps, Reading, Scored, Scorer, Survival, Wanted};
+use asap_lm::backend::Continued;
+use asap_lm::{Asked, QuestionAndSteps, Reading, Scored, Scorer, Wanted};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, BooleanArray, Float64Array, StringArray};
 use datafusion::common::Result;
@@ -123,7 +124,7 @@ impl<'a> Expected<'a> {
         Reading::Survival { chain, answer: &self.text, states: !self.is_program }
     }
 
-    pub(crate) fn judge(&self, survival: &Survival) -> Judged {
+    pub(crate) fn judge(&self, survival: &Continued) -> Judged {
         let survives = survival.stated.as_ref().map(|stated| asap_verify::equal(&self.text, stated));
         Judged { log_probability: survival.log_probability, stated: survival.stated.clone(), survives }
     }
@@ -154,7 +155,7 @@ pub(super) async fn check(
     scorer: &Scorer,
     readings: &[Reading<'_>],
     metrics: &CallMetrics,
-) -> Result<Vec<std::result::Result<Survival, Scored>>> {
+) -> Result<Vec<std::result::Result<Continued, Scored>>> {
     let prepared = scorer.prepare(readings, Wanted::AllTokens).map_err(failed)?;
     metrics.calls.add(prepared.calls());
     metrics.cache_hits.add(prepared.remembered());
