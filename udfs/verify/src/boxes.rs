@@ -67,11 +67,12 @@ pub(crate) fn boxed(text: &str) -> Result<Option<Boxes<'_>>, Unfinished> {
     let (mut first, mut start) = (last.from, last.from);
     while let Some(before) = boxes_before(text, first).unwrap_or(None) {
         let between = text.get(before.to..first).unwrap_or("x");
-        let is_blank = between.contains(char::is_whitespace) && between.len() <= BETWEEN && between.trim().is_empty();
-        if !is_blank && !joins(between) {
-            break;
+        let separates = between.contains(char::is_whitespace) || between.contains("quad");
+        match joins(between) {
+            Some(true) => {}
+            Some(false) if separates && !between.contains('*') => is_spaced = true,
+            _ => break,
         }
-        is_spaced |= is_blank;
         contents.push(before.content);
         first = before.from;
         start = if is_spaced { start } else { first };
@@ -247,11 +248,12 @@ fn argument(text: &str) -> Option<(&str, usize)> {
     None
 }
 
-pub(crate) fn joins(between: &str) -> bool {
+/// Whether a comma, "and" or "or" joins two answers of a list. None if something else is between them.
+pub(crate) fn joins(between: &str) -> Option<bool> {
     const MARKUP: [&str; 9] = ["\\text", "\\qquad", "\\quad", "\\(", "\\)", "\\[", "\\]", "\\,", "\\ "];
     const WORDS: [&str; 2] = ["and", "or"];
     if between.len() > BETWEEN {
-        return false;
+        return None;
     }
     let (mut rest, mut has_comma, mut has_word) = (between, false, false);
     loop {
@@ -268,7 +270,7 @@ pub(crate) fn joins(between: &str) -> bool {
         {
             (rest, has_word) = (after, true);
         } else {
-            return rest.is_empty() && (has_comma || has_word);
+            return rest.is_empty().then_some(has_comma || has_word);
         }
     }
 }

@@ -126,7 +126,7 @@ fn is_cut_off(text: &str) -> bool {
 /// "The answer is" in several languages, without the first letter if it may be a capital.
 const PHRASES: &str = "nswer is|nswer:|nswer is:|orrect option is|orrect option:|orrect choice is|orrect choice:|\
     ight choice is|est option is|est choice is|答案是|答案为|答案為|答案:|答案：|答えは|答え:|答え：|정답은|정답:|답은|답:|\
-    espuesta es|espuesta:|esposta é|esposta:|isposta è|isposta:|éponse est|éponse :|éponse:|ntwort ist|ntwort:|твет:";
+    espuesta es|espuesta:|esposta é|esposta:|isposta è|isposta:|éponse est|éponse :|éponse:|ntwort ist|ntwort lautet|ntwort:|твет:";
 
 /// Returns the text after the last phrase or heading that states an answer: its formulas if they end the sentence, else
 /// the rest of the sentence. None if the text calls the answer wrong.
@@ -219,7 +219,7 @@ fn ends_sentence(text: &str) -> bool {
     let word = after.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
     rest.is_empty()
         || rest.starts_with(['\n', '\r'])
-        || ["</", "<|"].iter().any(|tag| rest.starts_with(tag))
+        || ["</", "<|", "です"].iter().any(|tag| rest.starts_with(tag))
         || rest.strip_prefix('.').is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '.'))
         || REASONS.contains(&word)
 }
@@ -229,7 +229,7 @@ fn first_formulas(text: &str) -> Option<usize> {
     loop {
         let near = &text[end..text.floor_char_boundary(end + BETWEEN + 2)];
         let Some(next) = ["$", "\\(", "\\["].iter().filter_map(|opening| near.find(opening)).min() else { break };
-        if !joins(&text[end..end + next]) {
+        if joins(&text[end..end + next]) != Some(true) {
             break;
         }
         end += next + formula(&text[end + next..])?;
