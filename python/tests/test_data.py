@@ -73,7 +73,7 @@ def columns_of(data):
     return list(getattr(data, "column_names", None) or getattr(data, "columns", data))
 
 
-def test_an_empty_day_goes_on_as_others(workplace):
+def test_a_day_without_rows(workplace):
     mapping = {"question": "Prompt", "cot": "Reasoning"}
     frame = pandas.DataFrame({"Prompt": ["2 + 2?"], "Reasoning": ["<think>\n2 + 2 is 4.\n</think>\n\n4"]})
     assert len(asap.prune(frame, "truncate", mapping, to="out", quiet=True).rows) == 1
@@ -158,7 +158,7 @@ def test_what_is_shown_is_short():
     assert repr(pruned) == "<asap.Pruned: 2 rows, 1 rejects>"
     assert repr(asap.prune(ROWS, dry_run=True, quiet=True)) == "<asap.Pruned: an estimate for 3 rows>"
     pruner = asap.Pruner("truncate", max_tokens=64, columns={"question": "q", "cot": "c"})
-    assert repr(pruner) == "<asap.Pruner of truncate: columns=question=q,cot=c, refine_max_tokens=64>"
+    assert repr(pruner) == "<asap.Pruner of truncate: columns={'question': 'q', 'cot': 'c'}, refine_max_tokens=64>"
     assert repr(asap.Pruner()) == "<asap.Pruner of asap>"
     assert repr(pickle.loads(pickle.dumps(asap.Pruner(ratio=0.5)))) == "<asap.Pruner: refine_ratio=0.5>"
 

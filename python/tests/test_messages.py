@@ -33,6 +33,7 @@ GOOD = pyarrow.table({"question": ["2 + 2?"] * 3, "cot": ["2 + 2 is 4."] * 3, "a
         ("/tmp/asap-ab_12xyz/rows.parquet has no rows", "the data has no rows"),
         ("pass the old --seed, or start without --resume", "pass the old seed, or start without load_state_dict"),
         ("run the same command to resume", "repeat the call to resume"),
+        ("raise it and run the same command again", "raise it and repeat the call"),
         ("asap.toml and asap.sft stay", "asap.toml and asap.sft stay"),
     ],
 )

@@ -98,7 +98,7 @@ def run(
         The summary of the run, or the estimate of a dry run, as a dict.
     """
     _check_pipeline(pipeline)
-    return _told(_run(pipeline, from_, to, columns, quiet, options), quiet)
+    return _with_notes(_run(pipeline, from_, to, columns, quiet, options), quiet)
 
 
 def _run(pipeline, from_, to, columns, quiet, options, *, returns_rejects=False):
@@ -112,7 +112,7 @@ def _run(pipeline, from_, to, columns, quiet, options, *, returns_rejects=False)
             progress.close()
 
 
-def _told(summary, quiet, words=_messages.in_python):
+def _with_notes(summary, quiet, words=_messages.in_python):
     """The summary of a run, with its notes as warnings."""
     notes = [words(note) for note in summary.get("notes", [])]
     for note in [] if quiet else notes:
@@ -207,7 +207,7 @@ def prune(
             shutil.rmtree(folder, ignore_errors=True)
         raise
     shutil.rmtree(folder, ignore_errors=True)
-    return found._replace(summary=_told(found.summary, quiet, _messages.of_data if is_held else _messages.in_python))
+    return found._replace(summary=_with_notes(found.summary, quiet, _messages.of_data if is_held else _messages.in_python))
 
 
 def _pruned(data, pipeline, columns, folder, output, quiet, options):
@@ -301,7 +301,8 @@ class Pruner:
         return _restored, (self._pipeline, self._columns, tuple(self._settings), self.fingerprint)
 
     def __repr__(self):
-        shown = [f"{name}={value}" for name, value in [("columns", self._columns), *self._settings] if value is not None]
+        shown = [f"columns={_messages.mapping(self._columns)}"] if self._columns else []
+        shown += [f"{name}={value}" for name, value in self._settings]
         return f"<asap.Pruner{f' of {self._name}' if self._name else ''}{': ' if shown else ''}{', '.join(shown)}>"
 
     def __eq__(self, other):

@@ -14,6 +14,7 @@ _PHRASES = {
     "name its location with --from": "pass its location or its rows as corpus=…",
     "start without --resume": "start without load_state_dict",
     "question=…[,input=…],cot=…[,answer=…][,system=…][,flag=…]": "columns={'question': …, 'cot': …}",
+    "run the same command again": "repeat the call",
     "run the same command": "repeat the call",
     "; information_schema.df_settings lists all settings": "; asap.settings() lists all",
 }
@@ -54,7 +55,7 @@ def in_python(text):
     for phrase, words in _PHRASES.items():
         text = text.replace(phrase, words)
     text = _OUTPUT.sub("the output", _ROWS.sub("the data", text))
-    text = _MAPPING.sub(lambda found: f"columns={_mapping(found[1])}", text)
+    text = _MAPPING.sub(lambda found: f"columns={mapping(found[1])}", text)
     if not _FROM_ELSEWHERE.search(text):
         text = _SETTING.sub(_setting, text)
     return _FLAG.sub(_argument, text)
@@ -76,7 +77,8 @@ def about_data(is_held=True):
         raise _asap.Error(str(error).replace(_FILE, "the data")) from None
 
 
-def _mapping(columns):
+def mapping(columns):
+    """What the flag --columns takes, as a dict."""
     return dict(piece.partition("=")[::2] for piece in _ROLE.split(columns))
 
 

@@ -82,7 +82,7 @@ def run(
     summary = {**work.run(), "pipeline": pipeline, "seconds": time.monotonic() - started}
     if options.get("retry_rejects") is None:
         _check_rows(summary, to)
-    return _jobs._told(summary, quiet)
+    return _jobs._with_notes(summary, quiet)
 
 
 def _check(parts, num_cpus, num_gpus, options):
