@@ -155,7 +155,9 @@ async fn run_all(
     llm.landed().await;
     let verdict = llm.unanswered().or_else(|| llm.verdict());
     let done = done.and_then(|()| verdict.map_or(Ok(()), |why| Err(Failure::Failed(why))));
-    if let Some(calls) = calls(&llm.usage()).filter(|_| !print.quiet) {
+    let usage = llm.usage();
+    let is_said = !print.quiet && (done.is_ok() || usage.tokens_in > 0);
+    if let Some(calls) = calls(&usage).filter(|_| is_said) {
         complain(&calls);
     }
     done

@@ -111,7 +111,7 @@ fn without_a_connection_a_command_ends_with_one_sentence() {
     drop(server);
     workplace.write("test.jsonl", json!({ "question": "1 + 1?", "answer": "#### 2" }).to_string());
     let count = "SELECT count(ai_complete(question)) AS n FROM corpus";
-    for url in [&url, "http://no-such-host.invalid/v1"] {
+    for url in [url.as_str(), "http://no-such-host.invalid/v1"] {
         let set = format!("asap.anchor.base_url={url}");
         ends_unreachable(&workplace.run(["run", "asap", "--from", "in", "--to", "out", "--set", &set]));
         ends_unreachable(&workplace.run(["sql", "-q", "--from", "in", "-c", count, "--set", &set]));
