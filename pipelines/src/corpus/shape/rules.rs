@@ -85,7 +85,7 @@ pub(crate) const ROW_FLAGS: &[&str] = &["is_correct", "correct", "correctness", 
 
 pub(crate) const SYSTEMS: &[&str] = &["system", "system_prompt"];
 
-/// Either of these flags suffices. Among other flags, only the likeliest one present decides.
+/// Either of these flags suffices. Of other flags, the likeliest that is not NULL decides.
 pub(crate) const EITHER: &[&str] = &["correctness_math_verify", "correctness_llama"];
 
 /// The flag of generations that their model finished. Others are never read.
