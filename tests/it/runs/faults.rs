@@ -28,9 +28,8 @@ enum Fault {
     Lost,
     /// The request arrives after the client has given up on it.
     TimedOut,
-    KilledBefore,
-    /// The process is killed after the request took effect.
-    KilledAfter,
+    /// The process is killed before the request takes effect.
+    Killed,
 }
 
 fn execute(place: &Place, command: &str) {
@@ -43,8 +42,7 @@ fn job(fault: Fault, n: usize) -> bool {
     let action = match fault {
         Fault::Refused => Action::Status(403, "AccessDenied"),
         Fault::Lost => Action::LoseReply,
-        Fault::TimedOut | Fault::KilledBefore => Action::Hold(gate.clone()),
-        Fault::KilledAfter => Action::HoldReply(gate.clone()),
+        Fault::TimedOut | Fault::Killed => Action::Hold(gate.clone()),
     };
     place.proxy().follow(move |head| if head.number == n { action.clone() } else { Action::Pass });
     let mut files = FILES;
@@ -56,7 +54,7 @@ fn job(fault: Fault, n: usize) -> bool {
         let mut process = place.command(command.split(' '));
         process.env("AWS_TIMEOUT", "1s");
         let mut run = Running::start(process);
-        if matches!(fault, Fault::KilledBefore | Fault::KilledAfter) {
+        if fault == Fault::Killed {
             wait_until("the request or the end", || gate.held() == 1 || run.is_over());
             if gate.held() == 1 {
                 run.kill();
@@ -101,7 +99,7 @@ fn every(fault: Fault, first: usize, step: usize) -> usize {
 #[test]
 fn whichever_request_fails_the_next_run_makes_every_row_once() {
     let step = std::env::var("ASAP_FAULTS").map_or(17, |step| step.parse().unwrap());
-    let faults = [Fault::Refused, Fault::Lost, Fault::TimedOut, Fault::KilledBefore, Fault::KilledAfter];
+    let faults = [Fault::Refused, Fault::Lost, Fault::TimedOut, Fault::Killed];
     for (number, fault) in faults.into_iter().enumerate() {
         let started = Instant::now();
         let last = every(fault, (3 * number) % step, step);
