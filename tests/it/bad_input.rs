@@ -37,8 +37,8 @@ fn locations_that_hold_no_corpus() {
     assert!(!workplace.path("out").exists(), "something was written");
     workplace.write("json/a.jsonl", "{\"question\": \"q\"}\n");
     refused(&workplace, 1, &["--from", "json"], &["json/a.jsonl", "fit no shape", "question (text)"]);
-    workplace.write("json/a.jsonl", "{\"question\": \"q\"}\n{\"question\": \"q");
-    refused(&workplace, 1, &["--from", "json"], &["line 2 of", "json/a.jsonl", "not a complete JSON object"]);
+    workplace.write("json/a.jsonl", "{\"question\": \"q");
+    refused(&workplace, 1, &["--from", "json"], &["line 1 of", "json/a.jsonl", "not a complete JSON object"]);
     workplace.write("a.csv", "question,cot\nq,c\n");
     refused(&workplace, 1, &["--from", "a.csv"], &["a.csv", "CSV", "COPY"]);
     workplace.write("fake.parquet", "not a table");
