@@ -76,7 +76,7 @@ fn steps_come_again_after_a_position_and_ranks_share_them() {
 
 #[test]
 fn a_feed_resumes_after_other_commands_changed_its_table() {
-    let workplace = pruned("40");
+    let workplace = pruned(40);
     let all = feed(&workplace, &["out", "--step", "6"]);
     let position = all[2].last().unwrap().position.clone();
     let rest = || feed(&workplace, &["out", "--step", "6", "--resume", &position]);
