@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::corpus::{guarded, guarded_next};
 use crate::delta::{LiveFile, Log};
+use crate::location::is_unavailable;
 use crate::outputs::{levels, open, read, rejects_that_count, sources, table};
 use crate::run::output::finished_slice::SliceRecord;
 use crate::run::output::ledger::{ATTEMPT, Attempt, Ledger, SliceName};
@@ -69,9 +70,11 @@ pub async fn verify(location: &str, is_quick: bool) -> Result<Verified> {
         found.rejects += seen.take(log, shard, |rows| &mut rows.rejected, &mut found).await;
     }
     seen.compare(&expected(log, &output.ledger).await?, &mut found);
-    let kept = sums::recorded(&log.state).filter(|kept| *kept != found.rows && seen.is_whole);
-    let fault = |kept| format!("the last commit records {kept} rows in the output, found {}", found.rows);
-    found.faults.extend(kept.map(fault).into_iter().collect::<Vec<_>>());
+    match sums::compare(&log.url, &log.state).await {
+        Err(error) if is_unavailable(&error) => return Err(error),
+        // Changes by another program are faults of its rows.
+        compared => found.faults.extend(compared.err().map(|error| error.strip_backtrace())),
+    }
     Ok(found)
 }
 

@@ -1,4 +1,5 @@
-//! Commits with lost replies, refused and racing commits, and runs that die between two commits.
+//! Commits with lost replies, refused and racing commits, and runs that die between two commits. `faults` fails every
+//! other request of a run.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -119,15 +120,6 @@ fn a_commit_that_the_store_puts_off_is_made() {
         place.proxy().fault(2, |head| head.commits_rows("out"), Action::Status(status, code));
         place.makes(&[], &[A, B]);
     }
-}
-
-#[test]
-fn a_commit_that_never_arrived_is_made_by_this_run_or_the_next() {
-    let place = one_done();
-    place.proxy().fault(1, |head| head.commits_rows("out"), Action::Cut);
-    place.run(&[]).ends_in(&[0, 1, 75], &[]);
-    place.is_whole();
-    place.makes(&[], &[A, B]);
 }
 
 /// Longer than the time between two commits of a run.
@@ -257,15 +249,6 @@ fn die_between(place: &Place) -> Gate {
 }
 
 #[test]
-fn rejects_are_there_once_though_the_run_died_before_the_commit_of_the_output() {
-    let place = one_done();
-    die_between(&place).cut();
-    place.proxy().calm();
-    place.run(&[]).ok();
-    place.is_done(&[A, B]);
-}
-
-#[test]
 fn a_commit_that_lands_after_its_run_died_is_found_by_the_next_one() {
     let place = one_done();
     let gate = die_between(&place);
@@ -285,13 +268,6 @@ fn a_commit_that_lands_after_the_next_run_is_refused_by_the_store() {
     gate.open();
     wait_until("the reply to the late commit", || place.proxy().count_of(|head| head.commits_rows("out")) == 1);
     place.holds(&[A, B]);
-}
-
-#[test]
-fn a_first_run_that_died_before_the_commit_of_its_output_leaves_nothing_that_counts() {
-    let place = Place::s3().with(&[A]);
-    die_at_commit(&place).cut();
-    place.recovers(&[A]);
 }
 
 /// The pipeline of [`Place`], with chains in capitals.

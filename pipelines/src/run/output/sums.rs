@@ -21,7 +21,7 @@ const KEPT: &str = "asap/kept";
 const UNKNOWN: i64 = -1;
 
 /// The rows of an output by its last commit; None if an earlier version of asap made that.
-pub(crate) fn recorded(state: &LogState) -> Option<u64> {
+fn recorded(state: &LogState) -> Option<u64> {
     let said = state.transactions.get(&format!("{KEPT}/{}", generation(state)))?;
     u64::try_from(said.version).ok()
 }
