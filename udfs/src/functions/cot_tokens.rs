@@ -26,8 +26,9 @@ pub(super) const COT_BUDGET: RowFunction<Settings, i64> = RowFunction {
     arguments: &[Argument::optional("tokens", Arg::Int, "The length of the original chain in tokens.")],
     example: "select cot_budget(cot_tokens('Hm. 2 + 2 is 4.'));\n-- 4096",
     row: |settings, row| {
-        let tokens = if row.is_given(0) { Some(row.int(0)?) } else { None };
-        Ok(settings.budget(tokens))
+        // Without a ratio, a NULL does not count.
+        let has_ratio = row.is_given(0) && settings.refine_ratio.0 < 1.0;
+        Ok(settings.budget(if has_ratio { Some(row.int(0)?) } else { None }))
     },
 };
 

@@ -99,20 +99,15 @@ impl HttpChat {
     /// is sent again for as long as the endpoint answers others.
     async fn send(&self, request: &ChatRequest, callers: &Arc<Callers>) -> Reply {
         let (mut used, mut retries, mut alone, mut answered) = (Usage::default(), 0, 0, 0);
-        let (mut resent, mut forms) = (None, 0);
         loop {
             if let Err(down) = self.endpoint.breaker.check(self.account, Instant::now()) {
                 return self.end(Err(down), used, None);
             }
-            let (tried, in_flight) = self.try_once(request, resent, callers, &mut used).await;
-            let Tried { failure, limited, next } = match tried {
+            let (tried, in_flight) = self.try_once(request, callers, &mut used).await;
+            let Tried { failure, limited } = match tried {
                 Ok(answer) => return self.end(Ok(answer), used, in_flight),
                 Err(tried) => tried,
             };
-            if next.is_some() && forms < FORMS {
-                (resent, forms) = (next, forms + 1);
-                continue;
-            }
             alone = match limited {
                 Some(limited) if limited.is_alone && limited.answered == answered => alone + 1,
                 limited => u32::from(limited.is_some_and(|limited| limited.is_alone)),
@@ -158,12 +153,11 @@ impl HttpChat {
     async fn try_once(
         &self,
         request: &ChatRequest,
-        resent: Option<Sent>,
         callers: &Arc<Callers>,
         used: &mut Usage,
     ) -> (std::result::Result<Answer, Tried>, Option<InFlight>) {
         let estimate = estimated_tokens(request);
-        let unsent = |error| (Err(Tried { failure: Failure::of(error), limited: None, next: None }), None);
+        let unsent = |error| (Err(Tried { failure: Failure::of(error), limited: None }), None);
         let admitted = self.endpoint.throttle.admit(self.limits, estimate).await;
         // No token is shorter than a byte.
         let most_in = request.bytes() as u64 + TEMPLATE_TOKENS;
@@ -181,23 +175,7 @@ impl HttpChat {
             reservation.give_back();
             return unsent(CallError::new(FailureKind::Unavailable, "no caller waits for the answer any longer"));
         };
-        // More may be known of the endpoint after the waits above.
-        let sent = resent.unwrap_or_else(|| self.endpoint.forms.of(request, self.forced));
-        let call = tracing::info_span!("call", endpoint = %self.endpoint.url);
-        let (mut result, tokens) = self.post(request, sent).instrument(call).await;
-        let advice = self.learn(&result, request, sent).await;
-        result = match (advice, result) {
-            // The endpoint generated nothing for a refused request, so it costs nothing.
-            (Some(Advice::Resend(next)), Err(failure)) => {
-                reservation.give_back();
-                return (Err(Tried { failure, limited: None, next: Some(next) }), None);
-            }
-            (Some(Advice::RefusesAll(what)), Err(Failure { error, .. })) => {
-                let message = format!("{} refuses {what}; its answer: {error}", self.base_url());
-                Err(Failure::lasting(FailureKind::EndpointDown, message))
-            }
-            (_, result) => result,
-        };
+        let (result, tokens) = self.post_as_accepted(request).await;
         *used += match tokens {
             Some((tokens_in, tokens_out)) => {
                 self.endpoint.throttle.correct(estimate, tokens_in.saturating_add(tokens_out), self.limits);
@@ -232,7 +210,29 @@ impl HttpChat {
                 "{url} accepts no call for now ({error}); calls wait longer after each attempt before they fail"
             );
         }
-        Tried { failure, limited, next: None }
+        Tried { failure, limited }
+    }
+
+    /// Sends a request, and again in the form that a refusal asks for. The endpoint generates nothing for a refused
+    /// request, so the request keeps its place: calls that wait then start with what this one has learnt.
+    async fn post_as_accepted(
+        &self,
+        request: &ChatRequest,
+    ) -> (std::result::Result<Answer, Failure>, Option<(u64, u64)>) {
+        let mut sent = self.endpoint.forms.of(request, self.forced);
+        let mut forms = 0;
+        loop {
+            let call = tracing::info_span!("call", endpoint = %self.endpoint.url);
+            let (result, tokens) = self.post(request, sent).instrument(call).await;
+            match (self.learn(&result, request, sent).await, result) {
+                (Some(Advice::Resend(next)), _) if forms < FORMS => (sent, forms) = (next, forms + 1),
+                (Some(Advice::RefusesAll(what)), Err(Failure { error, .. })) => {
+                    let message = format!("{} refuses {what}; its answer: {error}", self.base_url());
+                    return (Err(Failure::lasting(FailureKind::EndpointDown, message)), tokens);
+                }
+                (_, result) => return (result, tokens),
+            }
+        }
     }
 
     /// Keeps the form of a request that was answered, or returns what to do with a refused request.
@@ -380,8 +380,6 @@ struct InFlight {
 struct Tried {
     failure: Failure,
     limited: Option<Limited>,
-    /// How a refused request is sent again. It does not count as a call.
-    next: Option<Sent>,
 }
 
 #[async_trait]

@@ -3,7 +3,7 @@
 use super::token::{Bracket, Relation, Token};
 
 /// Gives the names that are bound in both answers the same name. Other names stay.
-pub(crate) fn rename(gold: &mut Vec<Token>, answer: &mut Vec<Token>) {
+pub(crate) fn rename(gold: &mut [Token], answer: &mut [Token]) {
     if let (Some(expected), Some(stated)) = (arguments(gold), arguments(answer))
         && gold[0] == answer[0]
         && expected.len() == stated.len()

@@ -6,13 +6,14 @@ use std::borrow::Cow;
 /// `2**3` and `a_1`, stays.
 pub(crate) fn unemphasised(text: &str) -> Cow<'_, str> {
     let is_mark = |c: char| c == '*' || c == '_';
-    let (mut open, mut removed): (Vec<(usize, &str)>, Vec<(usize, usize)>) = (Vec::new(), Vec::new());
+    let mut open: Vec<(usize, &str)> = Vec::new();
+    let mut removed: Vec<(usize, usize)> = Vec::new();
     let mut place = 0;
     while let Some(from) = text[place..].find(['*', '_', '\n']).map(|found| place + found) {
         let rest = &text[from..];
-        if rest.starts_with('\n') {
+        if let Some(line) = rest.strip_prefix('\n') {
             // Emphasis ends with its paragraph.
-            if rest[1..].trim_start_matches(' ').starts_with('\n') {
+            if line.trim_start_matches(' ').starts_with('\n') {
                 open.clear();
             }
             place = from + 1;

@@ -25,7 +25,7 @@ fn answer(number: u64) -> Outcome {
     match number % 7 {
         0 => Err(CallError { tokens_in: number, tokens_out: 1, ..CallError::new(FailureKind::TooLong, text) }),
         _ => {
-            let defaults = Defaults([number % 5 == 0, number % 3 == 0]);
+            let defaults = Defaults([number.is_multiple_of(5), number.is_multiple_of(3)]);
             Ok(Answer { text, tokens_in: number, tokens_out: 2, defaults })
         }
     }
