@@ -70,7 +70,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "LOC", required_unless_present = "print")]
     to: Option<String>,
     /// Set the budget: the maximum tokens of a pruned chain (asap.refine.max_tokens)
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = config::value_of("refine.max_tokens"))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = budget)]
     max_tokens: Option<String>,
     /// Set the budget as a share of each original chain, above 0 and at most 1 (asap.refine.ratio)
     #[arg(long, value_name = "R", allow_negative_numbers = true, value_parser = config::value_of("refine.ratio"))]
@@ -151,8 +151,19 @@ pub struct RunArgs {
     settings: SettingArgs,
 }
 
+fn budget(text: &str) -> Result<String, String> {
+    let tokens = config::value_of("refine.max_tokens")(text)?;
+    match tokens.trim().parse() {
+        Ok(0_i64) => Err("a budget of 0 tokens keeps no step: expected at least 1".to_string()),
+        _ => Ok(tokens),
+    }
+}
+
 impl RunArgs {
     fn request(mut self) -> Result<Request, Failure> {
+        if self.seed.is_some() && self.sample.is_none() {
+            return Err(Failure::Usage("--seed chooses the rows of a sample: add --sample N".to_string()));
+        }
         self.settings.add("--max-tokens", "refine.max_tokens", self.max_tokens)?;
         self.settings.add("--ratio", "refine.ratio", self.ratio)?;
         let settings = config::load(&self.settings)?;

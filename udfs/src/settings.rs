@@ -225,12 +225,17 @@ impl Settings {
 }
 
 fn unknown_setting(key: &str) -> Result<()> {
-    let without_group = || Settings::KEYS.iter().copied().find(|known| known.rsplit('.').next() == Some(key));
-    match without_group().or_else(|| typo::nearest(key, Settings::KEYS.iter().copied())) {
-        Some(nearest) => config_err!("there is no setting asap.{key}; did you mean asap.{nearest}?"),
-        None => {
+    let is_without_group = |known: &&&str| known.rsplit('.').next() == Some(key);
+    let mut meant: Vec<String> =
+        Settings::KEYS.iter().filter(is_without_group).map(|known| format!("asap.{known}")).collect();
+    if meant.is_empty() {
+        meant.extend(typo::nearest(key, Settings::KEYS.iter().copied()).map(|known| format!("asap.{known}")));
+    }
+    match meant.join(" or ") {
+        meant if meant.is_empty() => {
             config_err!("there is no setting asap.{key}; information_schema.df_settings lists all settings")
         }
+        meant => config_err!("there is no setting asap.{key}; did you mean {meant}?"),
     }
 }
 

@@ -109,7 +109,9 @@ pub fn unread(generation: &str) -> Option<&str> {
         let is_tag = name.starts_with(char::is_alphabetic)
             && name.chars().all(is_letter)
             && (is_thought || generation.contains(&format!("{left}/{name}{right}")));
-        is_tag.then(|| &line[..left.len() + name.len() + right.len()])
+        let tag = &line[..left.len() + name.len() + right.len()];
+        // A tag of the table that no closing tag follows is read: its chain was cut off.
+        (is_tag && PAIRS.iter().all(|(opening, _)| *opening != tag)).then_some(tag)
     })
 }
 

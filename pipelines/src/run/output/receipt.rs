@@ -71,7 +71,8 @@ impl Counts {
         let columns = ["original_tokens", "coarse_tokens", "pruned_tokens"].map(column);
         let [Some(original), Some(coarse), Some(pruned)] = columns else { return };
         let is_short = |((original, coarse), pruned): &((Option<i64>, Option<i64>), Option<i64>)| {
-            coarse < original && coarse == pruned && coarse.is_some_and(|tokens| tokens <= settings.budget(*original))
+            let budget = Some(settings.budget(*original));
+            coarse <= budget && budget < *original && coarse.is_some() && coarse == pruned
         };
         self.rows_short_after_stage_1 += original.iter().zip(coarse).zip(pruned).filter(is_short).count() as u64;
     }
