@@ -353,12 +353,17 @@ fn a_budget_has_flags_of_its_own() {
     both.ends(2, &["--max-tokens 24 and --set asap.refine.max_tokens=25 differ: give only one of them"]);
     run(&["--ratio", "1.5"]).ends(2, &["--ratio", "found '1.5'"]);
     run(&["--max-tokens", "-1"]).ends(2, &["--max-tokens", "found '-1'"]);
+    run(&["--max-tokens", "0"]).ends(2, &["--max-tokens", "expected at least 1"]);
+    run(&["--limit", "2", "--seed", "1"]).ends(2, &["add --sample N"]);
 }
 
 #[test]
 fn a_run_reports_chains_that_stage_1_alone_made_short() {
     let elsewhere = elsewhere_with_traces(4);
-    for (pipeline, budget, is_reported) in [("asap", "100", true), ("asap", "12", false), ("truncate", "100", false)] {
+    // The chains have 29 tokens, and 13 after stage 1.
+    for (pipeline, budget, is_reported) in
+        [("asap", "24", true), ("asap", "12", false), ("asap", "100", false), ("truncate", "24", false)]
+    {
         let to = format!("{pipeline}-{budget}");
         let run = elsewhere.run(["run", pipeline, "--from", "traces.jsonl", "--to", &to, "--max-tokens", budget]);
         let said = "stage 1 already shortened 4 of 4 chains to at most the budget; stage 2 removed nothing from these";

@@ -72,7 +72,7 @@ impl Counts {
         let [Some(original), Some(coarse), Some(pruned)] = columns else { return };
         let is_short = |((original, coarse), pruned): &((Option<i64>, Option<i64>), Option<i64>)| {
             let budget = Some(settings.budget(*original));
-            coarse <= budget && budget < *original && coarse.is_some() && coarse == pruned
+            *coarse <= budget && budget < *original && coarse.is_some() && coarse == pruned
         };
         self.rows_short_after_stage_1 += original.iter().zip(coarse).zip(pruned).filter(is_short).count() as u64;
     }
