@@ -227,7 +227,7 @@ impl Scanner {
 }
 
 /// Returns a line with null in place of the numbers that Python and JavaScript write but JSON does not have. None if
-/// there are none.
+/// it has no such number.
 pub(crate) fn without_nan(line: &[u8]) -> Option<Vec<u8>> {
     const NUMBERS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
     let (mut scanner, mut clean, mut at, mut is_changed) = (Scanner::default(), Vec::new(), 0, false);
