@@ -11,7 +11,7 @@ use datafusion::functions::regex::expr_fn::regexp_like;
 use datafusion::functions::string::expr_fn::concat;
 use datafusion::functions::unicode::expr_fn::character_length;
 use datafusion::functions_nested::expr_fn::array_element;
-use datafusion::logical_expr::utils::disjunction;
+use datafusion::logical_expr::utils::{conjunction, disjunction};
 use datafusion::logical_expr::{Expr, ScalarUDF, cast, lit, when};
 
 use crate::corpus::shape::chat_template::{self, RENDERED};
@@ -172,6 +172,12 @@ impl Reading {
         for ((status, _), fault) in self.faults.iter().zip(&read.faults) {
             add(fault.clone().is_not_null(), status, fault.clone());
         }
+        // A line that is not a JSON object is read as such a row.
+        let is_empty = [&read.question, &read.text, &read.cot, &read.answer].map(|held| held.clone().is_null());
+        let nothing = lit(format!(
+            "{question} is NULL or empty, and so is all else that asap reads: the row is empty, or its line is not a JSON object"
+        ));
+        add(conjunction(is_empty).unwrap_or_else(|| lit(false)), "no_question", nothing);
         add(is_blank(&read.question), "no_question", lit(format!("{question} is NULL or empty")));
         if self.answer.is_some() {
             add(is_blank(&read.cot), "empty_chain", lit(format!("{text} is NULL or empty")));

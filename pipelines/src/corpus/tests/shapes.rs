@@ -78,7 +78,8 @@ async fn a_conversation_of_more_than_one_exchange_is_a_reject() {
             "2 | q | a | multi_turn | 1 turns of the user and 2 of the assistant in column messages, expected one of each",
             "3 | q | NULL | no_generation | the assistant's turn in column messages is NULL or empty",
             "4 | NULL | a | no_question | the user's turn in column messages is NULL or empty",
-            "5 | NULL | NULL | no_question | the user's turn in column messages is NULL or empty",
+            "5 | NULL | NULL | no_question | the user's turn in column messages is NULL or empty, and so is all else that asap reads: \
+             the row is empty, or its line is not a JSON object",
         ]
     );
 }
