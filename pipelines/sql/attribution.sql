@@ -3,7 +3,8 @@
 -- The model reads a chain of K steps about K/2 times.
 SELECT *
 FROM pruned((
-    WITH scored AS (SELECT *, cot_attribution(question, cot_steps(cot), answer) AS attribution FROM corpus)
-    SELECT *, cot_refine(cot_steps(cot), attribution, cot_budget(cot_tokens(cot))) AS kept
-    FROM scored
+    WITH scored AS (SELECT *, cot_attribution(question, cot_steps(cot), answer) AS attribution FROM corpus),
+    refined AS (SELECT *, cot_refine_or_fit(cot_steps(cot), attribution, cot_budget(cot_tokens(cot))) AS refined FROM scored)
+    SELECT * EXCEPT (refined), refined['kept'] AS kept, refined['by'] AS refined_by
+    FROM refined
 ), 'attribution')

@@ -2,7 +2,8 @@
 -- one by one, until the chain has at most asap.refine.max_tokens tokens.
 SELECT *
 FROM pruned((
-    WITH scored AS (SELECT *, cot_self_information(cot_steps(cot)) AS selective_context FROM corpus)
-    SELECT *, cot_refine(cot_steps(cot), selective_context, cot_budget(cot_tokens(cot))) AS kept
-    FROM scored
+    WITH scored AS (SELECT *, cot_self_information(cot_steps(cot)) AS selective_context FROM corpus),
+    refined AS (SELECT *, cot_refine_or_fit(cot_steps(cot), selective_context, cot_budget(cot_tokens(cot))) AS refined FROM scored)
+    SELECT * EXCEPT (refined), refined['kept'] AS kept, refined['by'] AS refined_by
+    FROM refined
 ), 'selective_context')

@@ -2,7 +2,8 @@
 -- chain with the lowest perplexity, one by one, until the chain has at most asap.refine.max_tokens tokens.
 SELECT *
 FROM pruned((
-    WITH scored AS (SELECT *, cot_perplexity(question, cot_steps(cot)) AS perplexity FROM corpus)
-    SELECT *, cot_refine(cot_steps(cot), perplexity, cot_budget(cot_tokens(cot))) AS kept
-    FROM scored
+    WITH scored AS (SELECT *, cot_perplexity(question, cot_steps(cot)) AS perplexity FROM corpus),
+    refined AS (SELECT *, cot_refine_or_fit(cot_steps(cot), perplexity, cot_budget(cot_tokens(cot))) AS refined FROM scored)
+    SELECT * EXCEPT (refined), refined['kept'] AS kept, refined['by'] AS refined_by
+    FROM refined
 ), 'spirit')

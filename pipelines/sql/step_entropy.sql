@@ -2,7 +2,8 @@
 -- entropy of its tokens, one by one, until the chain has at most asap.refine.max_tokens tokens.
 SELECT *
 FROM pruned((
-    WITH scored AS (SELECT *, cot_step_entropy(question, cot_steps(cot)) AS step_entropy FROM corpus)
-    SELECT *, cot_refine(cot_steps(cot), step_entropy, cot_budget(cot_tokens(cot))) AS kept
-    FROM scored
+    WITH scored AS (SELECT *, cot_step_entropy(question, cot_steps(cot)) AS step_entropy FROM corpus),
+    refined AS (SELECT *, cot_refine_or_fit(cot_steps(cot), step_entropy, cot_budget(cot_tokens(cot))) AS refined FROM scored)
+    SELECT * EXCEPT (refined), refined['kept'] AS kept, refined['by'] AS refined_by
+    FROM refined
 ), 'step_entropy')

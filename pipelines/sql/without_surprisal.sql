@@ -1,11 +1,9 @@
--- Stage 1, then random steps down to the budget: the direct thought anchors a coarse pruning of the chain (Algorithm
--- 1). Then random steps are dropped until the chain has at most asap.refine.max_tokens tokens. Steps longer than that
--- are dropped before, as in asap.
+-- Stage 1 alone, the paper's ablation "w/o surprisal": the direct thought anchors a coarse pruning of the chain (Algorithm
+-- 1), and all of its steps remain. The budget has no effect.
 SELECT *
 FROM pruned((
     WITH anchored AS (SELECT *, cot_anchor(question, answer) AS direct FROM corpus),
-    coarsened AS (SELECT *, cot_coarse(cot, direct['thought']) AS coarse FROM anchored),
-    scored AS (SELECT *, cot_random_scores(cot_steps(coarse['cot']), 42) AS chance FROM coarsened)
-    SELECT * EXCEPT (chance), cot_fit(cot_steps(coarse['cot']), chance, cot_budget(cot_tokens(cot))) AS kept
-    FROM scored
-), 'random')
+    coarsened AS (SELECT *, cot_coarse(cot, direct['thought']) AS coarse FROM anchored)
+    SELECT *, generate_series(1, array_length(cot_steps(coarse['cot']))) AS kept
+    FROM coarsened
+), 'none')

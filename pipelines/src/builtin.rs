@@ -8,6 +8,7 @@ const PIPELINES: &[(&str, &str)] = &[
     ("asap", include_str!("../sql/asap.sql")),
     ("without_anchor", include_str!("../sql/without_anchor.sql")),
     ("without_surprisal", include_str!("../sql/without_surprisal.sql")),
+    ("stage1_random", include_str!("../sql/stage1_random.sql")),
     ("random", include_str!("../sql/random.sql")),
     ("truncate", include_str!("../sql/truncate.sql")),
     ("block", include_str!("../sql/block.sql")),

@@ -99,7 +99,7 @@ impl Variant {
     }
 
     pub(super) fn request(&self, sample: &str, folder: &str, settings: &Settings) -> Request {
-        let settings = Settings { refine_ratio: Share(self.share), refine_max_tokens: i64::MAX, ..settings.clone() };
+        let settings = Settings { refine_ratio: Some(Share(self.share)), refine_max_tokens: None, ..settings.clone() };
         let to = format!("{folder}/{}", self.name());
         Request { originals: Originals::None, ..Request::new(&self.name(), &self.sql, &[sample], &to, settings) }
     }

@@ -67,7 +67,7 @@ const BASELINES: &[&str] = &[
 #[test]
 fn pipelines_that_are_included_can_be_read_and_changed() {
     let elsewhere = elsewhere_with_traces(5);
-    for name in ["asap", "perplexity_and_self_information", "without_anchor", "without_surprisal"]
+    for name in ["asap", "perplexity_and_self_information", "without_anchor", "without_surprisal", "stage1_random"]
         .into_iter()
         .chain(BASELINES.iter().copied())
     {
@@ -122,7 +122,7 @@ fn headings_stay_with_what_they_announce_and_a_long_step_takes_no_other_along() 
         assert!(!step.contains(" * 9 = ") || kept[place - 1] == "So:", "{kept:?}");
     }
     assert_eq!(kept.last().map(String::as_str), Some("That is 63."));
-    for name in ["asap", "without_anchor", "without_surprisal"] {
+    for name in ["asap", "without_anchor", "stage1_random"] {
         let kept = steps(name);
         assert!(!kept.is_empty() && kept.iter().all(|step| !step.starts_with("then")), "{name}: {kept:?}");
     }

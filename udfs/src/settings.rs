@@ -21,6 +21,13 @@ pub enum ScorerDevice {
     Cuda,
 }
 
+/// The prompts of stage 1 that ship with asap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptSet {
+    Paper,
+    Short,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnError {
     Reject,
@@ -156,19 +163,24 @@ settings! {
     /// query also ends if 20 consecutive requests get no answer. Each retry counts as a request. The value 1 turns
     /// off both checks.
     anchor_max_error_rate: Ratio = Ratio(0.5), "anchor.max_error_rate", Calls;
-    /// The maximum number of coarse prunings that asap samples for a chain until Algorithm 1 accepts one.
-    anchor_max_attempts: Positive = Positive(5), "anchor.max_attempts", Results;
+    /// The maximum number of coarse prunings that asap samples for a chain until Algorithm 1 accepts one. With 0, asap
+    /// samples until it accepts one, as in the paper: this needs `asap.anchor.max_calls` or `asap.anchor.max_cost`.
+    anchor_max_attempts: i64 = 5, "anchor.max_attempts", Results;
+    /// The prompts of stage 1: `paper` (as the ASAP paper describes them: numbered steps, then the final answer) or
+    /// `short` (a direct thought of a few sentences without code).
+    anchor_prompts: PromptSet = PromptSet::Paper, "anchor.prompts", Files;
     /// A folder with the files anchor.md and coarse.md. These prompts replace the prompts that ship with asap.
     anchor_prompt_dir: Option<String> = None, "anchor.prompt_dir", Files;
     /// The minimum Gestalt similarity, from 0 to 1, at which a step of the coarse chain matches a step of the original
     /// chain (tau of Algorithm 1).
     match_threshold: Ratio = Ratio(0.6), "match.threshold", Results;
-    /// The maximum number of tokens of a pruned chain (L_max of Algorithm 2).
-    refine_max_tokens: i64 = 4096, "refine.max_tokens", Results;
+    /// The maximum number of tokens of a pruned chain (L_max of Algorithm 2). Unset: 4096, or only
+    /// `asap.refine.ratio` if that is set.
+    refine_max_tokens: Option<i64> = None, "refine.max_tokens", Results;
     /// The maximum length of a pruned chain, as a share of the original chain's tokens, above 0 and at most 1. The
-    /// share applies if a pipeline passes the length of the original chain to `cot_budget`.
-    /// `asap.refine.max_tokens` applies too.
-    refine_ratio: Share = Share(1.0), "refine.ratio", Results;
+    /// share applies if a pipeline passes the length of the original chain to `cot_budget`. If
+    /// `asap.refine.max_tokens` is set too, the smaller of both applies.
+    refine_ratio: Option<Share> = None, "refine.ratio", Results;
     /// The encoder that compresses texts (`cot_llmlingua2`): a folder in the Hugging Face layout, or `org/name` in the
     /// cache of the Hub. The model must be an XLM-RoBERTa or multilingual BERT that labels tokens, such as
     /// microsoft/llmlingua-2-xlm-roberta-large-meetingbank. Unset: `cot_llmlingua2` fails.
@@ -199,6 +211,9 @@ impl ConfigExtension for Settings {
 }
 
 impl Settings {
+    /// L_max of the ASAP paper: the maximum number of tokens of a pruned chain if no setting limits it.
+    pub const MAX_TOKENS: i64 = 4096;
+
     /// Returns the settings of a session. Fails if the session was built without them.
     pub fn of(config: &ConfigOptions) -> Result<&Settings> {
         config.extensions.get::<Settings>().ok_or_else(|| {
@@ -208,11 +223,13 @@ impl Settings {
         })
     }
 
-    /// The largest number of tokens that a pruned chain may have, if the original chain has this many tokens.
+    /// The largest number of tokens that a pruned chain may have, if the original chain has this many tokens. Without
+    /// that length, the ratio has no effect.
     pub fn budget(&self, tokens: Option<i64>) -> i64 {
-        let ratio = self.refine_ratio.0;
-        let share = |tokens: i64| budget::share(ratio, usize::try_from(tokens).unwrap_or(0)) as i64;
-        tokens.filter(|_| ratio < 1.0).map_or(i64::MAX, share).min(self.refine_max_tokens)
+        let share = |(ratio, tokens): (Share, i64)| budget::share(ratio.0, usize::try_from(tokens).unwrap_or(0)) as i64;
+        let share = self.refine_ratio.zip(tokens).map(share);
+        let smallest = share.into_iter().chain(self.refine_max_tokens).min();
+        smallest.unwrap_or(Self::MAX_TOKENS)
     }
 
     pub fn compression(&self) -> Options {
@@ -255,6 +272,7 @@ macro_rules! choice {
 
 choice!(Dtype, "'f32' or 'bf16'", "f32" => F32, "bf16" => Bf16);
 choice!(ScorerDevice, "'cpu' or 'cuda'", "cpu" => Cpu, "cuda" => Cuda);
+choice!(PromptSet, "'paper' or 'short'", "paper" => Paper, "short" => Short);
 choice!(OnError, "'reject' or 'fail'", "reject" => Reject, "fail" => Fail);
 
 impl Value for Provider {

@@ -75,6 +75,20 @@ pub fn language(answer: &str) -> &str {
     opened.last().map_or(PLAIN, |info| info.split_whitespace().next().unwrap_or(PLAIN))
 }
 
+/// Returns the last closed fenced block of an answer without its fences, or the whole answer if it has none.
+pub fn code(answer: &str) -> &str {
+    let (mut blocks, mut start, mut at, mut found) = (Blocks::default(), 0, 0, answer);
+    for line in answer.split_inclusive('\n') {
+        match blocks.read(line) {
+            Some(Turn::Opens(_)) => start = at + line.len(),
+            Some(Turn::Closes) => found = answer[start..at].trim_end_matches(['\r', '\n']),
+            None => {}
+        }
+        at += line.len();
+    }
+    found
+}
+
 /// Removes the fences around a whole answer; returns any other answer unchanged. Inner blocks stay: a fence with a
 /// language opens a block, a bare fence closes the last one.
 pub fn unfenced(answer: &str) -> &str {
@@ -133,6 +147,19 @@ mod tests {
             "```a`b\nx\n```",
         ] {
             assert_eq!(unfenced(answer), answer);
+        }
+    }
+
+    #[test]
+    fn the_code_is_the_last_closed_block() {
+        for (answer, expected) in [
+            ("```python\nx = 1\n```", "x = 1"),
+            ("So:\n~~~\na\n~~~\nor\n```py\n  b\n\nc\n```\ndone", "  b\n\nc"),
+            ("```py\nx\n```\n```py\nopen", "x"),
+            ("```\n```", ""),
+            ("42", "42"),
+        ] {
+            assert_eq!(code(answer), expected, "{answer:?}");
         }
     }
 

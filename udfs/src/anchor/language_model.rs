@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use asap_kernels::code_fences::{language, unfenced};
+use asap_kernels::code_fences::{code, language, unfenced};
 use asap_kernels::{steps, tags};
 use async_trait::async_trait;
+use datafusion::common::config_err;
 
 use super::algorithm1::accept;
 use super::estimate::{Estimate, Estimated, Stub};
@@ -27,21 +28,30 @@ pub(crate) struct LanguageModel {
     prompts: Prompts,
     window: usize,
     max_tokens: u32,
-    max_attempts: u32,
+    /// None: no limit but that of calls or cost.
+    max_attempts: Option<u32>,
     threshold: f64,
 }
 
 impl LanguageModel {
     pub(crate) fn new(settings: &Settings, llm: &Llm) -> datafusion::common::Result<Self> {
+        let max_attempts = u32::try_from(settings.anchor_max_attempts).unwrap_or(u32::MAX);
+        let is_limited = settings.anchor_max_calls.is_some() || settings.anchor_max_cost.is_some();
+        if max_attempts == 0 && !is_limited {
+            return config_err!(
+                "asap.anchor.max_attempts = 0 asks for each chain until an answer is valid: limit what that may cost with \
+                 asap.anchor.max_calls or asap.anchor.max_cost"
+            );
+        }
         let model = llm.model(settings)?;
         Ok(Self {
             name: model.name.clone(),
             chat: Arc::clone(&model.chat),
             answers: llm.answers(),
-            prompts: Prompts::load(settings.anchor_prompt_dir.as_deref())?,
+            prompts: Prompts::of(settings)?,
             window: model.window,
             max_tokens: settings.anchor_max_tokens.0,
-            max_attempts: settings.anchor_max_attempts.0,
+            max_attempts: Some(max_attempts).filter(|attempts| *attempts > 0),
             threshold: settings.match_threshold.0,
             estimate: if llm.only_estimates() { Some(Arc::new(Estimate::new(settings, llm)?)) } else { None },
         })
@@ -100,7 +110,8 @@ impl Anchorer for LanguageModel {
     }
 
     async fn thought(&self, question: &str, answer: &str, statement: InStatement<'_>) -> Result<Row<String>> {
-        let fields = [("question", question), ("answer", answer), ("language", language(answer))];
+        let fields =
+            [("question", question), ("answer", answer), ("answer_code", code(answer)), ("language", language(answer))];
         let mut spent = Spent::default();
         let request = self.request(&self.prompts.anchor, &fields, 0.0);
         let stub = || Stub::Thought { question: question.to_string(), answer: answer.to_string() };
@@ -120,8 +131,8 @@ impl Anchorer for LanguageModel {
         let mut request = self.request(&self.prompts.coarse, &[("anchor", thought), ("cot", cot)], 1.0);
         let mut spent = Spent::default();
         let mut reason = String::new();
-        for attempt in 1..=self.max_attempts {
-            request.attempt = attempt;
+        while self.max_attempts.is_none_or(|most| spent.attempts < most) {
+            request.attempt = spent.attempts + 1;
             let stub = || Stub::Pruning { cot: cot.to_string(), thought: thought.to_string() };
             match &*self.ask(request.clone(), stub, statement, &mut spent).await? {
                 Ok(said) => {
@@ -136,7 +147,7 @@ impl Anchorer for LanguageModel {
                 Err(error) => return Ok(Row { outcome: Err(Refusal::of_call(error.kind, &error.message)), spent }),
             }
         }
-        let tried = self.max_attempts;
+        let tried = spent.attempts;
         let error = format!("none of {tried} answers consists of steps of the chain; the last one: {reason}");
         Ok(Row { outcome: Err(Refusal::new(NO_MATCH, error)), spent })
     }

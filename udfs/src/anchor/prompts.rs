@@ -5,39 +5,63 @@ use std::path::Path;
 use datafusion::common::{Result, config_datafusion_err, config_err};
 use sha2::{Digest, Sha256};
 
-/// The prompts that ship with asap: file name, content and allowed fields. The first two fields are required.
-const ANCHOR: Shipped = ("anchor.md", include_str!("prompts/anchor.md"), &["question", "answer", "language"]);
-const COARSE: Shipped = ("coarse.md", include_str!("prompts/coarse.md"), &["anchor", "cot"]);
-const ESCAPED: &str = "&lt;";
-const NEEDED: usize = 2;
+use crate::settings::{PromptSet, Settings};
 
-type Shipped = (&'static str, &'static str, &'static [&'static str]);
+/// The prompts that ship with asap: file name, content as in the paper, short content, the required fields, of which
+/// each entry lists the choices, and the optional fields.
+const ANCHOR: Shipped = Shipped {
+    name: "anchor.md",
+    paper: include_str!("prompts/paper/anchor.md"),
+    short: include_str!("prompts/short/anchor.md"),
+    required: &[&["question"], &["answer", "answer_code"]],
+    optional: &["language"],
+};
+const COARSE: Shipped = Shipped {
+    name: "coarse.md",
+    paper: include_str!("prompts/paper/coarse.md"),
+    short: include_str!("prompts/short/coarse.md"),
+    required: &[&["anchor"], &["cot"]],
+    optional: &[],
+};
+const ESCAPED: &str = "&lt;";
+
+/// A prompt that ships with asap, and the fields that it and its replacements may have.
+struct Shipped {
+    name: &'static str,
+    paper: &'static str,
+    short: &'static str,
+    /// Of each list, one field at least is required.
+    required: &'static [&'static [&'static str]],
+    optional: &'static [&'static str],
+}
 
 #[derive(Debug)]
 pub struct Prompts {
-    /// `anchor.md`: `{question}`, `{answer}` and optionally `{language}`.
+    /// `anchor.md`: `{question}`, `{answer}` or `{answer_code}` (the answer's last block of code without its fences, or
+    /// the whole answer), and optionally `{language}`.
     pub anchor: Template,
     /// `coarse.md`: `{anchor}` and `{cot}`.
     pub coarse: Template,
 }
 
 impl Prompts {
-    /// Loads the prompts that ship with asap, or those in the folder `asap.anchor.prompt_dir`.
+    /// Loads the prompts of `asap.anchor.prompts`, or those in the folder `asap.anchor.prompt_dir`.
     ///
     /// # Errors
     /// If a file is missing, cannot be read, has an unknown field, or lacks a required one.
-    pub fn load(prompt_dir: Option<&str>) -> Result<Self> {
-        let load = |(name, shipped, fields): Shipped| match prompt_dir {
-            None => Template::parse(name, shipped, fields),
-            Some(folder) => {
-                let path = Path::new(folder).join(name);
+    pub fn of(settings: &Settings) -> Result<Self> {
+        let load = |shipped: &Shipped| match (&settings.anchor_prompt_dir, settings.anchor_prompts) {
+            (None, PromptSet::Paper) => Template::parse(shipped.name, shipped.paper, shipped),
+            (None, PromptSet::Short) => Template::parse(shipped.name, shipped.short, shipped),
+            (Some(folder), _) => {
+                let path = Path::new(folder).join(shipped.name);
                 let text = std::fs::read_to_string(&path).map_err(|error| {
-                    config_datafusion_err!("asap.anchor.prompt_dir = '{folder}': cannot read {name}: {error}")
+                    config_datafusion_err!("asap.anchor.prompt_dir = '{folder}': cannot read {}: {error}", shipped.name)
                 })?;
-                Template::parse(&path.display().to_string(), &text, fields)
+                Template::parse(&path.display().to_string(), &text, shipped)
             }
         };
-        Ok(Self { anchor: load(ANCHOR)?, coarse: load(COARSE)? })
+        Ok(Self { anchor: load(&ANCHOR)?, coarse: load(&COARSE)? })
     }
 }
 
@@ -56,7 +80,8 @@ enum Piece {
 
 impl Template {
     /// Parses a template. `{word}` is a field, `{{word}}` is the text `{word}`; other braces are text.
-    fn parse(file: &str, text: &str, fields: &[&'static str]) -> Result<Self> {
+    fn parse(file: &str, text: &str, shipped: &Shipped) -> Result<Self> {
+        let fields = [&shipped.required.concat(), shipped.optional].concat();
         let known = fields.iter().map(|field| format!("{{{field}}}")).collect::<Vec<_>>().join(", ");
         let mut pieces = Vec::new();
         let mut rest = text;
@@ -75,8 +100,9 @@ impl Template {
         }
         pieces.push(Piece::Text(rest.to_string()));
         let holds = |field: &str| pieces.iter().any(|piece| matches!(piece, Piece::Field(held) if *held == field));
-        if let Some(missing) = fields.iter().take(NEEDED).find(|field| !holds(field)) {
-            return config_err!("{file}: expected {{{missing}}} somewhere in the prompt, found none");
+        if let Some(missing) = shipped.required.iter().find(|choices| !choices.iter().any(|field| holds(field))) {
+            let missing = missing.iter().map(|field| format!("{{{field}}}")).collect::<Vec<_>>().join(" or ");
+            return config_err!("{file}: expected {missing} somewhere in the prompt, found none");
         }
         let texts =
             pieces.iter().filter_map(|piece| if let Piece::Text(text) = piece { Some(text.as_str()) } else { None });
@@ -160,7 +186,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Template> {
-        Template::parse("x.md", text, &["anchor", "cot", "language"])
+        Template::parse("x.md", text, &Shipped { optional: &["language"], ..COARSE })
     }
 
     #[test]
@@ -201,14 +227,17 @@ mod tests {
 
     #[test]
     fn a_folder_replaces_the_prompts_and_changes_the_hash() {
-        let shipped = Prompts::load(None).unwrap();
+        let shipped = Prompts::of(&Settings::default()).unwrap();
+        let short = Prompts::of(&Settings { anchor_prompts: PromptSet::Short, ..Settings::default() }).unwrap();
+        assert_ne!((short.anchor.hash(), short.coarse.hash()), (shipped.anchor.hash(), shipped.coarse.hash()));
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().to_str();
-        let error = Prompts::load(path).unwrap_err().to_string();
+        let settings =
+            Settings { anchor_prompt_dir: folder.path().to_str().map(str::to_string), ..Settings::default() };
+        let error = Prompts::of(&settings).unwrap_err().to_string();
         assert!(error.contains("asap.anchor.prompt_dir") && error.contains("anchor.md"), "{error}");
         std::fs::write(folder.path().join("anchor.md"), "{question}{answer}").unwrap();
-        std::fs::write(folder.path().join("coarse.md"), COARSE.1).unwrap();
-        let own = Prompts::load(path).unwrap();
+        std::fs::write(folder.path().join("coarse.md"), COARSE.paper).unwrap();
+        let own = Prompts::of(&settings).unwrap();
         assert_eq!(own.anchor.fill(&[("question", "1+1"), ("answer", "2")]), "1+12");
         assert_ne!(own.anchor.hash(), shipped.anchor.hash());
         assert_eq!(own.coarse.hash(), shipped.coarse.hash());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use asap_kernels::budget::by_score;
 use asap_kernels::steps::{is_heading, join};
 use asap_lm::{Joined, Tokenizer, prune_exactly};
-use datafusion::arrow::array::{ArrayRef, Int64Array};
+use datafusion::arrow::array::{ArrayRef, Int64Array, StringArray};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::common::Result;
 
@@ -25,7 +25,7 @@ type Given<'a> = (Vec<&'a str>, Vec<Option<f64>>, i64);
 
 fn arguments<'a>(row: Args<'a>, settings: &Settings) -> Cell<Given<'a>> {
     let (steps, scores) = (row.texts(0)?, row.floats(1)?);
-    let max_tokens = if row.is_given(2) { row.int(2)? } else { settings.refine_max_tokens };
+    let max_tokens = if row.is_given(2) { row.int(2)? } else { settings.budget(None) };
     if steps.len() == scores.len() { Ok((steps, scores, max_tokens)) } else { Err(NoValue::Null) }
 }
 
@@ -65,6 +65,39 @@ pub(super) const COT_FIT: RowFunction<(Arc<Tokenizer>, Settings), Numbers> = Row
         })
     },
 };
+
+pub(super) const COT_REFINE_OR_FIT: RowFunction<(Arc<Tokenizer>, Settings), ByRule> = RowFunction {
+    name: "cot_refine_or_fit",
+    about: "The steps that `cot_refine` (Algorithm 2 of the ASAP paper) keeps, or those that `cot_fit` keeps if Algorithm 2 removes every step of a chain. Algorithm 2 removes every step if the step with the highest score alone is longer than `max_tokens`. The result is a struct of `kept`, the numbers (from 1, ascending) of the remaining steps, and `by`, which is 'algorithm_2' or 'cot_fit'. Lists of different lengths give NULL.",
+    arguments: STEPS_SCORES_AND_BUDGET,
+    example: "select cot_refine_or_fit(['Hm.', 'So 2 + 2 + 2 is 6.', 'Done.'], [0.1, 3.2, 1.4], 7);\n-- {kept: [1, 3], by: cot_fit}",
+    row: |(tokenizer, settings), row| {
+        let (steps, scores, max_tokens) = arguments(row, settings)?;
+        // A negative maximum keeps nothing.
+        let max_tokens = usize::try_from(max_tokens).unwrap_or(0);
+        let kept = Joined::new(tokenizer, &steps)?.prune(by_score(&scores), max_tokens)?;
+        if !kept.is_empty() || steps.is_empty() {
+            return Ok(ByRule { kept, by: "algorithm_2" });
+        }
+        let kept = fit(tokenizer, &steps, max_tokens, by_score(&scores), |_, is_too_long| u8::from(!is_too_long))?;
+        Ok(ByRule { kept, by: "cot_fit" })
+    },
+};
+
+/// The indices of the kept steps, and the rule that chose them.
+pub(super) struct ByRule {
+    kept: Vec<usize>,
+    by: &'static str,
+}
+
+impl Output for ByRule {
+    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
+        let valid: NullBuffer = rows.iter().map(Option::is_some).collect();
+        let by: ArrayRef = Arc::new(rows.iter().map(|row| row.as_ref().map(|row| row.by)).collect::<StringArray>());
+        let kept = rows.into_iter().map(|row| row.map(|row| Numbers(row.kept))).collect();
+        structs(vec![("kept", Output::array(kept)?), ("by", by)], Some(valid))
+    }
+}
 
 /// Returns the places of the steps that remain. Steps are removed by rank, and within a rank in this order, until the
 /// rest fits. The rank depends on a step's place and on whether it can never fit.

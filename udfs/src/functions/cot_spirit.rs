@@ -45,7 +45,7 @@ pub(super) fn cot_spirit(session: &SessionModels) -> Result<Function> {
 
 fn arguments<'a>(row: Args<'a>, settings: &Settings) -> Cell<(QuestionAndSteps<'a>, &'a str, usize)> {
     let chain = QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? };
-    let max_tokens = if row.is_given(3) { row.int(3)? } else { settings.refine_max_tokens };
+    let max_tokens = if row.is_given(3) { row.int(3)? } else { settings.budget(None) };
     // A negative maximum keeps nothing.
     Ok((chain, row.text(2)?, usize::try_from(max_tokens).unwrap_or(0)))
 }

@@ -22,12 +22,12 @@ pub(super) const COT_TOKENS: RowFunction<Arc<Tokenizer>, i64> = RowFunction {
 
 pub(super) const COT_BUDGET: RowFunction<Settings, i64> = RowFunction {
     name: "cot_budget",
-    about: "The largest number of tokens that a pruned chain may have. If `tokens` is given and `asap.refine.ratio` is below 1, the budget is the smaller of two numbers: `asap.refine.max_tokens`, and `tokens` times `asap.refine.ratio`, rounded down. Otherwise, the budget is `asap.refine.max_tokens`.",
+    about: "The largest number of tokens that a pruned chain may have: `asap.refine.max_tokens`, or `tokens` times `asap.refine.ratio`, rounded down. If both settings are set, the result is the smaller number; if neither is set, it is 4096, L_max of the ASAP paper. Without `tokens`, the ratio has no effect.",
     arguments: &[Argument::optional("tokens", Arg::Int, "The length of the original chain in tokens.")],
     example: "select cot_budget(cot_tokens('Hm. 2 + 2 is 4.'));\n-- 4096",
     row: |settings, row| {
         // Without a ratio, a NULL does not count.
-        let has_ratio = row.is_given(0) && settings.refine_ratio.0 < 1.0;
+        let has_ratio = row.is_given(0) && settings.refine_ratio.is_some();
         Ok(settings.budget(if has_ratio { Some(row.int(0)?) } else { None }))
     },
 };

@@ -92,6 +92,7 @@ fn all(session: &SessionModels) -> Result<Vec<Function>> {
         cot_random::COT_RANK.of(session)?,
         cot_refine::COT_REFINE.of(session)?,
         cot_refine::COT_REFINE_EXACTLY.of(session)?,
+        cot_refine::COT_REFINE_OR_FIT.of(session)?,
         cot_think::COT_RESPONSE.of(session)?,
         cot_steps::COT_SELECT.of(session)?,
         step_scores::COT_SELF_INFORMATION.of(session),

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use asap_udfs::Settings;
 use asap_udfs::anchor::prompts::Prompts;
 use asap_udfs::llm::provider::Kind;
-use asap_udfs::settings::Effect;
+use asap_udfs::settings::{Effect, PromptSet};
 
 use crate::corpus::ColumnMapping;
 use crate::run::input::content_hashes::{Contents, hex};
@@ -19,6 +19,8 @@ use crate::run::request::Originals;
 
 /// Increase this when the rules of asap itself (a function, `pruned`, the recognition of a shape) change a result.
 const RULES_VERSION: u32 = 5;
+
+const ANCHOR_PROMPT: &str = "prompt of anchors";
 
 /// The parts of a pipeline by name. Settings at their defaults are left out, so that a new setting changes no table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +50,10 @@ impl Identity {
         };
         for (key, value, effect) in settings.of_results() {
             match (key, effect) {
-                ("asap.scorer.model" | "asap.compressor.model" | "asap.anchor.prompt_dir", Effect::Files) => {}
+                (
+                    "asap.scorer.model" | "asap.compressor.model" | "asap.anchor.prompts" | "asap.anchor.prompt_dir",
+                    Effect::Files,
+                ) => {}
                 ("asap.anchor.model", _) if is_local => {}
                 (_, Effect::Files) => {
                     return internal_err!("the content of the files of {key} is not part of an identity");
@@ -70,8 +75,8 @@ impl Identity {
             add("asap.anchor.model", settings.anchor_model.as_deref().unwrap_or_default())?;
         }
         if settings.anchor_provider.is_language_model() {
-            let prompts = Prompts::load(settings.anchor_prompt_dir.as_deref())?;
-            parts.insert("prompt of anchors".to_string(), prompts.anchor.hash().to_string());
+            let prompts = Prompts::of(settings)?;
+            parts.insert(ANCHOR_PROMPT.to_string(), prompts.anchor.hash().to_string());
             parts.insert("prompt of coarse prunings".to_string(), prompts.coarse.hash().to_string());
         }
         Ok(Self(parts))
@@ -119,9 +124,18 @@ fn difference(key: &str, held: Option<&String>, found: Option<&String>) -> Strin
     match key {
         "sql" => "its SQL".to_string(),
         "rules" => "the rules of asap".to_string(),
+        _ if key.starts_with("prompt") && held.is_some() && held == short_prompt(key).as_ref() => {
+            format!("the {key}, which is the one of asap.anchor.prompts=short there: set that to continue with it")
+        }
         _ if key.starts_with("files of") || key.starts_with("prompt") => format!("the {key}"),
         _ => format!("{key} ({} there, {} here)", value(held), value(found)),
     }
+}
+
+/// The hash of a short prompt, by its part of a pipeline.
+fn short_prompt(key: &str) -> Option<String> {
+    let short = Prompts::of(&Settings { anchor_prompts: PromptSet::Short, ..Settings::default() }).ok()?;
+    Some(if key == ANCHOR_PROMPT { short.anchor } else { short.coarse }.hash().to_string())
 }
 
 /// The part of a pipeline for the content of the files of a setting.
@@ -140,6 +154,8 @@ fn without_comments(sql: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use asap_udfs::llm::provider::Provider;
+
     use crate::run::output::identity::*;
 
     fn identity(sql: &str, settings: &Settings) -> Identity {
@@ -159,13 +175,22 @@ mod tests {
     #[test]
     fn what_is_different_is_named() {
         let settings = Settings { scorer_model: "nowhere".to_string(), ..Settings::default() };
-        let short = Settings { refine_max_tokens: 160, ..settings.clone() };
+        let short = Settings { refine_max_tokens: Some(160), ..settings.clone() };
         let (held, found) =
             (identity("SELECT source FROM corpus", &settings), identity("SELECT 1 FROM corpus", &short));
         let differences = held.differences(&found);
         assert_eq!(differences, ["its SQL", "asap.refine.max_tokens (not set there, '160' here)"]);
         assert_eq!(held.kind_of_difference(&found), "by another pipeline");
         assert_eq!(held.kind_of_difference(&identity("SELECT source FROM corpus", &short)), "with another budget");
+        let by_model = Settings { anchor_provider: Provider::Openai, anchor_model: Some("m".to_string()), ..settings };
+        let with_short = Settings { anchor_prompts: PromptSet::Short, ..by_model.clone() };
+        let [short, paper] = [&with_short, &by_model].map(|settings| identity("SELECT source FROM corpus", settings));
+        let differences = short.differences(&paper);
+        assert!(
+            differences.len() == 2 && differences[0].contains("asap.anchor.prompts=short there"),
+            "{differences:?}"
+        );
+        assert!(!paper.differences(&short).concat().contains("short"));
         assert_eq!(serde_json::from_str::<Identity>(&serde_json::to_string(&held).unwrap()).unwrap(), held);
     }
 }

@@ -2,6 +2,7 @@
 //! identity compares by content.
 
 use asap_lm::SMALL;
+use asap_udfs::Settings;
 use asap_udfs::plan::Asked;
 use serde::{Deserialize, Serialize};
 
@@ -18,8 +19,9 @@ pub struct Provenance {
     /// The scoring model. None if none was used.
     pub scored_by: Option<String>,
     pub tokens_of: String,
-    pub max_tokens: i64,
-    /// The share of a chain's tokens, if it is not 1.
+    /// None if only the ratio limits a chain.
+    pub max_tokens: Option<i64>,
+    /// The share of a chain's tokens, if it is set.
     #[serde(default)]
     pub ratio: Option<String>,
     /// Defaults that were used in place of a model fit for pruning training data.
@@ -47,8 +49,10 @@ impl Provenance {
             anchored_by: asked.anchorer.then(|| settings.anchor_provider.describe(model)),
             scored_by: asked.scorer.then(|| scorer.clone()),
             tokens_of: scorer,
-            max_tokens: settings.refine_max_tokens,
-            ratio: Some(settings.refine_ratio.0).filter(|ratio| *ratio != 1.0).map(|ratio| ratio.to_string()),
+            max_tokens: settings
+                .refine_max_tokens
+                .or_else(|| settings.refine_ratio.is_none().then_some(Settings::MAX_TOKENS)),
+            ratio: settings.refine_ratio.map(|ratio| ratio.0.to_string()),
             default_models,
         }
     }
@@ -74,7 +78,7 @@ impl Provenance {
             ("anchored by", self.anchored_by.clone()),
             ("scored by", self.scored_by.clone()),
             ("tokens of", Some(self.tokens_of.clone())),
-            ("max_tokens", Some(format!("{} (asap.refine.max_tokens)", self.max_tokens))),
+            ("max_tokens", self.max_tokens.map(|tokens| format!("{tokens} (asap.refine.max_tokens)"))),
             ("ratio", self.ratio.as_ref().map(|ratio| format!("{ratio} (asap.refine.ratio)"))),
         ];
         lines.into_iter().filter_map(|(what, who)| Some((what, who?))).collect()

@@ -135,7 +135,14 @@ fn refinements_are_identical() {
         let whole = evaluate(&session, &columns, "cot_tokens(array_to_string(steps, E'\\n\\n'))");
         let left = "cot_tokens(cot_select(steps, cot_refine(steps, scores, max_tokens)))";
         let left = evaluate(&session, &columns, left);
+        let by = evaluate(&session, &columns, "cot_refine_or_fit(steps, scores, max_tokens)['by']");
+        let or_fit = "array_to_string(cot_refine_or_fit(steps, scores, max_tokens)['kept'], ' ') = array_to_string(\
+                      CASE WHEN cot_refine(steps, scores, max_tokens) = [] THEN cot_fit(steps, scores, max_tokens) \
+                      ELSE cot_refine(steps, scores, max_tokens) END, ' ')";
+        assert_eq!(evaluate(&session, &columns, or_fit).as_boolean().true_count(), 400, "{model}");
         for (row, (chain, case)) in rows.iter().enumerate() {
+            let rule = if case.kept.is_empty() { "cot_fit" } else { "algorithm_2" };
+            assert_eq!(by.as_string::<i32>().value(row), rule, "{model} row {row}");
             let kept = kept.as_list::<i32>().value(row);
             assert_eq!(kept.as_primitive::<Int64Type>().values().to_vec(), one_based(&case.kept), "{model} row {row}");
             assert_eq!(whole.as_primitive::<Int64Type>().value(row), chain.original, "{model} row {row}");

@@ -1,7 +1,7 @@
 use asap_udfs::anchor::{Pruned, Row, Spent};
 use asap_udfs::llm::Usage;
 
-use crate::tests::llm::setup::{anchoring, asking, settings};
+use crate::tests::llm::setup::{anchoring, asking, settings, try_asking};
 use asap_test_support::{Call, Reply, Server};
 
 const COT: &str = "Let me see what a crate holds.\n\n    12 * 8 = 96 rolls in a crate.\n\nOr is it 12 + 8 = 20? No, \
@@ -43,7 +43,13 @@ async fn a_thought_is_asked_for_by_question_answer_and_language() {
     assert_eq!(body["messages"].as_array().unwrap().len(), 1);
     let call = &server.calls()[0];
     assert_eq!(call.between("problem"), "How many {answer}?");
-    assert!(call.prompt().contains(&format!("<answer format=\"python\">\n{answer}\n</answer>")));
+    // The paper's prompt gets the bare code; the short one gets the whole answer.
+    assert!(call.prompt().contains("<answer format=\"python\">\nprint(3 * 96)\n</answer>"), "{}", call.prompt());
+    assert!(call.prompt().contains("## Step-by-step solution") && call.prompt().contains("## Final answer"));
+    let server = saying(["Multiply."]);
+    let (_, anchoring) = self::anchoring(&server, &[("prompts", "short")]);
+    anchoring.anchor(Some("How many?"), Some(answer), None).await.unwrap();
+    assert!(server.calls()[0].prompt().contains(&format!("<answer format=\"python\">\n{answer}\n</answer>")));
 }
 
 #[tokio::test]
@@ -105,6 +111,18 @@ async fn after_the_last_attempt_the_row_is_rejected_or_kept() {
         error.starts_with("none of 3 answers consists of steps of the chain") && error.contains("its step 1"),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn without_a_limit_of_attempts_only_money_or_calls_end_the_asking() {
+    let server = Server::start(|call| Reply::text(if call.number < 30 { "No step of it." } else { TWO }));
+    let accepted = coarse(&server, &[("max_attempts", "0"), ("max_calls", "100")]).await;
+    assert_eq!((accepted.status(), accepted.spent.attempts, server.count()), ("ok", 31, 31));
+    let never = Server::start(|_| Reply::text("No step of it."));
+    let rejected = coarse(&never, &[("max_attempts", "0"), ("max_calls", "7")]).await;
+    assert_eq!((rejected.status(), never.count()), ("budget", 7));
+    let unlimited = try_asking(&settings(&server, &[("max_attempts", "0")])).unwrap_err();
+    assert!(unlimited.to_string().contains("asap.anchor.max_calls or asap.anchor.max_cost"), "{unlimited}");
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use asap_udfs::anchor::{Anchorer, Anchorers};
 use asap_udfs::llm::Llm;
 use asap_udfs::llm::provider::Provider;
 use asap_udfs::settings::Seconds;
+use datafusion::common::Result;
 use datafusion::common::config::{ConfigOptions, ExtensionOptions};
 
 use asap_test_support::Server;
@@ -28,9 +29,17 @@ pub(crate) fn settings(server: &Server, changes: &[(&str, &str)]) -> Settings {
 }
 
 pub(crate) fn asking(llm: &Llm, settings: &Settings) -> Arc<dyn Anchorer> {
+    Anchorers::new(llm.clone()).of(&config(settings)).unwrap()
+}
+
+pub(crate) fn try_asking(settings: &Settings) -> Result<Arc<dyn Anchorer>> {
+    Anchorers::new(Llm::default()).of(&config(settings))
+}
+
+fn config(settings: &Settings) -> ConfigOptions {
     let mut config = ConfigOptions::new();
     config.extensions.insert(settings.clone());
-    Anchorers::new(llm.clone()).of(&config).unwrap()
+    config
 }
 
 pub(crate) fn anchoring(server: &Server, changes: &[(&str, &str)]) -> (Llm, Arc<dyn Anchorer>) {
