@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use asap_udfs::typo;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
@@ -18,7 +18,7 @@ use tracing_subscriber::EnvFilter;
 use crate::failure::Failure;
 use crate::output::{IS_WIDE, Log, complain, complain_as_json, print};
 use crate::signals::unless_interrupted;
-use crate::{cache, eval, exam, feed, generate, inspect, model, outputs, run, schedule, sql, train};
+use crate::{config, eval, exam, export, feed, generate, inspect, model, run, schedule, sql, table, train};
 
 /// Prune chain-of-thought corpora, so that reasoning models can be fine-tuned at a fraction of the cost.
 #[derive(Debug, Parser)]
@@ -52,13 +52,8 @@ enum Command {
     Model(model::ModelArgs),
     Run(run::RunArgs),
     Sql(sql::SqlArgs),
-    Status(outputs::StatusArgs),
-    History(outputs::HistoryArgs),
-    Verify(outputs::VerifyArgs),
-    Vacuum(outputs::VacuumArgs),
-    Optimize(outputs::OptimizeArgs),
-    Export(outputs::ExportArgs),
-    Cache(cache::CacheArgs),
+    Table(table::TableArgs),
+    Export(export::ExportArgs),
     Schedule(schedule::ScheduleArgs),
     Feed(feed::FeedArgs),
     Train(train::TrainArgs),
@@ -107,10 +102,12 @@ pub fn main() -> ExitCode {
 /// Runs the command of these arguments, which begin with the name of the program. Returns its exit code.
 pub fn main_with(arguments: Vec<OsString>) -> u8 {
     hide_expected_panic();
-    let cli = match Cli::try_parse_from(&arguments) {
+    let mut command = command();
+    let parsed = command.try_get_matches_from_mut(&arguments).and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed.map_err(|error| error.format(&mut command)) {
         Ok(cli) => cli,
         Err(error) => {
-            match unknown_command(&error, &arguments) {
+            match refusal(&error, &arguments) {
                 Some(message) => complain(&message),
                 None => drop(error.print()),
             }
@@ -125,13 +122,8 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
         Command::Model(args) => block_on(model::run(args)),
         Command::Run(args) => block_on(run::run(args)),
         Command::Sql(args) => block_on(sql::run(args)),
-        Command::Status(args) => block_on(outputs::status(args)),
-        Command::History(args) => block_on(outputs::history(args)),
-        Command::Verify(args) => block_on(outputs::verify(args)),
-        Command::Vacuum(args) => block_on(outputs::vacuum(args)),
-        Command::Optimize(args) => block_on(outputs::optimize(args)),
-        Command::Export(args) => block_on(outputs::export(args)),
-        Command::Cache(args) => block_on(cache::run(args)),
+        Command::Table(args) => block_on(table::run(args)),
+        Command::Export(args) => block_on(export::run(args)),
         Command::Schedule(args) => block_on(schedule::run(args)),
         Command::Feed(args) => refuse_terminal().and_then(|()| block_on(unless_interrupted(feed::run(args)))),
         Command::Train(args) => block_on(train::run(args)),
@@ -145,13 +137,53 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
     finish(result)
 }
 
-fn unknown_command(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
-    let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(typed))) =
-        (error.kind(), error.get(ContextKind::InvalidSubcommand))
-    else {
-        return None;
+/// The commands by what a user wants to do.
+const JOBS: [(&str, &[&str]); 6] = [
+    ("Look", &["inspect", "model"]),
+    ("Prune", &["run", "export"]),
+    ("Query", &["sql"]),
+    ("Train", &["feed", "train"]),
+    ("Judge", &["generate", "eval", "exam"]),
+    ("Operate", &["table", "schedule", "completions"]),
+];
+
+/// The command line, whose help lists the commands by job.
+fn command() -> clap::Command {
+    let command = Cli::command();
+    let about = |name: &&str| {
+        let about = command.find_subcommand(name).and_then(clap::Command::get_about);
+        format!("  {name:<13}{}", about.map_or(String::new(), ToString::to_string))
     };
-    let mut command = Cli::command();
+    let job = |(job, names): &(&str, &[&str])| {
+        format!("{job}:\n{}\n", names.iter().map(about).collect::<Vec<_>>().join("\n"))
+    };
+    let jobs = JOBS.iter().map(job).collect::<Vec<_>>().join("\n");
+    command.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{jobs}\nOptions:\n{{options}}{{after-help}}"
+    ))
+}
+
+/// What replaces former commands, except those that [`table`] took over.
+const FORMER_COMMANDS: [(&str, &str); 3] = [
+    (
+        "cache",
+        "asap cache gc is now asap table vacuum LOC --answers; for ls and stats, query 'LOC/.asap/cache' with asap sql, as \
+         docs/anchoring.md shows",
+    ),
+    ("sample", "asap sample has gone; data/README.md names the commit whose asap sample made the sample"),
+    ("experiment", "asap experiment has gone; docs/evaluation.md names the commit that ran it, and shows its figures"),
+];
+
+/// One line for what the parser would explain with a useless tip: former commands and flags, settings as flags, and SQL
+/// without `-c`.
+fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    let kind = match error.kind() {
+        ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
+        ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        _ => return None,
+    };
+    let Some(ContextValue::String(typed)) = error.get(kind) else { return None };
+    let mut command = command();
     let mut path = vec!["asap".to_string()];
     for argument in arguments.iter().skip(1).filter_map(|argument| argument.to_str()) {
         let Some(below) = command.find_subcommand(argument).cloned() else { continue };
@@ -159,13 +191,45 @@ fn unknown_command(error: &clap::Error, arguments: &[OsString]) -> Option<String
         path.push(argument.to_string());
     }
     let path = path.join(" ");
-    let known = command.get_subcommands().map(|command| command.get_name());
-    Some(format!("error: there is no command {path} {typed}{}; {path} --help lists them", typo::hint(typed, known)))
+    let what = match (kind, typed.strip_prefix("--")) {
+        (ContextKind::InvalidSubcommand, _) => unknown_command(&command, &path, typed),
+        (_, Some(flag)) if command.get_arguments().any(|argument| argument.get_id() == "set") => {
+            let value = value_after(typed, arguments).unwrap_or("…");
+            format!("{path} has no flag {typed}: pass --set asap.{}={value}", config::setting_of_flag(flag)?)
+        }
+        (_, None) if path == "asap sql" && !typed.starts_with('-') => {
+            format!("expected SQL after -c, found '{typed}': run asap sql -c \"{typed}\"")
+        }
+        _ => return None,
+    };
+    Some(format!("error: {what}"))
+}
+
+fn unknown_command(command: &clap::Command, path: &str, typed: &str) -> String {
+    let former = FORMER_COMMANDS.iter().find(|(former, _)| *former == typed).filter(|_| path == "asap");
+    let is_of_table = command.find_subcommand("table").is_some_and(|table| table.find_subcommand(typed).is_some());
+    match former {
+        Some((_, now)) => now.to_string(),
+        None if is_of_table => format!("asap {typed} is now asap table {typed}"),
+        None => {
+            let known = command.get_subcommands().map(|command| command.get_name());
+            format!("there is no command {path} {typed}{}; {path} --help lists them", typo::hint(typed, known))
+        }
+    }
+}
+
+/// The value of a flag if it is a word or a number without a unit, which a setting takes as it is.
+fn value_after<'a>(flag: &str, arguments: &'a [OsString]) -> Option<&'a str> {
+    let mut texts = arguments.iter().filter_map(|argument| argument.to_str());
+    let value =
+        texts.find_map(|text| text.strip_prefix(flag)).map(|rest| rest.strip_prefix('=').or(texts.next()))??;
+    let is_plain = value.starts_with(char::is_alphabetic) || value.parse::<u64>().is_ok();
+    Some(value).filter(|_| is_plain)
 }
 
 fn complete(shell: Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "asap", &mut script);
+    clap_complete::generate(shell, &mut command(), "asap", &mut script);
     Ok(print(String::from_utf8_lossy(&script).trim_end())?)
 }
 
@@ -246,4 +310,20 @@ fn finish(result: Result<(), Failure>) -> u8 {
     };
     complain(&format!("error: {message}"));
     code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_has_a_job() {
+        let mut listed: Vec<_> = JOBS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let command = Cli::command();
+        let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut commands: Vec<_> = commands.map(|command| command.get_name()).collect();
+        listed.sort_unstable();
+        commands.sort_unstable();
+        assert_eq!(listed, commands);
+    }
 }

@@ -41,6 +41,22 @@ impl SettingArgs {
     }
 }
 
+/// The former flags of `asap run`, each with its setting.
+const FORMER_FLAGS: [(&str, &str); 4] = [
+    ("slice-rows", "run.slice_rows"),
+    ("target-shard-bytes", "run.shard_bytes"),
+    ("commit-every", "run.commit_seconds"),
+    ("grace", "run.grace_seconds"),
+];
+
+/// The setting that a flag without its own name meant: a former flag of `asap run`, or the last part of a key, such as
+/// `device`.
+pub(crate) fn setting_of_flag(flag: &str) -> Option<&'static str> {
+    let former = FORMER_FLAGS.iter().find(|(former, _)| *former == flag).map(|(_, key)| *key);
+    let mut named = Settings::KEYS.iter().filter(|key| key.rsplit('.').next() == Some(&flag.replace('-', "_")));
+    former.or_else(|| named.next().copied().filter(|_| named.next().is_none()))
+}
+
 /// Parses the value of a flag that sets this setting.
 pub(crate) fn value_of(key: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone {
     move |text| Settings::default().set(key, text).map(|()| text.to_string()).map_err(|error| error_line(&error))

@@ -88,12 +88,6 @@ pub struct RunArgs {
     /// Choose the rows of the sample: the same seed chooses the same rows [default: 0]
     #[arg(long, value_name = "S", requires = "sample")]
     seed: Option<u64>,
-    /// Set the maximum rows of a slice [default: about a minute of work]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
-    slice_rows: Option<u64>,
-    /// Commit finished slices after at most this time
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
-    commit_every: Duration,
     /// Choose what happens if a file changes, or leaves its Delta table, after asap read its rows: the file fails and
     /// its old rows stay (fail), new rows replace the old ones in one commit (reprocess), or the old rows stay (ignore)
     #[arg(long, value_name = "fail|reprocess|ignore", default_value = "fail", value_parser = parsed::<OnChange>)]
@@ -120,9 +114,6 @@ pub struct RunArgs {
     /// Process only the slices of part K of N. Eight processes, with 1/8 to 8/8, fill one output together
     #[arg(long, value_name = "K/N", value_parser = parsed::<Part>)]
     part: Option<Part>,
-    /// Allow the run this long to end after SIGTERM or Ctrl-C
-    #[arg(long, value_name = "TIME", default_value = "25s", value_parser = humantime::parse_duration)]
-    grace: Duration,
     /// Partition a new output by these columns. Delta reads an empty text in these columns as NULL
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     partition_by: Vec<String>,
@@ -130,9 +121,6 @@ pub struct RunArgs {
     /// its whole content is already in the output columns question, cot, answer or system. Rejects keep all columns
     #[arg(long, value_name = "needed|all|none|COLUMNS", default_value = "needed", value_parser = parsed::<Originals>)]
     originals: Originals,
-    /// Close a shard at this size in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = asap_pipelines::run::output::shards::SHARD_BYTES)]
-    target_shard_bytes: NonZeroU64,
     /// Estimate the calls to a language model, their cost, and the tokens of the scoring model. Send, pay and write
     /// nothing. The estimate assumes asap.anchor.max_tokens output tokens for each ai_complete answer, and no reasoning
     /// tokens
@@ -175,9 +163,8 @@ impl RunArgs {
             columns: self.columns,
             limit: self.limit.map(|limit| limit as u64),
             sample: self.sample.map(|rows| (rows as u64, self.seed.unwrap_or_default())),
-            settings,
-            slice_rows: self.slice_rows,
-            commit_every: self.commit_every,
+            slice_rows: settings.run_slice_rows.map(|rows| rows.0.into()),
+            commit_every: settings.run_commit_seconds.duration(),
             on_change: self.on_change,
             on_schema_change: self.on_schema_change,
             new_generation: self.new_generation,
@@ -186,11 +173,12 @@ impl RunArgs {
                 .map(|statuses| statuses.split(',').filter(|status| !status.is_empty()).map(str::to_string).collect()),
             max_rejects: self.max_rejects,
             part: self.part,
-            grace: self.grace,
+            grace: settings.run_grace_seconds.duration(),
             partition_by: self.partition_by,
-            shard_bytes: self.target_shard_bytes,
+            shard_bytes: NonZeroU64::try_from(u64::from(settings.run_shard_bytes.0)).unwrap_or(NonZeroU64::MIN),
             originals: self.originals,
             says_finished: self.watch.is_none(),
+            settings,
         })
     }
 }
@@ -368,7 +356,7 @@ fn verdict(summary: &Summary, may_be_empty: bool) -> Result<(), Failure> {
     }
     if summary.slices_deleted > 0 {
         return Err(Failure::TryLater(format!(
-            "the shards of {} slices were deleted before they were committed, perhaps by asap vacuum --now; run the \
+            "the shards of {} slices were deleted before they were committed, perhaps by asap table vacuum --now; run the \
              same command to write them again",
             summary.slices_deleted
         )));

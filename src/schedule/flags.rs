@@ -50,7 +50,10 @@ impl Flags {
         let fault = |found: &String| match found.as_str() {
             FORMAT => Some("json for every job; leave it out".to_string()),
             found if known.contains(&found) => None,
-            found => Some(format!("asap run has no such flag{}", typo::hint(found, known.iter().copied()))),
+            found => Some(match config::setting_of_flag(found) {
+                Some(key) => format!("is a setting: write \"{key}\" = … in the table `set` of the job"),
+                None => format!("asap run has no such flag{}", typo::hint(found, known.iter().copied())),
+            }),
         };
         job.keys().filter_map(|key| Some((key.clone(), fault(key)?))).collect()
     }

@@ -8,20 +8,57 @@ fn timeless(text: &str) -> String {
     regex::Regex::new(r"[0-9]+\.[0-9] s").unwrap().replace_all(text, "0.0 s").into_owned()
 }
 
+/// The help of a command without the flags that most commands have.
+fn own_flags(help: &str) -> String {
+    let common = ["--log <", "--wide", "--format <", "--set <", "--config <", "--help", "--version"];
+    let (mut kept, mut is_common) = (String::new(), false);
+    for line in help.lines() {
+        let text = line.trim_start();
+        match line.len() - text.len() {
+            2 | 6 if text.starts_with('-') => is_common = common.iter().any(|flag| text.contains(flag)),
+            0 | 2 if !text.is_empty() => is_common = false,
+            _ => {}
+        }
+        if !is_common {
+            kept += &format!("{line}\n");
+        }
+    }
+    kept
+}
+
 #[test]
 fn help_teaches_by_example() {
-    let commands = [
-        "--help",
-        "inspect --help",
-        "model --help",
-        "run --help",
-        "sql --help",
-        "cache --help",
-        "schedule --help",
-        "train --help",
-    ];
-    let commands = commands.map(|command| format!("asap {command}"));
-    insta::assert_snapshot!(Workplace::new().transcript(&commands.each_ref().map(String::as_str)));
+    let workplace = Workplace::new();
+    let commands = ["inspect", "model", "run", "sql", "table", "table vacuum", "schedule", "train"];
+    let helps = commands.map(|command| own_flags(&workplace.transcript(&[&format!("asap {command} --help")])));
+    insta::assert_snapshot!(workplace.transcript(&["asap --help"]) + &helps.concat());
+}
+
+/// Former commands and flags, flags that are settings, and SQL without `-c`: one line, which says what to type.
+#[test]
+fn what_has_moved_is_named_in_one_line() {
+    let workplace = Workplace::empty();
+    for (line, named) in [
+        ("status out", "asap status is now asap table status"),
+        ("--wide history out --limit 2", "asap history is now asap table history"),
+        ("verify out --quick", "asap verify is now asap table verify"),
+        ("vacuum out --retain 0s --now", "asap vacuum is now asap table vacuum"),
+        ("optimize out", "asap optimize is now asap table optimize"),
+        ("cache gc out", "asap cache gc is now asap table vacuum LOC --answers; for ls and stats, query"),
+        ("sample --rows 5", "asap sample has gone; data/README.md names the commit"),
+        ("experiment", "asap experiment has gone; docs/evaluation.md names the commit"),
+        ("run asap --from a --to b --slice-rows 50", "pass --set asap.run.slice_rows=50"),
+        ("run asap --target-shard-bytes=9 --from a --to b", "pass --set asap.run.shard_bytes=9"),
+        ("run asap --from a --to b --commit-every 60s", "pass --set asap.run.commit_seconds=…"),
+        ("run asap --from a --to b --grace=1s", "pass --set asap.run.grace_seconds=…"),
+        ("run asap --from a --to b --device cuda", "no flag --device: pass --set asap.scorer.device=cuda"),
+        ("sql --dtype bf16", "pass --set asap.scorer.dtype=bf16"),
+        ("sql SELECT", "expected SQL after -c, found 'SELECT': run asap sql -c \"SELECT\""),
+        ("table statsu out", "there is no command asap table statsu (did you mean status?)"),
+    ] {
+        let refused = workplace.run(line.split(' ')).ends(2, &[named]);
+        assert!(refused.stderr.starts_with("error: ") && refused.stderr.lines().count() == 1, "{line}: {refused:?}");
+    }
 }
 
 #[test]
@@ -56,7 +93,6 @@ fn errors_say_what_to_do() {
         "asap",
         "asap rum",
         "asap nope",
-        "asap cache stast",
         "asap run",
         "asap run pipelines/sql/asap.sql --from nowhere --to out",
         "asap run nowhere.sql --from data/sample --to out",
@@ -65,7 +101,7 @@ fn errors_say_what_to_do() {
         "asap run truncate --from data/sample --to out --limit -3",
         "asap run truncate --from data/sample --to data/README.md",
         "asap run truncate --from data/sample --to data/README.md/out",
-        "asap status data/README.md",
+        "asap table status data/README.md",
         "asap generate --model ./nowhere --prompt hello",
         "asap run pipelines/sql/asap.sql --from data/sample --to out --set asap.refine.max_token=5",
         "asap run pipelines/sql/asap.sql --from data/sample --to out --set asap.refine.max_tokens=many",

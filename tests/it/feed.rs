@@ -39,7 +39,7 @@ fn steps(stream: impl std::io::Read) -> Vec<Vec<Row>> {
 fn pruned(rows: usize) -> Workplace {
     let workplace = Workplace::new();
     workplace.traces(9, rows, "traces");
-    workplace.run("run truncate --from traces --to out --slice-rows 10".split(' ')).ok();
+    workplace.run("run truncate --from traces --to out --set asap.run.slice_rows=10".split(' ')).ok();
     workplace
 }
 
@@ -68,8 +68,8 @@ fn steps_come_again_after_a_position_and_ranks_share_them() {
     assert_eq!(ids(parts.concat()), ids(all[..7].concat()));
 
     // The order is that of the pruned rows, independent of shard names and positions in shards.
-    workplace.run(["run", "truncate", "--from", "traces", "--to", "again", "--slice-rows", "10"]).ok();
-    workplace.run(["optimize", "again"]).ok();
+    workplace.run(["run", "truncate", "--from", "traces", "--to", "again", "--set", "asap.run.slice_rows=10"]).ok();
+    workplace.run(["table", "optimize", "again"]).ok();
     let ids = |steps: &[Vec<Row>]| steps.iter().flatten().map(|row| row.ids.clone()).collect::<Vec<_>>();
     assert_eq!(ids(&feed(&workplace, &["again", "--epochs", "2", "--step", "6"])), ids(&all));
 }
@@ -80,12 +80,12 @@ fn a_feed_resumes_after_other_commands_changed_its_table() {
     let all = feed(&workplace, &["out", "--step", "6"]);
     let position = all[2].last().unwrap().position.clone();
     let rest = || feed(&workplace, &["out", "--step", "6", "--resume", &position]);
-    workplace.run(["optimize", "out"]).ok();
+    workplace.run(["table", "optimize", "out"]).ok();
     assert_eq!(rest(), all[3..]);
-    workplace.run("run truncate --from traces --to out --slice-rows 7 --new-generation".split(' ')).ok();
+    workplace.run("run truncate --from traces --to out --set asap.run.slice_rows=7 --new-generation".split(' ')).ok();
     assert_eq!(rest(), all[3..], "the rows of the position's version");
     // The version's shards are gone.
-    workplace.run(["vacuum", "out", "--retain", "0s", "--now"]).ok();
+    workplace.run(["table", "vacuum", "out", "--retain", "0s", "--now"]).ok();
     let resumed = ["feed", "--model", "data/model", "--data", "out", "--resume", &position];
     workplace.run(resumed).ends(1, &["vacuumed before all of its rows were read"]);
 }
@@ -94,7 +94,18 @@ fn a_feed_resumes_after_other_commands_changed_its_table() {
 fn a_table_is_followed_while_a_run_fills_it() {
     let workplace = Workplace::new();
     workplace.traces(9, 40, "traces");
-    let run = ["run", "truncate", "--from", "traces", "--to", "out", "--slice-rows", "5", "--commit-every", "100ms"];
+    let run = [
+        "run",
+        "truncate",
+        "--from",
+        "traces",
+        "--to",
+        "out",
+        "--set",
+        "asap.run.slice_rows=5",
+        "--set",
+        "asap.run.commit_seconds=0.1",
+    ];
     workplace.run([&run[..], &["--part", "1/2"]].concat()).ok();
     let follow = ["feed", "--model", "data/model", "--data", "out", "--follow", "--epochs", "2", "--step", "7"];
     let follower = workplace.command(&follow).stdout(Stdio::piped()).spawn().unwrap();
@@ -117,7 +128,7 @@ fn a_table_is_followed_while_a_run_fills_it() {
 fn a_feed_that_waits_for_rows_ends_after_its_reader() {
     let workplace = Workplace::new();
     workplace.traces(9, 40, "traces");
-    workplace.run("run truncate --from traces --to out --slice-rows 5 --part 1/2".split(' ')).ok();
+    workplace.run("run truncate --from traces --to out --set asap.run.slice_rows=5 --part 1/2".split(' ')).ok();
     let follow = ["feed", "--model", "data/model", "--data", "out", "--follow", "--step", "7"];
     let mut follower = workplace.command(&follow).stdout(Stdio::piped()).spawn().unwrap();
     drop(follower.stdout.take());
@@ -180,7 +191,7 @@ fn what_cannot_be_fed_is_an_error_that_says_why() {
 #[test]
 fn a_place_that_no_feed_wrote_is_an_error() {
     let workplace = pruned(4);
-    let version = workplace.run(["status", "out", "--format", "json"]).json()["table_version"].clone();
+    let version = workplace.run(["table", "status", "out", "--format", "json"]).json()["table_version"].clone();
     let written = feed(&workplace, &["out"])[0][0].position.clone();
     let deciding = written.splitn(5, ':').nth(4).unwrap();
     let resume = |place: &str| {

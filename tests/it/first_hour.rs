@@ -35,7 +35,7 @@ fn json_lines_are_pruned_by_what_the_binary_adds() {
     elsewhere.write("traces.jsonl", traces(41));
     let again = elsewhere.run(run.chain(["--on-change", "reprocess"])).json();
     assert_eq!((&again["rows_in"], &again["rows_out"]), (&41.into(), &41.into()));
-    assert!(elsewhere.run(["verify", "out"]).ok().contains("41"));
+    assert!(elsewhere.run(["table", "verify", "out"]).ok().contains("41"));
 }
 
 /// Runs a pipeline over `traces.jsonl` with settings.
@@ -302,7 +302,7 @@ fn default_models_are_named_wherever_a_set_is_reported() {
         let printed = elsewhere.run([&run[..], settings].concat());
         elsewhere.run(["export", pipeline, "--to", &format!("{pipeline}-set")]).ok();
         let card = fs::read_to_string(elsewhere.path(&format!("{pipeline}-set/README.md"))).unwrap();
-        (printed, elsewhere.run(["status", pipeline]).ok().to_string(), card)
+        (printed, elsewhere.run(["table", "status", pipeline]).ok().to_string(), card)
     };
     let (printed, status, card) = prune("asap", &[]);
     for text in [&printed.stderr, &status, &card] {

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod anchoring;
+mod answers;
 mod bad_input;
-mod cache;
 mod cli;
 mod common;
 mod eval;

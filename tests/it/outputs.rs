@@ -50,21 +50,23 @@ fn without_times(text: &str) -> String {
 #[test]
 fn an_output_says_what_it_holds_and_how_it_came() {
     let place = filled();
-    let status = place.execute(&["status", "out"]);
+    let status = place.execute(&["table", "status", "out"]);
     insta::assert_snapshot!("status", without_times(status.ok()));
-    let history = place.execute(&["history", "out"]);
+    let history = place.execute(&["table", "history", "out"]);
     insta::assert_snapshot!("history", without_times(history.ok()));
-    let last = place.execute(&["history", "out", "--limit", "1", "--format", "json"]).json();
+    let last = place.execute(&["table", "history", "out", "--limit", "1", "--format", "json"]).json();
     assert_eq!(last.as_array().unwrap().len(), 1);
-    place.execute(&["status", "in/.."]).ends(1, &["asap"]);
+    place.execute(&["table", "status", "in/.."]).ends(1, &["asap"]);
+    place.workplace.write("early/.asap/cache/0-0.answers.parquet", "");
+    place.execute(&["table", "status", "early"]).ends(1, &["early has no commit yet", "run the same asap run command"]);
     place.put(("c.parquet", 21..=27, "step"));
-    place.run(&["--limit", "16", "--slice-rows", "2"]).ok();
-    let part = place.execute(&["status", "out", "--format", "json"]).json();
+    place.run(&["--limit", "16", "--set", "asap.run.slice_rows=2"]).ok();
+    let part = place.execute(&["table", "status", "out", "--format", "json"]).json();
     assert_eq!(part["files_in_part"], json!([{"file": "c.parquet", "done": 2, "rows": 7}]));
     assert_eq!((&part["finished"], &part["rows_beyond_limit"]), (&json!(true), &json!(5)));
-    assert!(place.execute(&["status", "out"]).ok().contains("5 rows of the input are beyond it"));
+    assert!(place.execute(&["table", "status", "out"]).ok().contains("5 rows of the input are beyond it"));
     place.run(&[]).ok();
-    let whole = place.execute(&["status", "out", "--format", "json"]).json();
+    let whole = place.execute(&["table", "status", "out", "--format", "json"]).json();
     assert_eq!((&whole["finished"], &whole["rows_beyond_limit"]), (&json!(true), &json!(0)));
 }
 
@@ -85,7 +87,7 @@ fn add_copy(table: &Path, shard: &str, copy: &str) {
 #[test]
 fn faults_are_named() {
     let place = filled();
-    let sound = place.execute(&["verify", "out", "--format", "json"]).json();
+    let sound = place.execute(&["table", "verify", "out", "--format", "json"]).json();
     let counts = ["rows", "rejects", "filtered", "doubled", "strange"].map(|name| sound[name].as_u64().unwrap());
     assert_eq!((counts, &sound["faults"]), ([10, 2, 2, 0, 0], &json!([])));
 
@@ -95,22 +97,25 @@ fn faults_are_named() {
     let first = &shards[0];
     let copy = format!("{first}.copy.parquet");
     add_copy(&out, first, &copy);
-    place.execute(&["verify", "out"]).ends(1, &["exists twice"]);
+    place.execute(&["table", "verify", "out"]).ends(1, &["exists twice"]);
 
     std::fs::remove_file(out.join(&shards[1])).unwrap();
-    place.execute(&["verify", "out"]).ends(1, &[&format!("shard {} is missing", shards[1])]);
+    place.execute(&["table", "verify", "out"]).ends(1, &[&format!("shard {} is missing", shards[1])]);
 }
 
 #[test]
 fn an_output_is_finished_only_while_every_row_is_done() {
     let is_finished = |place: &Place| {
-        let status = place.execute(&["status", "out", "--format", "json"]).json();
+        let status = place.execute(&["table", "status", "out", "--format", "json"]).json();
         assert_eq!(status["finished"].as_bool().unwrap(), status["finished_at"].is_i64());
         status["finished"].as_bool().unwrap()
     };
     // A file that cannot be read arrives after everything was done.
     let place = filled();
-    assert!(is_finished(&place) && place.execute(&["status", "out"]).ok().contains("every row of the input is done"));
+    assert!(
+        is_finished(&place)
+            && place.execute(&["table", "status", "out"]).ok().contains("every row of the input is done")
+    );
     place.put_bytes("in/c.parquet", b"PAR1 but nothing else PAR1");
     assert_eq!(place.run(&[]).code, 3);
     assert!(!is_finished(&place));
@@ -157,12 +162,12 @@ fn a_shard_that_cannot_be_read_is_named() {
     let mut unseen_by_quick = 0;
     for at in broken.iter().step_by(broken.len().div_ceil(12)) {
         std::fs::write(out.join(&name), flipped(*at)).unwrap();
-        place.execute(&["verify", "out"]).ends(1, &[&format!("shard {name} cannot be read")]);
-        unseen_by_quick += usize::from(place.execute(&["verify", "out", "--quick"]).code == 0);
+        place.execute(&["table", "verify", "out"]).ends(1, &[&format!("shard {name} cannot be read")]);
+        unseen_by_quick += usize::from(place.execute(&["table", "verify", "out", "--quick"]).code == 0);
     }
     assert!(unseen_by_quick > 0, "{broken:?}");
     std::fs::write(out.join(&name), &whole).unwrap();
-    place.execute(&["verify", "out"]).ok();
+    place.execute(&["table", "verify", "out"]).ok();
 }
 
 #[test]
@@ -190,7 +195,7 @@ fn lost_rows_are_not_taken_for_filtered_ones() {
         let place = filled();
         lose(&place);
         for more in [&[][..], &["--quick"]] {
-            let found = place.execute(&[&["verify", "out", "--format", "json"], more].concat());
+            let found = place.execute(&[&["table", "verify", "out", "--format", "json"], more].concat());
             let found = found.ends(1, &["the commits record"]);
             let found: Value = serde_json::from_str(found.stdout.trim()).unwrap();
             assert_eq!((&found["lost"], &found["filtered"]), (&json!(rows), &json!(2)));
@@ -204,31 +209,31 @@ fn a_reject_that_no_run_wrote_is_found() {
     let rejects = place.path("out").join(REJECTS);
     let shard = live(&rejects).remove(0);
     add_copy(&rejects, &shard, "part-0.parquet");
-    place.execute(&["verify", "out"]).ends(1, &["part-0.parquet of the rejects"]);
+    place.execute(&["table", "verify", "out"]).ends(1, &["part-0.parquet of the rejects"]);
 }
 
 #[test]
 fn the_counts_of_commits_hold_whatever_replaced_slices() {
     let place = Place::local();
     let sound = |faults: u64| {
-        let found = place.execute(&["verify", "out", "--format", "json"]).json();
+        let found = place.execute(&["table", "verify", "out", "--format", "json"]).json();
         let counts = ["lost", "doubled", "strange", "files_not_compared"].map(|name| found[name].as_u64().unwrap());
         assert_eq!(counts, [0, 0, 0, faults], "{found}");
     };
     place.put_all(&[OLD, B]);
-    place.run(&["--slice-rows", "2", "--limit", "9"]).ok();
+    place.run(&["--set", "asap.run.slice_rows=2", "--limit", "9"]).ok();
     sound(0);
-    place.run(&["--slice-rows", "3"]).ok();
+    place.run(&["--set", "asap.run.slice_rows=3"]).ok();
     place.put(NEW);
-    place.run(&["--on-change", "reprocess", "--slice-rows", "2"]).ok();
+    place.run(&["--on-change", "reprocess", "--set", "asap.run.slice_rows=2"]).ok();
     sound(0);
     place.run(&["--retry-rejects"]).ok();
     sound(0);
-    place.execute(&["optimize", "out"]).ok();
+    place.execute(&["table", "optimize", "out"]).ok();
     place.put(OLD);
     place.run(&["--on-change", "reprocess"]).ok();
     sound(0);
-    place.run(&["--new-generation", "--slice-rows", "3"]).ok();
+    place.run(&["--new-generation", "--set", "asap.run.slice_rows=3"]).ok();
     sound(0);
     place.holds(&[OLD, B]);
     // The log before a checkpoint is cleaned.
@@ -241,7 +246,7 @@ fn the_counts_of_commits_hold_whatever_replaced_slices() {
         std::fs::remove_file(out.join(format!("_delta_log/{version:020}.json"))).unwrap();
     }
     sound(2);
-    assert!(place.execute(&["verify", "out"]).ok().contains("no longer has the commits of 2 files"));
+    assert!(place.execute(&["table", "verify", "out"]).ok().contains("no longer has the commits of 2 files"));
 }
 
 #[test]
@@ -260,7 +265,7 @@ fn what_a_killed_run_and_a_replaced_file_left_is_removed() {
     place.run(&["--on-change", "reprocess"]).ok();
     place.put(("c.parquet", 21..=31, "step"));
     let before = written(&place.path("out"));
-    let mut run = place.start(&["--slice-rows", "2", "--commit-every", "1h"]);
+    let mut run = place.start(&["--set", "asap.run.slice_rows=2", "--set", "asap.run.commit_seconds=3600"]);
     let is_shard = |name: &String| name.ends_with(".parquet") && !before.contains(name);
     run.wait_until("a shard that no commit names", || written(&place.path("out")).iter().any(is_shard));
     run.kill();
@@ -269,13 +274,13 @@ fn what_a_killed_run_and_a_replaced_file_left_is_removed() {
     left.iter().chain(&probes).for_each(|name| place.workplace.write(name, "cut"));
     let out = place.path("out");
 
-    place.execute(&["vacuum", "out", "--retain", "0s"]).ends(2, &["--now"]);
-    let young = place.execute(&["vacuum", "out", "--format", "json"]).json();
+    place.execute(&["table", "vacuum", "out", "--retain", "0s"]).ends(2, &["--now"]);
+    let young = place.execute(&["table", "vacuum", "out", "--format", "json"]).json();
     assert_eq!(young["objects"], 0);
     let before = written(&out);
-    let would = place.execute(&["vacuum", "out", "--retain", "0s", "--dry-run", "--format", "json"]).json();
+    let would = place.execute(&["table", "vacuum", "out", "--retain", "0s", "--dry-run", "--format", "json"]).json();
     assert_eq!((written(&out), would["dry_run"].as_bool()), (before, Some(true)));
-    let done = place.execute(&["vacuum", "out", "--retain", "0s", "--now", "--format", "json"]).json();
+    let done = place.execute(&["table", "vacuum", "out", "--retain", "0s", "--now", "--format", "json"]).json();
     assert!(done["objects"].as_u64() >= Some(3) && done["bytes"].as_u64() > Some(0), "{done}");
 
     let kept: Vec<_> = written(&out).into_iter().filter(|name| name != "notes.txt").collect();
@@ -284,26 +289,26 @@ fn what_a_killed_run_and_a_replaced_file_left_is_removed() {
     let rejects = out.join(REJECTS);
     assert_eq!(written(&rejects), live(&rejects));
     place.holds(&[NEW, B]);
-    place.execute(&["verify", "out"]).ok();
+    place.execute(&["table", "verify", "out"]).ok();
 }
 
 #[test]
 fn shards_are_merged_and_a_changed_file_is_still_replaced() {
     let place = Place::local().with(&[OLD, B]);
-    place.run(&["--slice-rows", "2"]).ok();
+    place.run(&["--set", "asap.run.slice_rows=2"]).ok();
     let before = live(&place.path("out")).len();
-    let done = place.execute(&["optimize", "out", "--format", "json"]).json();
+    let done = place.execute(&["table", "optimize", "out", "--format", "json"]).json();
     let shards = live(&place.path("out"));
     assert!(before > 1 && shards.len() == 1, "{before} and {shards:?}");
     assert_eq!((done["shards_before"].as_u64(), done["shards_after"].as_u64()), (Some(before as u64), Some(1)));
     place.holds(&[OLD, B]);
-    place.execute(&["verify", "out"]).ok();
+    place.execute(&["table", "verify", "out"]).ok();
     had_nothing_to_do(&place.run(&[]));
     place.put(NEW);
     place.makes(&["--on-change", "reprocess"], &[NEW, B]);
-    place.execute(&["verify", "out"]).ok();
+    place.execute(&["table", "verify", "out"]).ok();
     // Shards outside of attempt folders belong to the table too.
-    place.execute(&["vacuum", "out", "--retain", "0s", "--now"]).ok();
+    place.execute(&["table", "vacuum", "out", "--retain", "0s", "--now"]).ok();
     assert_eq!(written(&place.path("out")), live(&place.path("out")));
 }
 
@@ -325,7 +330,7 @@ fn an_output_is_exported_as_plain_parquet() {
         card.starts_with("---\npretty_name: ") && !card.contains("configs:") && card.contains("| rows | 10 |"),
         "{card}"
     );
-    place.execute(&["export", "out", "--to", "plain"]).ends(1, &["not empty"]);
+    place.execute(&["export", "out", "--to", "plain"]).ends(1, &["not empty", "pass a new folder to --to"]);
     let shard = live(&place.path("out")).remove(0);
     let mut damaged = std::fs::read(place.path("out").join(&shard)).unwrap();
     damaged[4..200].fill(0xff);

@@ -224,7 +224,7 @@ fn tables_fit_the_terminal_and_are_never_cut_elsewhere() {
     assert!(is_whole(&shown_on(70, &workplace, &["sql", "-c", sql, "--wide"]).concat()));
     assert!(is_whole(workplace.run(query).ok()));
     workplace.run(["run", "truncate", "--from", "data/trace.jsonl", "--to", "out"]).ok();
-    let history = shown_on(90, &workplace, &["history", "out"]);
+    let history = shown_on(90, &workplace, &["table", "history", "out"]);
     assert!(is_within(&history, 90) && history.concat().contains('…'), "{history:?}");
-    assert!(!workplace.run(["history", "out"]).ok().contains('…'));
+    assert!(!workplace.run(["table", "history", "out"]).ok().contains('…'));
 }

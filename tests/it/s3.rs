@@ -33,7 +33,8 @@ fn a_run_goes_on_from_the_answers_that_it_kept_on_s3() {
         execute(&workplace, s3, KEY.1, &[&base[..], more].concat())
     };
     run(&["--set", "asap.anchor.max_calls=5"]).ends(1, &["the budget is spent after 5 calls"]);
-    let stats = execute(&workplace, s3, KEY.1, &["cache", "stats", "s3://lake/out", "--format", "json"]).json();
+    let vacuum = ["table", "vacuum", "s3://lake/out", "--answers", "--format", "json"];
+    let stats = execute(&workplace, s3, KEY.1, &[&vacuum[..], &["--dry-run"]].concat()).json();
     assert_eq!(stats["answers"], 5);
 
     let summary: Value = run(&[]).json();
@@ -42,7 +43,7 @@ fn a_run_goes_on_from_the_answers_that_it_kept_on_s3() {
     assert_eq!(run(&[]).json()["nothing_to_do"], true);
     assert_eq!(server.count(), 12);
 
-    let gone = execute(&workplace, s3, KEY.1, &["cache", "gc", "s3://lake/out", "--format", "json"]).json();
+    let gone = execute(&workplace, s3, KEY.1, &vacuum).json();
     assert_eq!((gone["answers"].as_u64(), gone["segments_after"].as_u64()), (Some(12), Some(1)), "{gone}");
     let create = "CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION 's3://lake/out'";
     let count = ["sql", "-q", "--format", "csv", "-c", create, "-c", "SELECT count(*) AS n FROM t"];

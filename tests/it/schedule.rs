@@ -121,8 +121,8 @@ fn slow() -> (Server, Sender<()>, String) {
         Reply::text("two steps")
     });
     let job = format!(
-        "cron = '* * * * * *'\npipeline = 'pipelines/sql/without_surprisal.sql'\nfrom = 'in'\nto = 'slow'\ngrace = '1s'\n\
-         [jobs.slow.set.anchor]\nprovider = 'openai'\nbase_url = '{}'\nmodel = 'm'\n\
+        "cron = '* * * * * *'\npipeline = 'pipelines/sql/without_surprisal.sql'\nfrom = 'in'\nto = 'slow'\n\
+         [jobs.slow.set.run]\ngrace_seconds = 1\n[jobs.slow.set.anchor]\nprovider = 'openai'\nbase_url = '{}'\nmodel = 'm'\n\
          [jobs.slow.set.scorer]\nmodel = 'tests/goldens/qwen2'\n",
         server.base_url()
     );
@@ -289,6 +289,7 @@ fn the_example_of_the_help_is_a_jobs_file() {
 fn each_fault_is_named_by_job_and_key() {
     let jobs = "title = 'mine'\n\
                 [jobs.a]\ncron = '0 25 * * *'\ntimezone = 'Europe/Belrin'\npipeline = 'p.sql'\nform = 'in'\nlimit = 0\n\
+                slice-rows = 5\ngrace = '1s'\n\
                 dry-run = 'yes'\nto = { folder = ['x'] }\ncolumns = [['x']]\npassword = 'sk-0123456789'\n\
                 [jobs.b]\npipeline = 'p.sql'\nto = ['out', 'out']\nformat = 'table'\n\
                 [jobs.c]\ncron = 5\ntimezone = 1\npipeline = 'p.sql'\n\

@@ -129,8 +129,20 @@ fn a_question_column_without_values_is_not_the_question() {
 fn ratios_count_the_rows_of_the_output_and_unfinished_outputs_say_so() {
     let workplace = Workplace::new();
     workplace.traces(1, 40, "in");
-    let run =
-        ["run", "truncate", "--from", "in", "--to", "out", "--slice-rows", "5", "--part", "1/2", "--format", "json"];
+    let run = [
+        "run",
+        "truncate",
+        "--from",
+        "in",
+        "--to",
+        "out",
+        "--set",
+        "asap.run.slice_rows=5",
+        "--part",
+        "1/2",
+        "--format",
+        "json",
+    ];
     let run = [&run[..], &["--set", "asap.refine.max_tokens=60", "--set", "asap.refine.ratio=0.9"]].concat();
     let summary = workplace.run(&run).json();
     assert!(
@@ -140,7 +152,7 @@ fn ratios_count_the_rows_of_the_output_and_unfinished_outputs_say_so() {
     let sums = rows(&workplace, &["-c", "SELECT sum(original_tokens) AS n FROM 'out'"]);
     assert_eq!(sums, format!("n\n{}\n", summary["tokens_before"]));
     assert!(workplace.run(&["export", "out", "--to", "set"]).stderr.contains("the output is not finished"));
-    assert!(workplace.run(&["status", "out"]).ok().contains("0.9 (asap.refine.ratio)"));
+    assert!(workplace.run(&["table", "status", "out"]).ok().contains("0.9 (asap.refine.ratio)"));
 }
 
 #[test]

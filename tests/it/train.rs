@@ -283,7 +283,8 @@ fn killed_at_random_moments_it_ends_with_the_same_weights() {
     fs::create_dir_all(workplace.path("s3/lake")).unwrap();
     let s3 = serve(&workplace.path("s3"));
     let run = |part: &str| {
-        let base = "run truncate --from traces --to out --slice-rows 3 --commit-every 50ms --part";
+        let base =
+            "run truncate --from traces --to out --set asap.run.slice_rows=3 --set asap.run.commit_seconds=0.05 --part";
         workplace.run(words(base).into_iter().chain([part])).ok();
     };
     run("1/2");
@@ -387,7 +388,7 @@ fn a_full_file_system_leaves_the_last_checkpoint_whole() {
 #[test]
 fn rows_that_are_no_longer_there_are_named_and_the_last_checkpoint_stays() {
     let workplace = prepared();
-    workplace.run(["run", "truncate", "--from", "traces", "--to", "out", "--slice-rows", "8"]).ok();
+    workplace.run(["run", "truncate", "--from", "traces", "--to", "out", "--set", "asap.run.slice_rows=8"]).ok();
     let train = words(
         "train --init config.json --data out --out model --epochs 20 --max-length 300 --long cut --checkpoint-every 1",
     );
@@ -405,7 +406,7 @@ fn rows_that_are_no_longer_there_are_named_and_the_last_checkpoint_stays() {
 #[test]
 fn a_broken_shard_is_named_before_a_step_is_made() {
     let workplace = prepared();
-    workplace.run(["run", "truncate", "--from", "traces", "--to", "out", "--slice-rows", "8"]).ok();
+    workplace.run(["run", "truncate", "--from", "traces", "--to", "out", "--set", "asap.run.slice_rows=8"]).ok();
     let shard = workplace.shell("find out -name '*.parquet' | sort | tail -1").ok().trim().to_string();
     let mut bytes = fs::read(workplace.path(&shard)).unwrap();
     let quarter = bytes.len() / 4;

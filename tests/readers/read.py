@@ -233,19 +233,19 @@ def main():
             # A log of more than 100 commits has a checkpoint, and readers start there.
             many = not flags
             place.put("a.parquet", rows(range(110 if many else 20), "step", maps=not many))
-            place.run("--slice-rows", "1" if many else "5", "--commit-every", "0s")
+            place.run("--set", f"asap.run.slice_rows={1 if many else 5}", "--set", "asap.run.commit_seconds=0")
             assert (place.folder / "out/_delta_log/_last_checkpoint").exists() == many
             # Without partition folders, and while no shard is replaced, the shards contain exactly the rows.
             place.check("first run", *(["out/asap-*/**/*.parquet"] if many else []))
             place.put("b.parquet", rows(range(200, 220), "step", late=True, maps=not many))
-            place.run("--slice-rows", "7", "--on-schema-change", "add")
+            place.run("--set", "asap.run.slice_rows=7", "--on-schema-change", "add")
             place.check("a new file with a new column")
             place.put("a.parquet", rows(range(20), "walk", maps=not many))
             place.run("--on-change", "reprocess")
             place.check("a file replaced")
-            place.asap("optimize", "out")
+            place.asap("table", "optimize", "out")
             place.check("shards merged")
-            place.asap("vacuum", "out", "--retain", "0s", "--now")
+            place.asap("table", "vacuum", "out", "--retain", "0s", "--now")
             place.check("replaced shards removed", *(["out/*.parquet"] if many else []))
 
 

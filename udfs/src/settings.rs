@@ -13,7 +13,7 @@ use datafusion::common::{Result, config_datafusion_err, config_err};
 mod values;
 
 use values::Value;
-pub use values::{Bytes, Money, Positive, Ratio, Seconds, Share, Texts};
+pub use values::{Bytes, Money, Positive, Ratio, Seconds, Share, Texts, Wait};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScorerDevice {
@@ -42,8 +42,8 @@ pub enum Effect {
     /// The setting changes results through the content of the files that it names, not through their paths. The
     /// identity of a run's pipeline contains these files.
     Files,
-    /// The setting changes how calls are made, cached and paid, and whether a failure affects a row or the query. It
-    /// does not change results.
+    /// The setting changes how calls are made, cached and paid, how a run divides and commits its work, or whether a
+    /// failure affects a row or the query. It does not change results.
     Calls,
 }
 
@@ -202,6 +202,14 @@ settings! {
     /// The time in seconds for which asap retries a request to an unavailable store. After this time, the command ends
     /// with exit code 75.
     store_retry_timeout: Seconds = Seconds(60.0), "store.retry_timeout", Calls;
+    /// The maximum number of rows of a slice of a run. Unset: about a minute of work.
+    run_slice_rows: Option<Positive> = None, "run.slice_rows", Calls;
+    /// The size in bytes at which a run closes a shard.
+    run_shard_bytes: Positive = Positive(256 << 20), "run.shard_bytes", Calls;
+    /// The time in seconds after which a run commits its finished slices, at the latest.
+    run_commit_seconds: Wait = Wait(60.0), "run.commit_seconds", Calls;
+    /// The time in seconds that a run has to end after SIGTERM or Ctrl-C.
+    run_grace_seconds: Wait = Wait(25.0), "run.grace_seconds", Calls;
     /// The effect of a failed row: `reject` (the row gets a status, the query continues) or `fail` (the query fails).
     on_error: OnError = OnError::Reject, "on_error", Calls;
 }
@@ -326,6 +334,10 @@ mod tests {
             ("refine.ratio", "NaN"),
             ("cache.memory", "1.5G"),
             ("cache.memory", "512"),
+            ("run.slice_rows", "0"),
+            ("run.shard_bytes", "1.5"),
+            ("run.commit_seconds", "-1"),
+            ("run.grace_seconds", "25s"),
         ] {
             let error = settings.set(key, value).unwrap_err().to_string();
             assert!(error.contains(&format!("asap.{key} takes")) && error.contains(value), "{error}");

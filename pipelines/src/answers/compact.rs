@@ -18,6 +18,8 @@ const TARGET_BYTES: usize = 64 << 20;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Compacted {
+    /// Whether this was a dry run, which changes nothing and gives what a run would.
+    pub dry_run: bool,
     pub segments_before: u64,
     pub segments_after: u64,
     pub bytes_before: u64,
@@ -32,18 +34,17 @@ pub struct Compacted {
     pub unfinished_removed: u64,
 }
 
-/// Compacts a folder of answers. With `oldest` (milliseconds since 1970, UTC) it removes earlier answers. It may run
+/// Compacts a folder of answers, or finds out what that would do. With `oldest` (milliseconds since 1970, UTC) it removes earlier answers. It may run
 /// while other processes read and write the folder, and may be stopped at any moment: nothing is removed before its
 /// content is stored elsewhere.
 ///
 /// # Errors
 /// If the store fails; all answers still exist then.
-pub async fn compact(url: &Url, oldest: Option<i64>) -> Result<Compacted> {
-    let folder = Folder::new(url)?;
-    let mut compaction =
-        Compaction { folder, oldest, seen: HashSet::new(), open: Batch::default(), done: Compacted::default() };
+pub async fn compact(url: &Url, oldest: Option<i64>, dry_run: bool) -> Result<Compacted> {
+    let (folder, done) = (Folder::new(url)?, Compacted { dry_run, ..Compacted::default() });
+    let mut compaction = Compaction { folder, oldest, seen: HashSet::new(), open: Batch::default(), done };
     compaction.run().await.map_err(external)?;
-    compaction.done.unfinished_removed = compaction.folder.remove_unfinished().await.map_err(external)?;
+    compaction.done.unfinished_removed = compaction.folder.remove_unfinished(dry_run).await.map_err(external)?;
     Ok(compaction.done)
 }
 
@@ -128,8 +129,15 @@ impl Compaction {
         let Some(first) = batch.segments.first() else { return Ok(()) };
         if !batch.records.is_empty() {
             // It takes the position of its first segment, so that first answers stay first.
-            let written = self.folder.write(first.written().unwrap_or(0), &batch.records).await?;
+            let time = first.written().unwrap_or(0);
+            let written = match self.done.dry_run {
+                false => self.folder.write(time, &batch.records).await?,
+                true => self.folder.encode(time, &batch.records)?.0,
+            };
             self.stay(&written);
+        }
+        if self.done.dry_run {
+            return Ok(());
         }
         for segment in &batch.segments {
             self.folder.remove(&segment.name).await?;

@@ -151,19 +151,28 @@ impl Folder {
 
     /// Writes records as a new segment that sorts at `time` (milliseconds since 1970). Returns it when it is durable.
     pub(super) async fn write(&self, time: i64, records: &[Record]) -> Result<Segment, StoreError> {
-        let name = format!("{time:013}-{}{ENDING}", Uuid::new_v4().simple());
-        let failed = |error: &dyn Display| StoreError(format!("cannot write answers to {}: {error}", self.shown()));
-        let bytes = segment::encode(records).map_err(|error| failed(&error))?;
-        let size = bytes.len() as u64;
-        self.place.store.put(&name.as_str().into(), bytes.into()).await.map_err(|error| failed(&error))?;
+        let (segment, bytes) = self.encode(time, records)?;
+        let failed = |error: &dyn Display| self.not_written(error);
+        self.place.store.put(&segment.name.as_str().into(), bytes.into()).await.map_err(|error| failed(&error))?;
         if let Some(folder) = &self.place.local {
             // A local store returns when the system has the bytes; a power cut would still lose them.
-            for path in [folder.join(&name), folder.clone()] {
+            for path in [folder.join(&segment.name), folder.clone()] {
                 let synced = async { tokio::fs::File::open(path).await?.sync_all().await };
                 synced.await.map_err(|error| failed(&error))?;
             }
         }
-        Ok(Segment { name, size })
+        Ok(segment)
+    }
+
+    /// The segment that [`write`](Self::write) would write, and its content.
+    pub(super) fn encode(&self, time: i64, records: &[Record]) -> Result<(Segment, Vec<u8>), StoreError> {
+        let name = format!("{time:013}-{}{ENDING}", Uuid::new_v4().simple());
+        let bytes = segment::encode(records).map_err(|error| self.not_written(&error))?;
+        Ok((Segment { name, size: bytes.len() as u64 }, bytes))
+    }
+
+    fn not_written(&self, error: &dyn Display) -> StoreError {
+        StoreError(format!("cannot write answers to {}: {error}", self.shown()))
     }
 
     /// Checks that segments can be written, by writing and removing an empty object.
@@ -174,9 +183,9 @@ impl Folder {
         self.place.store.delete(&probe).await.map_err(failed)
     }
 
-    /// Removes partial segments that killed processes left, if they are older than an hour. Only local folders have
-    /// them, because a segment is first written under another name there.
-    pub(crate) async fn remove_unfinished(&self) -> Result<u64, StoreError> {
+    /// Removes partial segments that killed processes left, if they are older than an hour, and counts them. A dry run
+    /// only counts. Only local folders have them, because a segment is first written under another name there.
+    pub(crate) async fn remove_unfinished(&self, dry_run: bool) -> Result<u64, StoreError> {
         let Some(folder) = &self.place.local else { return Ok(0) };
         let failed = |error: std::io::Error| StoreError(format!("cannot remove from {}: {error}", self.shown()));
         let mut files = match tokio::fs::read_dir(folder).await {
@@ -190,7 +199,7 @@ impl Folder {
             if !is_unfinished {
                 continue;
             }
-            if removed_if_old(&file).await.map_err(failed)? {
+            if removed_if_old(&file, dry_run).await.map_err(failed)? {
                 removed += 1;
             }
         }
@@ -206,11 +215,11 @@ impl Folder {
     }
 }
 
-/// Removes a file that no process is still writing. A missing file was finished under its own name.
-async fn removed_if_old(file: &tokio::fs::DirEntry) -> std::io::Result<bool> {
+/// Removes a file that no process is still writing, except in a dry run. A missing file was finished under its own name.
+async fn removed_if_old(file: &tokio::fs::DirEntry, dry_run: bool) -> std::io::Result<bool> {
     let removed = async {
         let is_old = file.metadata().await?.modified()?.elapsed().is_ok_and(|age| age > UNFINISHED);
-        if is_old {
+        if is_old && !dry_run {
             tokio::fs::remove_file(file.path()).await?;
         }
         std::io::Result::Ok(is_old)

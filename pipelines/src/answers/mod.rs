@@ -57,7 +57,7 @@ use crate::answers::groups::Waiting;
 use crate::answers::index::{Index, Indexed, Place};
 use crate::answers::segment::{GROUP_ANSWERS, Record};
 pub use crate::answers::shared::SharedAnswers;
-pub use crate::answers::survey::{SegmentState, SegmentSummary, Totals, survey};
+pub use crate::answers::survey::{Totals, survey};
 use crate::{asap_folder, location};
 
 /// The folder of the answers, in the folder of asap next to an output.

@@ -82,7 +82,10 @@ async fn begin(store: &dyn ObjectStore, to: &str) -> Result<()> {
     let left = objects::list(store, &Path::default()).await?;
     let is_marked = left.iter().any(|object| object.location == mark);
     if let (Some(object), false) = (left.first(), is_marked) {
-        return exec_err!("{to} is not empty (it contains {}): choose another folder", object.location);
+        return exec_err!(
+            "{to} is not empty (it contains {}): pass a new folder to --to, or delete this one to export into it again",
+            object.location
+        );
     }
     store.put(&mark, PutPayload::from_static(b"asap export writes this folder\n")).await?;
     for object in left.iter().filter(|object| object.location != mark) {
@@ -146,7 +149,7 @@ fn unreadable(output: &Output, shard: &LiveFile, error: DataFusionError) -> Data
     }
     let to = location::display(&output.url);
     exec_datafusion_err!(
-        "shard {} of {to} cannot be read ({}): asap verify {to} lists all such shards; delete them, and run the same asap \
+        "shard {} of {to} cannot be read ({}): asap table verify {to} lists all such shards; delete them, and run the same asap \
          run command again, which processes their rows again",
         shard.path,
         error.strip_backtrace()

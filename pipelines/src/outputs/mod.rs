@@ -26,7 +26,9 @@ use object_store::path::Path;
 use crate::delta::{LiveFile, Log};
 use crate::location;
 use crate::object_reader::ObjectReader;
+use crate::objects::existing;
 use crate::run::output::Output;
+use crate::run::output::ledger::ATTEMPT;
 use crate::run::output::rejects::{Settled, Standing};
 
 /// Opens the output of a run at a location as typed.
@@ -34,7 +36,8 @@ pub async fn open(location: &str) -> Result<Output> {
     crate::delta::stores::register();
     let folder = location::folder(location)?;
     // A folder without a log gets this message, not advice for a new output.
-    let is_table = crate::delta::store_of(&folder)?.list(Some(&Path::from(crate::delta::FOLDER))).try_next().await;
+    let store = crate::delta::store_of(&folder)?;
+    let is_table = store.list(Some(&Path::from(crate::delta::FOLDER))).try_next().await;
     match is_table {
         Ok(None) | Err(object_store::Error::NotFound { .. }) => {}
         _ => {
@@ -43,6 +46,15 @@ pub async fn open(location: &str) -> Result<Output> {
                 return Ok(output);
             }
         }
+    }
+    // A run that ended before its first commit leaves answers and shards.
+    let left =
+        existing(store.list_with_delimiter(None).await)?.map(|listed| listed.common_prefixes).unwrap_or_default();
+    let is_of_run = |name: &str| name == crate::asap_folder::FOLDER || name.starts_with(ATTEMPT);
+    if left.iter().any(|folder| folder.filename().is_some_and(is_of_run)) {
+        return exec_err!(
+            "{location} has no commit yet: its run ended before the first one; run the same asap run command again"
+        );
     }
     exec_err!("{location} is not an output of asap run: pass the folder that was its --to")
 }

@@ -57,7 +57,6 @@ pub async fn status(location: &str) -> Result<Status> {
     let mut files_in_part: Vec<_> =
         in_part.map(|(file, held)| InPart { file: file.clone(), done: held.rows_done(), rows: held.rows }).collect();
     files_in_part.sort_by(|one, other| one.file.cmp(&other.file));
-    let answers = answers::survey(&answers::of_output(&output.url)?).await?;
     Ok(Status {
         output: location::display(&output.url),
         made_by: output.provenance(),
@@ -74,7 +73,7 @@ pub async fn status(location: &str) -> Result<Status> {
         finished: says_finished(state),
         finished_at: output.finished_at(),
         rows_beyond_limit: output.rows_beyond_limit(),
-        answers: Totals::of(&answers),
+        answers: answers::survey(&answers::of_output(&output.url)?).await?,
         endpoint_defaults: output.endpoint_defaults(),
     })
 }

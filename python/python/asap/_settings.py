@@ -4,11 +4,20 @@ import difflib
 import functools
 import json
 import os
+import re
 
 from asap import _asap
 
-# The budget, the setting that most calls name.
-_SHORT = {"max_tokens": "refine_max_tokens", "ratio": "refine_ratio"}
+# The budget, the setting that most calls name, and former flags of `asap run`.
+_SHORT = {
+    "max_tokens": "refine_max_tokens",
+    "ratio": "refine_ratio",
+    "slice_rows": "run_slice_rows",
+    "target_shard_bytes": "run_shard_bytes",
+    "commit_every": "run_commit_seconds",
+    "grace": "run_grace_seconds",
+}
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600}
 _ROLES = ("question", "input", "cot", "answer", "system", "flag")
 
 
@@ -20,6 +29,12 @@ def text(value):
     if isinstance(value, (list, tuple)):
         return json.dumps(list(value))
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+
+
+def _seconds(value):
+    """The number of seconds of a time such as 100ms, which the former flags took."""
+    time = re.fullmatch(r"([\d.]+) ?(ms|s|min|m|h)", value) if isinstance(value, str) else None
+    return f"{float(time[1]) * _UNITS[time[2]]:g}" if time else value
 
 
 def pairs(settings, others=()):
@@ -34,7 +49,7 @@ def pairs(settings, others=()):
         if full in found:
             raise _asap.Error(f"{' and '.join(each for each in settings if _SHORT.get(each, each) == full)} are one setting: "
                               "pass one of them")
-        found[full] = text(value)
+        found[full] = text(_seconds(value) if full.endswith("_seconds") else value)
     return list(found.items())
 
 

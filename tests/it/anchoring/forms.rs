@@ -20,7 +20,7 @@ fn picky(call: &Call) -> Reply {
 }
 
 fn status(workplace: &Workplace, output: &str) -> Value {
-    workplace.run(["status", output, "--format", "json"]).json()
+    workplace.run(["table", "status", output, "--format", "json"]).json()
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_picky_endpoint_answers_all_rows_and_their_commit_records_its_sampling() {
     assert_eq!(finished.stderr.matches("refuses requests").count(), 1, "{}", finished.stderr);
     assert!(finished.stderr.contains(said), "{}", finished.stderr);
     assert_eq!(status(&workplace, "a")["endpoint_defaults"], json!(["temperature"]));
-    let shown = workplace.run(["status", "a"]);
+    let shown = workplace.run(["table", "status", "a"]);
     assert!(shown.ok().contains("sampling  the endpoint's default temperature"), "{}", shown.stdout);
 
     // Rows from stored answers have the same sampling, and an endpoint is not needed.

@@ -14,7 +14,14 @@ use asap_test_support::{Call, Reply, Server};
 /// Calls a language model for each kept row.
 const PIPELINE: &str = "SELECT source, id, cot_anchor(question, answer)['thought'] AS thought, status, error \
                         FROM corpus WHERE id NOT LIKE '%7'";
-const MORE: [&str; 6] = ["--slice-rows", "1", "--commit-every", "0s", "--set", "asap.anchor.max_concurrent_requests=4"];
+const MORE: [&str; 6] = [
+    "--set",
+    "asap.run.slice_rows=1",
+    "--set",
+    "asap.run.commit_seconds=0",
+    "--set",
+    "asap.anchor.max_concurrent_requests=4",
+];
 /// Requests in flight, which is also the maximum of answers that are not yet cached.
 const CALLS: usize = 4;
 
@@ -75,7 +82,7 @@ fn ends_as_undisturbed(place: &Place, server: &Server, files: &[File], deaths: u
     let (whole, other) = self::place(files);
     whole.run(&MORE).ok();
     assert_eq!(place.rows(), whole.rows());
-    place.execute(&["vacuum", &place.location("out"), "--retain", "0s", "--now"]).ok();
+    place.execute(&["table", "vacuum", &place.location("out"), "--retain", "0s", "--now"]).ok();
     assert_eq!(orphans(&place.path("out")), BTreeSet::new(), "objects that no log names");
     assert_eq!(place.rows(), whole.rows());
     let (paid, needed) = (server.answered(), other.answered());

@@ -163,7 +163,7 @@ fn an_output_is_an_input_without_its_rejects() {
         had_nothing_to_do(&step("first", "out"));
         place.put(C);
         step("in", "first").ok();
-        place.execute(&["optimize", &place.location("first")]).ok();
+        place.execute(&["table", "optimize", &place.location("first")]).ok();
         assert_eq!(summary(&step("first", "out"), 0)["rows_in"], 5);
         assert_eq!(place.rows().ids().len(), 15);
         had_nothing_to_do(&step("first", "out"));
@@ -177,7 +177,7 @@ fn an_output_is_an_input_without_its_rejects() {
         place.put(("d.parquet", 31..=32, "step"));
         step("in", "first").ok();
         assert_eq!(summary(&step("first", "out"), 0)["rows_in"], 2);
-        place.execute(&["verify", &place.location("out")]).ok();
+        place.execute(&["table", "verify", &place.location("out")]).ok();
     }
 }
 

@@ -43,7 +43,9 @@ fn another_writer_changes_an_output_during_a_run() {
     let ids = place.workplace.csv_of("s3/lake/out", "SELECT id, note FROM t ORDER BY id");
     let own = [11, 12, 13, 14, 16, 2, 21, 22, 23, 24, 26, 3, 4, 6].map(|id| format!("{id},\n")).concat();
     assert_eq!(ids, format!("id,note\n{own}900,by hand\n901,too\n"));
-    place.execute(&["verify", &place.location("out")]).ends(1, &["belongs to no done slice", "rows of a.parquet"]);
+    place
+        .execute(&["table", "verify", &place.location("out")])
+        .ends(1, &["belongs to no done slice", "rows of a.parquet"]);
 }
 
 /// Changes the lines of the commits of a table.
@@ -60,7 +62,7 @@ fn sums_that_do_not_fit_the_rows_end_runs_and_feeds() {
     let place = Place::local();
     place.pipeline("SELECT source, id, question, cot, answer, status, error FROM corpus WHERE id NOT LIKE '%7'");
     place.put_all(&[A, B]);
-    place.run(&["--slice-rows", "4", "--commit-every", "0s"]).ok();
+    place.run(&["--set", "asap.run.slice_rows=4", "--set", "asap.run.commit_seconds=0"]).ok();
     let sums = "SELECT CAST(sum(rows_in) AS INT) AS rows_in, sum(rows_out) + sum(rows_rejected) + sum(rows_filtered) AS \
                 parts, max(calls) AS calls, max(seconds) > 0 AS has_seconds FROM cot_history('out')";
     assert_eq!(place.workplace.csv(&[sums]), "rows_in,parts,calls,has_seconds\n14,14,0,true\n");
@@ -72,7 +74,7 @@ fn sums_that_do_not_fit_the_rows_end_runs_and_feeds() {
     rewrite(&out, |_, actions| actions.retain(|action| !is_sum(action)));
     had_nothing_to_do(&place.run(&[]));
     feed().ok();
-    place.execute(&["verify", "out"]).ok();
+    place.execute(&["table", "verify", "out"]).ok();
     // A commit loses its shard.
     let adds = |actions: &[Value]| actions.iter().any(|action| action.get("add").is_some());
     let first = whole.iter().find(|(_, actions)| adds(actions)).unwrap().0;
@@ -81,10 +83,10 @@ fn sums_that_do_not_fit_the_rows_end_runs_and_feeds() {
         actions.retain(|action| version != first || action.get("add").is_none());
     });
     place.put(C);
-    let named = ["its log was damaged", "asap verify out"];
+    let named = ["its log was damaged", "asap table verify out"];
     place.run(&[]).ends(1, &named);
     feed().ends(1, &named);
-    place.execute(&["verify", "out"]).ends(1, &["its log was damaged"]);
+    place.execute(&["table", "verify", "out"]).ends(1, &["its log was damaged"]);
     place.makes(&["--new-generation"], &[A, B, C]);
 }
 
@@ -93,12 +95,12 @@ fn a_disk_without_space_ends_in_try_later() {
     let place = Place::local().with(&[A, B]);
     // A file system of its own, so the run and the commands that check it are in one shell.
     let script = "mkdir -p out && mount -t tmpfs -o size=256k tmpfs out || exit 99
-        run='asap run mine.sql --from in --to out/t --slice-rows 3 --commit-every 0s --quiet'
+        run='asap run mine.sql --from in --to out/t --set asap.run.slice_rows=3 --set asap.run.commit_seconds=0 --quiet'
         for free in 0 16 32 48 64 72 128; do
             rm -rf out/t; dd if=/dev/zero of=out/full bs=1k count=$((256 - free)) 2>/dev/null
             $run 2>>errors; code=$?; rm out/full; echo $code
             test $code = 0 || test $code = 75 || { cat errors; exit 1; }
-            $run && asap verify out/t > verified || exit 1
+            $run && asap table verify out/t > verified || exit 1
             asap sql -q --format csv -c \"SELECT count(*), count(DISTINCT id) FROM 'out/t'\" | tail -1
         done";
     place.workplace.write("full.sh", script);
@@ -125,7 +127,7 @@ fn a_damaged_checkpoint_costs_no_row() {
     for damaged in [&whole[..whole.len() / 2], b"", &[&b"PAR1"[..], &[7; 90]].concat()] {
         std::fs::write(&checkpoint, damaged).unwrap();
         had_nothing_to_do(&place.run(&[]).ends(0, &[named]));
-        place.execute(&["verify", "out"]).ends(1, &[named]);
+        place.execute(&["table", "verify", "out"]).ends(1, &[named]);
     }
     for hint in ["{\"version\":", "{\"version\":70,\"size\":1}", ""] {
         std::fs::write(out.join("_delta_log/_last_checkpoint"), hint).unwrap();
@@ -135,7 +137,7 @@ fn a_damaged_checkpoint_costs_no_row() {
     place.run(&[]).ok();
     std::fs::write(&checkpoint, &whole).unwrap();
     place.is_done(&[A, B]);
-    place.execute(&["verify", "out"]).ok();
+    place.execute(&["table", "verify", "out"]).ok();
     // Without the commits before it, the checkpoint is needed.
     for version in 0..version {
         std::fs::remove_file(out.join(format!("_delta_log/{version:020}.json"))).unwrap();

@@ -15,8 +15,7 @@ const FILES: [File; 3] = [("a.parquet", 1..=8, "step"), ("b.parquet", 11..=18, "
 const A_NEXT: File = ("a.parquet", 2..=9, "later");
 /// The commands of the job: six slices with rejects, a replaced file, merged shards, removed leftovers.
 const JOB: [&str; 4] = [RUN, RUN, "optimize s3://lake/out", VACUUM];
-const RUN: &str =
-    "run mine.sql --from s3://lake/in --to s3://lake/out --slice-rows 4 --commit-every 0s --on-change reprocess";
+const RUN: &str = "run mine.sql --from s3://lake/in --to s3://lake/out --set asap.run.slice_rows=4 --set asap.run.commit_seconds=0 --on-change reprocess";
 const VACUUM: &str = "vacuum s3://lake/out --retain 0s --now";
 /// Jobs at once: most of their time is the start of processes.
 const AT_ONCE: usize = 4;

@@ -160,7 +160,7 @@ fn a_file_that_an_empty_one_replaces_loses_its_rows() {
         place.holds(&[B]);
         had_nothing_to_do(&place.run(&["--on-change", "reprocess"]));
         had_nothing_to_do(&place.run(&[]));
-        place.execute(&["verify", &place.location("out")]).ok();
+        place.execute(&["table", "verify", &place.location("out")]).ok();
         place.put(A);
         place.reads(&[], 7, &[A, B]);
     }
@@ -275,7 +275,7 @@ fn every_row_is_counted_once() {
         place.put_all(&[A, B, C]);
         // All rows are filtered, then half of the rows are rejects.
         place.put_all(&[("d.parquet", 27..=27, "step"), ("e.parquet", 30..=31, "step")]);
-        let summary = summary(&place.run(&["--slice-rows", "2"]), 0);
+        let summary = summary(&place.run(&["--set", "asap.run.slice_rows=2"]), 0);
         let counts = ["rows_in", "rows_out", "rows_rejected", "rows_filtered"].map(|name| summary[name].as_u64());
         assert_eq!(counts, [Some(24), Some(16), Some(4), Some(4)]);
         assert_eq!(summary["rejects"], json!({ "empty_chain": 4 }));

@@ -22,11 +22,11 @@ fn first_live(place: &Place, table: &str) -> PathBuf {
 fn a_short_retention_is_confirmed() {
     let place = Place::local().filled(&[A]);
     for retain in ["0s", "1s", "23h"] {
-        place.execute(&["vacuum", "out", "--retain", retain]).ends(2, &["--now"]);
-        place.execute(&["vacuum", "out", "--retain", retain, "--now"]).ok();
-        place.execute(&["vacuum", "out", "--retain", retain, "--dry-run"]).ok();
+        place.execute(&["table", "vacuum", "out", "--retain", retain]).ends(2, &["--now"]);
+        place.execute(&["table", "vacuum", "out", "--retain", retain, "--now"]).ok();
+        place.execute(&["table", "vacuum", "out", "--retain", retain, "--dry-run"]).ok();
     }
-    place.execute(&["vacuum", "out", "--retain", "24h"]).ok();
+    place.execute(&["table", "vacuum", "out", "--retain", "24h"]).ok();
     place.holds(&[A]);
 }
 
@@ -43,7 +43,7 @@ fn shards_that_are_gone_before_their_commit_are_not_committed() {
         // The rejects of a slice are written after its rows.
         let rejects = format!("out/{REJECTS}");
         let gate = place.proxy().hold(move |head| head.puts(&rejects) && head.path.ends_with(".parquet"));
-        let mut run = place.start(&["--on-change", "reprocess", "--commit-every", "0s"]);
+        let mut run = place.start(&["--on-change", "reprocess", "--set", "asap.run.commit_seconds=0"]);
         run.wait_until("rejects that wait", || gate.held() > 0);
         let written: Vec<String> = place.shards().difference(&before).cloned().collect();
         assert_eq!(written.len(), 1);
@@ -64,16 +64,16 @@ fn rows_of_lost_shards_are_made_again() {
     let cases = [("out", false, false), ("out", true, false), ("out", false, true), (&*rejects, false, false)];
     for (table, is_merged, is_cut) in cases {
         let place = Place::local().with(&[A, B, C]);
-        place.run(&["--slice-rows", "4"]).ok();
+        place.run(&["--set", "asap.run.slice_rows=4"]).ok();
         if is_merged {
-            place.execute(&["optimize", "out"]).ok();
+            place.execute(&["table", "optimize", "out"]).ok();
         }
         let lost = first_live(&place, table);
         match is_cut {
             true => std::fs::OpenOptions::new().write(true).open(lost).unwrap().set_len(100).unwrap(),
             false => std::fs::remove_file(lost).unwrap(),
         }
-        let status = place.execute(&["verify", "out", "--format", "json"]);
+        let status = place.execute(&["table", "verify", "out", "--format", "json"]);
         let found = summary(&status.ends(1, &["the same asap run command"]), 1);
         assert!(found["lost"].as_u64().unwrap() > 0, "{found}");
         let again = place.run(&[]).ends(0, &["is missing or damaged"]);
@@ -82,7 +82,7 @@ fn rows_of_lost_shards_are_made_again() {
         assert_eq!(summary(&again, 0)["rows_in"], rows, "{}", again.stderr);
         place.holds(&[A, B, C]);
         place.is_whole();
-        place.execute(&["verify", "out"]).ok();
+        place.execute(&["table", "verify", "out"]).ok();
         had_nothing_to_do(&place.run(&[]));
     }
 }

@@ -9,29 +9,52 @@ pub(super) trait Value: Sized {
     fn show(&self) -> Option<String>;
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub struct Ratio(pub f64);
+/// A type of numbers: what it holds, and which numbers it takes.
+macro_rules! number {
+    ($(#[doc = $doc:literal])* $type:ident($number:ty), $expected:literal, $takes:expr) => {
+        $(#[doc = $doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+        pub struct $type(pub $number);
 
-impl Value for Ratio {
-    const EXPECTED: &'static str = "a number from 0 to 1";
-    fn parse(text: &str) -> Option<Self> {
-        f64::from_str(text.trim()).ok().filter(|x| (0.0..=1.0).contains(x)).map(Ratio)
-    }
-    fn show(&self) -> Option<String> {
-        Some(self.0.to_string())
+        impl Value for $type {
+            const EXPECTED: &'static str = $expected;
+            fn parse(text: &str) -> Option<Self> {
+                let takes: fn(&$number) -> bool = $takes;
+                <$number>::from_str(text.trim()).ok().filter(takes).map($type)
+            }
+            fn show(&self) -> Option<String> {
+                Some(self.0.to_string())
+            }
+        }
+    };
+}
+
+number!(Ratio(f64), "a number from 0 to 1", |x| (0.0..=1.0).contains(x));
+number!(Share(f64), "a number above 0 and at most 1", |x| *x > 0.0 && *x <= 1.0);
+number!(Positive(u32), "a whole number of at least 1", |x| *x >= 1);
+number!(Money(f64), "a number of at least 0", |x| x.is_finite() && *x >= 0.0);
+number!(
+    /// A time in seconds, from a millisecond to a day.
+    Seconds(f64),
+    "a number of seconds from 0.001 to 86400",
+    |x| (0.001..=86_400.0).contains(x)
+);
+number!(
+    /// A time in seconds, up to a day. No time is 0.
+    Wait(f64),
+    "a number of seconds from 0 to 86400",
+    |x| (0.0..=86_400.0).contains(x)
+);
+
+impl Seconds {
+    pub fn duration(self) -> Duration {
+        Duration::from_secs_f64(self.0.clamp(0.001, 86_400.0))
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub struct Share(pub f64);
-
-impl Value for Share {
-    const EXPECTED: &'static str = "a number above 0 and at most 1";
-    fn parse(text: &str) -> Option<Self> {
-        f64::from_str(text.trim()).ok().filter(|x| *x > 0.0 && *x <= 1.0).map(Share)
-    }
-    fn show(&self) -> Option<String> {
-        Some(self.0.to_string())
+impl Wait {
+    pub fn duration(self) -> Duration {
+        Duration::from_secs_f64(self.0.clamp(0.0, 86_400.0))
     }
 }
 
@@ -89,52 +112,6 @@ impl Value for Texts {
     }
     fn show(&self) -> Option<String> {
         serde_json::to_string(&self.0).ok()
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Positive(pub u32);
-
-impl Value for Positive {
-    const EXPECTED: &'static str = "a whole number of at least 1";
-    fn parse(text: &str) -> Option<Self> {
-        u32::from_str(text.trim()).ok().filter(|x| *x >= 1).map(Positive)
-    }
-    fn show(&self) -> Option<String> {
-        Some(self.0.to_string())
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub struct Money(pub f64);
-
-impl Value for Money {
-    const EXPECTED: &'static str = "a number of at least 0";
-    fn parse(text: &str) -> Option<Self> {
-        f64::from_str(text.trim()).ok().filter(|x| x.is_finite() && *x >= 0.0).map(Money)
-    }
-    fn show(&self) -> Option<String> {
-        Some(self.0.to_string())
-    }
-}
-
-/// A time in seconds, from a millisecond to a day.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub struct Seconds(pub f64);
-
-impl Seconds {
-    pub fn duration(self) -> Duration {
-        Duration::from_secs_f64(self.0.clamp(0.001, 86_400.0))
-    }
-}
-
-impl Value for Seconds {
-    const EXPECTED: &'static str = "a number of seconds from 0.001 to 86400";
-    fn parse(text: &str) -> Option<Self> {
-        f64::from_str(text.trim()).ok().filter(|x| (0.001..=86_400.0).contains(x)).map(Seconds)
-    }
-    fn show(&self) -> Option<String> {
-        Some(self.0.to_string())
     }
 }
 

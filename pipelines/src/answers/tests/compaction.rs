@@ -7,7 +7,7 @@ use asap_udfs::llm::store::AnswerStore;
 use crate::answers::folder::{Folder, now};
 use crate::answers::segment::Record;
 use crate::answers::tests::{answer, assert_holds, files, folder, get, keep, key};
-use crate::answers::{AnswerFolder, SegmentState, Totals, compact, survey};
+use crate::answers::{AnswerFolder, Compacted, compact, survey};
 
 #[tokio::test]
 async fn small_segments_become_one_and_an_open_store_goes_on() {
@@ -16,23 +16,26 @@ async fn small_segments_become_one_and_an_open_store_goes_on() {
     keep(&store, 0..200).await;
     keep(&other, 150..210).await;
     std::fs::write(folder.path().join("notes.txt"), "not ours").unwrap();
-    let before = Totals::of(&survey(&url).await.unwrap());
+    let before = survey(&url).await.unwrap();
     assert_eq!((before.segments, before.answers, before.damaged), (5, 260, 0));
 
-    let done = compact(&url, None).await.unwrap();
+    let would = compact(&url, None, true).await.unwrap();
+    assert_eq!(survey(&url).await.unwrap(), before);
+    let done = compact(&url, None, false).await.unwrap();
+    assert_eq!(would, Compacted { dry_run: true, ..done.clone() });
     assert_eq!((done.segments_before, done.segments_after), (5, 1));
     assert_eq!((done.answers, done.answers_repeated, done.answers_too_old), (210, 50, 0));
     let after = survey(&url).await.unwrap();
-    assert_eq!((after.len(), after[0].answers, after[0].bytes), (1, 210, done.bytes_after));
+    assert_eq!((after.segments, after.answers, after.bytes), (1, 210, done.bytes_after));
     assert_eq!(files(folder.path()).len(), 2);
 
     assert_holds(&get(&store, 0..200).await);
     keep(&store, [500]).await;
     assert_holds(&get(&AnswerFolder::open(&url).await.unwrap(), (0..210).chain([500])).await);
     // A compact folder stays unchanged.
-    compact(&url, None).await.unwrap();
+    compact(&url, None, false).await.unwrap();
     let compacted = files(folder.path());
-    let again = compact(&url, None).await.unwrap();
+    let again = compact(&url, None, false).await.unwrap();
     assert_eq!((again.segments_before, again.segments_after), (1, 1));
     assert_eq!(files(folder.path()), compacted);
 }
@@ -49,17 +52,18 @@ async fn damaged_segments_and_old_answers_go() {
     let damaged = &files(folder.path())[2];
     let bytes = std::fs::read(damaged).unwrap();
     std::fs::write(damaged, &bytes[..bytes.len() - 1]).unwrap();
-    let states: Vec<_> = survey(&url).await.unwrap().iter().map(|segment| segment.state).collect();
-    assert_eq!(states, [SegmentState::Whole, SegmentState::Whole, SegmentState::Damaged, SegmentState::Whole]);
+    let before = survey(&url).await.unwrap();
+    assert_eq!((before.segments, before.damaged, before.answers), (4, 1, 3));
+    assert!(before.oldest < Some(now() - 39 * day) && before.newest > Some(now() - day), "{before:?}");
 
     let store = AnswerFolder::open(&url).await.unwrap();
-    let done = compact(&url, Some(now() - 30 * day)).await.unwrap();
+    let done = compact(&url, Some(now() - 30 * day), false).await.unwrap();
     assert_eq!((done.answers, done.answers_too_old, done.segments_damaged), (2, 1, 1));
     assert_holds(&get(&store, [20, 0]).await);
     assert_eq!(store.get(&key(40)).await.unwrap(), None);
-    assert_eq!(survey(&url).await.unwrap().len(), 1);
+    assert_eq!(survey(&url).await.unwrap().segments, 1);
 
-    let done = compact(&url, Some(now() + day)).await.unwrap();
+    let done = compact(&url, Some(now() + day), false).await.unwrap();
     assert_eq!((done.answers_too_old, done.segments_after), (2, 0));
     assert_eq!(AnswerFolder::open(&url).await.unwrap().index().len(), 0);
 }
@@ -78,7 +82,7 @@ async fn compactions_run_next_to_a_writer_and_readers() {
     };
     let compacting = async || {
         while !written.load(Ordering::Relaxed) {
-            compact(&url, None).await.unwrap();
+            compact(&url, None, false).await.unwrap();
             let reader = AnswerFolder::open(&url).await.unwrap();
             assert!(reader.index().len().is_multiple_of(64));
         }
@@ -104,6 +108,9 @@ async fn what_a_killed_writer_left_goes_when_it_is_old() {
     for path in [&old, &other] {
         std::fs::File::options().write(true).open(path).unwrap().set_modified(hours_ago).unwrap();
     }
-    assert_eq!(compact(&url, None).await.unwrap().unfinished_removed, 1);
+    for dry_run in [true, false] {
+        assert!(old.exists());
+        assert_eq!(compact(&url, None, dry_run).await.unwrap().unfinished_removed, 1);
+    }
     assert!(!old.exists() && new.exists() && other.exists());
 }
