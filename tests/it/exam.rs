@@ -50,25 +50,23 @@ fn pipelines_are_compared_with_random_controls_of_equal_length() {
     assert_eq!(serde_json::from_str::<Value>(again.ok().lines().last().unwrap()).unwrap(), summary);
 
     // Other questions need another folder.
-    let refused = workplace.run([&asked[..], &["--seed", "7"]].concat());
-    assert!(refused.code == 2 && refused.stderr.contains("choose another folder"), "{}", refused.stderr);
+    workplace.run([&asked[..], &["--seed", "7"]].concat()).ends(2, &["choose another folder"]);
 }
 
 #[test]
 fn bad_input_is_refused_before_the_model_reads() {
     let workplace = Workplace::new();
     workplace.write("unanswered.jsonl", r#"{"question": "q", "cot": "a\n\nb", "answer": ""}"#);
-    for (flags, expected) in [
-        (["--from", "data/sample", "--pipelines", "verified"], "the pipeline verified ignores the budget"),
-        (["--from", "data/sample", "--pipelines", "longst"], "did you mean longest?"),
-        (["--from", "unanswered.jsonl", "--pipelines", "longest"], "no row with a question, an answer"),
-        (["--from", "nowhere", "--pipelines", "longest"], "nowhere"),
+    for (from, pipeline, shares, expected) in [
+        ("data/sample", "verified", "0.5", "the pipeline verified ignores the budget"),
+        ("data/sample", "longst", "0.5", "did you mean longest?"),
+        ("unanswered.jsonl", "longest", "0.5", "no row with a question, an answer"),
+        ("nowhere", "longest", "0.5", "nowhere"),
+        ("data/sample", "longest", "1.5", "above 0 and at most 1"),
     ] {
-        let refused = workplace.run([&["exam", "--to", "out"], &flags[..]].concat());
-        assert!(refused.code != 0 && refused.stderr.contains(expected), "{flags:?}: {}", refused.stderr);
+        let flags = ["exam", "--to", "out", "--from", from, "--pipelines", pipeline, "--shares", shares];
+        workplace.run(flags).ends_in(&[1, 2], &[expected]);
     }
-    let refused = workplace.run([&EXAM[..], &["--pipelines", "longest", "--shares", "1.5"]].concat());
-    assert!(refused.code == 2 && refused.stderr.contains("above 0 and at most 1"), "{}", refused.stderr);
     let printed = workplace.run(["exam", "--pipelines", "longest", "--shares", "0.5", "--print"]);
     assert!(printed.ok().contains("cot_survives(") && printed.stdout.contains("-- longest-0.5"), "{}", printed.stdout);
 }

@@ -68,7 +68,7 @@ fn steps_come_again_after_a_position_and_ranks_share_them() {
     assert_eq!(ids(parts.concat()), ids(all[..7].concat()));
 
     // The order is that of the pruned rows, independent of shard names and positions in shards.
-    workplace.run(["run", "truncate", "--from", "traces", "--to", "again", "--set", "asap.run.slice_rows=10"]).ok();
+    workplace.run(["run", "truncate", "--from", "traces", "--to", "again", "--set=run.slice_rows=10"]).ok();
     workplace.run(["table", "optimize", "again"]).ok();
     let ids = |steps: &[Vec<Row>]| steps.iter().flatten().map(|row| row.ids.clone()).collect::<Vec<_>>();
     assert_eq!(ids(&feed(&workplace, &["again", "--epochs", "2", "--step", "6"])), ids(&all));
@@ -94,18 +94,8 @@ fn a_feed_resumes_after_other_commands_changed_its_table() {
 fn a_table_is_followed_while_a_run_fills_it() {
     let workplace = Workplace::new();
     workplace.traces(9, 40, "traces");
-    let run = [
-        "run",
-        "truncate",
-        "--from",
-        "traces",
-        "--to",
-        "out",
-        "--set",
-        "asap.run.slice_rows=5",
-        "--set",
-        "asap.run.commit_seconds=0.1",
-    ];
+    let run: Vec<&str> =
+        "run truncate --from traces --to out --set=run.slice_rows=5 --set=run.commit_seconds=0.1".split(' ').collect();
     workplace.run([&run[..], &["--part", "1/2"]].concat()).ok();
     let follow = ["feed", "--model", "data/model", "--data", "out", "--follow", "--epochs", "2", "--step", "7"];
     let follower = workplace.command(&follow).stdout(Stdio::piped()).spawn().unwrap();

@@ -266,8 +266,7 @@ fn an_output_holds_what_its_other_columns_do_not_say() {
     workplace
         .run(["run", "truncate", "--from", "in", "--to", "x", "--originals", "nothing"])
         .ends(2, &["--originals names nothing"]);
-    let other = workplace.run(["run", "truncate", "--from", "in", "--to", "all"]);
-    assert!(other.code != 0 && other.stderr.contains("originals"), "{other:?}");
+    workplace.run(["run", "truncate", "--from", "in", "--to", "all"]).ends(1, &["originals"]);
     // An additional file, while no column may be added.
     workplace.copy(rows, "in/b.parquet");
     let more = workplace.prune("truncate", "needed", &["--on-schema-change", "fail"]).json();

@@ -73,14 +73,15 @@ fn rows_are_answered_in_their_order_and_one_that_cannot_be_asked_says_why() {
 #[test]
 fn what_cannot_be_meant_is_refused_before_a_model_is_loaded() {
     let workplace = Workplace::new();
-    let refused = |more: &[&str], code: i32, said: &str| {
-        workplace.run([&["generate", "--model", "nowhere/model"], more].concat()).ends(code, &[said]);
-    };
-    refused(&["--prompt", "2?", "--samples", "4"], 2, "--temperature");
-    refused(&["--prompt", "2?", "--top-p", "0"], 2, "expected a number above 0 and at most 1");
-    refused(&["--prompt", "2?", "--top-p", "1.1"], 2, "expected a number above 0 and at most 1");
-    refused(&["--prompt", "2?", "--stop", ""], 2, "expected a text, found an empty one");
-    refused(&["--prompt", "2?", "--column", "q"], 2, "cannot be used with");
-    refused(&["--prompt", "2?"], 1, "nowhere/model");
+    for (more, code, said) in [
+        (&["--samples", "4"][..], 2, "--temperature"),
+        (&["--top-p", "0"], 2, "expected a number above 0 and at most 1"),
+        (&["--top-p", "1.1"], 2, "expected a number above 0 and at most 1"),
+        (&["--stop", ""], 2, "expected a text, found an empty one"),
+        (&["--column", "q"], 2, "cannot be used with"),
+        (&[], 1, "nowhere/model"),
+    ] {
+        workplace.run([&["generate", "--model", "nowhere/model", "--prompt", "2?"], more].concat()).ends(code, &[said]);
+    }
     workplace.run([&SMALL[..], &["--data", "data/sample", "--column", "problm"]].concat()).ends(2, &["problm"]);
 }

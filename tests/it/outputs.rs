@@ -60,7 +60,7 @@ fn an_output_says_what_it_holds_and_how_it_came() {
     place.workplace.write("early/.asap/cache/0-0.answers.parquet", "");
     place.execute(&["table", "status", "early"]).ends(1, &["early has no commit yet", "run the same asap run command"]);
     place.put(("c.parquet", 21..=27, "step"));
-    place.run(&["--limit", "16", "--set", "asap.run.slice_rows=2"]).ok();
+    place.run(&["--limit", "16", "--set=run.slice_rows=2"]).ok();
     let part = place.execute(&["table", "status", "out", "--format", "json"]).json();
     assert_eq!(part["files_in_part"], json!([{"file": "c.parquet", "done": 2, "rows": 7}]));
     assert_eq!((&part["finished"], &part["rows_beyond_limit"]), (&json!(true), &json!(5)));
@@ -221,11 +221,11 @@ fn the_counts_of_commits_hold_whatever_replaced_slices() {
         assert_eq!(counts, [0, 0, 0, faults], "{found}");
     };
     place.put_all(&[OLD, B]);
-    place.run(&["--set", "asap.run.slice_rows=2", "--limit", "9"]).ok();
+    place.run(&["--set=run.slice_rows=2", "--limit", "9"]).ok();
     sound(0);
-    place.run(&["--set", "asap.run.slice_rows=3"]).ok();
+    place.run(&["--set=run.slice_rows=3"]).ok();
     place.put(NEW);
-    place.run(&["--on-change", "reprocess", "--set", "asap.run.slice_rows=2"]).ok();
+    place.run(&["--on-change", "reprocess", "--set=run.slice_rows=2"]).ok();
     sound(0);
     place.run(&["--retry-rejects"]).ok();
     sound(0);
@@ -233,7 +233,7 @@ fn the_counts_of_commits_hold_whatever_replaced_slices() {
     place.put(OLD);
     place.run(&["--on-change", "reprocess"]).ok();
     sound(0);
-    place.run(&["--new-generation", "--set", "asap.run.slice_rows=3"]).ok();
+    place.run(&["--new-generation", "--set=run.slice_rows=3"]).ok();
     sound(0);
     place.holds(&[OLD, B]);
     // The log before a checkpoint is cleaned.
@@ -265,7 +265,7 @@ fn what_a_killed_run_and_a_replaced_file_left_is_removed() {
     place.run(&["--on-change", "reprocess"]).ok();
     place.put(("c.parquet", 21..=31, "step"));
     let before = written(&place.path("out"));
-    let mut run = place.start(&["--set", "asap.run.slice_rows=2", "--set", "asap.run.commit_seconds=3600"]);
+    let mut run = place.start(&["--set=run.slice_rows=2", "--set=run.commit_seconds=3600"]);
     let is_shard = |name: &String| name.ends_with(".parquet") && !before.contains(name);
     run.wait_until("a shard that no commit names", || written(&place.path("out")).iter().any(is_shard));
     run.kill();
@@ -295,7 +295,7 @@ fn what_a_killed_run_and_a_replaced_file_left_is_removed() {
 #[test]
 fn shards_are_merged_and_a_changed_file_is_still_replaced() {
     let place = Place::local().with(&[OLD, B]);
-    place.run(&["--set", "asap.run.slice_rows=2"]).ok();
+    place.run(&["--set=run.slice_rows=2"]).ok();
     let before = live(&place.path("out")).len();
     let done = place.execute(&["table", "optimize", "out", "--format", "json"]).json();
     let shards = live(&place.path("out"));

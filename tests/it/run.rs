@@ -199,7 +199,7 @@ fn a_run_names_a_text_that_is_the_question_of_many_answers() {
         "SELECT {question} AS question, 'step' AS reasoning, concat('a', i) AS answer FROM generate_series(1, 300) AS t (i)"
     );
     workplace.copy(&query, "in/a.parquet");
-    let notes = workplace.prune("truncate", "out", &["--set", "asap.run.slice_rows=50"]).json()["notes"].to_string();
+    let notes = workplace.prune("truncate", "out", &["--set=run.slice_rows=50"]).json()["notes"].to_string();
     assert!(notes.contains("of 300 rows have one question, \\\"Example: find x…"), "{notes}");
     assert!(notes.contains("with 16 or more different answers"), "{notes}");
 }

@@ -129,20 +129,8 @@ fn a_question_column_without_values_is_not_the_question() {
 fn ratios_count_the_rows_of_the_output_and_unfinished_outputs_say_so() {
     let workplace = Workplace::new();
     workplace.traces(1, 40, "in");
-    let run = [
-        "run",
-        "truncate",
-        "--from",
-        "in",
-        "--to",
-        "out",
-        "--set",
-        "asap.run.slice_rows=5",
-        "--part",
-        "1/2",
-        "--format",
-        "json",
-    ];
+    let run: Vec<&str> =
+        "run truncate --from in --to out --set=run.slice_rows=5 --part 1/2 --format json".split(' ').collect();
     let run = [&run[..], &["--set", "asap.refine.max_tokens=60", "--set", "asap.refine.ratio=0.9"]].concat();
     let summary = workplace.run(&run).json();
     assert!(

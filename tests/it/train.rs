@@ -388,7 +388,7 @@ fn a_full_file_system_leaves_the_last_checkpoint_whole() {
 #[test]
 fn rows_that_are_no_longer_there_are_named_and_the_last_checkpoint_stays() {
     let workplace = prepared();
-    workplace.run(["run", "truncate", "--from", "traces", "--to", "out", "--set", "asap.run.slice_rows=8"]).ok();
+    workplace.run(["run", "truncate", "--from", "traces", "--to", "out", "--set=run.slice_rows=8"]).ok();
     let train = words(
         "train --init config.json --data out --out model --epochs 20 --max-length 300 --long cut --checkpoint-every 1",
     );
@@ -397,8 +397,7 @@ fn rows_that_are_no_longer_there_are_named_and_the_last_checkpoint_stays() {
     let finished = training.finish().ends(1, &[]);
     assert!(finished.stderr.contains(".parquet") && !finished.stderr.contains("panicked"), "{}", finished.stderr);
     // The same command reports the missing file, and resumes once it is back.
-    let missing = workplace.run(&train);
-    assert!(missing.code != 0 && missing.stderr.contains("out"), "{}", missing.stderr);
+    workplace.run(&train).ends_in(&[1, 2, 75], &["out"]);
     fs::rename(workplace.path("elsewhere"), workplace.path("out")).unwrap();
     workplace.run(&train).ends(0, &["resumes after step"]);
 }
@@ -406,7 +405,7 @@ fn rows_that_are_no_longer_there_are_named_and_the_last_checkpoint_stays() {
 #[test]
 fn a_broken_shard_is_named_before_a_step_is_made() {
     let workplace = prepared();
-    workplace.run(["run", "truncate", "--from", "traces", "--to", "out", "--set", "asap.run.slice_rows=8"]).ok();
+    workplace.run(["run", "truncate", "--from", "traces", "--to", "out", "--set=run.slice_rows=8"]).ok();
     let shard = workplace.shell("find out -name '*.parquet' | sort | tail -1").ok().trim().to_string();
     let mut bytes = fs::read(workplace.path(&shard)).unwrap();
     let quarter = bytes.len() / 4;

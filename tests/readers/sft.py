@@ -267,7 +267,7 @@ def lines_whole(out):
 
 def follows():
     """A training next to a run takes all its rows."""
-    run = ["run", "truncate", "--from", "traces", "--to", "growing", "--set", "asap.run.slice_rows=5", "--set", "asap.run.commit_seconds=0.1",
+    run = ["run", "truncate", "--from", "traces", "--to", "growing", "--set=run.slice_rows=5", "--set=run.commit_seconds=0.1",
            "--set", "asap.refine.max_tokens=160"]
     command(*run, "--part", "1/2")
     options = ["--model", "model", "--data", "growing", "--step", str(STEP), "--epochs", "2", "--warmup-steps", "3", "--follow"]

@@ -13,9 +13,8 @@ use asap_test_support::{Call, Reply, Server};
 
 /// Counts the answers in the user's answer cache.
 fn kept(workplace: &Workplace) -> u64 {
-    workplace.run(["table", "vacuum", ".cache/asap", "--answers", "--dry-run", "--format", "json"]).json()["answers"]
-        .as_u64()
-        .unwrap()
+    let vacuum = ["table", "vacuum", ".cache/asap", "--answers", "--dry-run", "--format", "json"];
+    workplace.run(vacuum).json()["answers"].as_u64().unwrap()
 }
 
 #[test]
@@ -147,8 +146,7 @@ fn what_is_turned_down_alike_is_not_committed_before_the_verdict() {
     });
     ask(&workplace, &server);
     let arguments = arguments("asap", "out", &["asap.anchor.max_concurrent_requests=2"]);
-    let failed = workplace
-        .run([&arguments[..], &["--set", "asap.run.slice_rows=2", "--set", "asap.run.commit_seconds=0.01"]].concat());
+    let failed = workplace.run([&arguments[..], &["--set=run.slice_rows=2", "--set=run.commit_seconds=0.01"]].concat());
     // Another call may be in flight when the twentieth is refused.
     let is_said =
         [20, 21].iter().any(|calls| failed.stderr.contains(&format!("the last {calls} calls to http://127.0.0.1")));
@@ -159,7 +157,7 @@ fn what_is_turned_down_alike_is_not_committed_before_the_verdict() {
     // The same command does the remaining rows once the endpoint is fixed.
     let server = Server::start(model);
     ask(&workplace, &server);
-    workplace.run([&arguments[..], &["--set", "asap.run.slice_rows=2"]].concat()).ok();
+    workplace.run([&arguments[..], &["--set=run.slice_rows=2"]].concat()).ok();
     assert_eq!(workplace.csv_of("out", "SELECT count(*) AS n FROM t"), "n\n60\n");
 }
 
@@ -256,7 +254,7 @@ fn a_language_model_whose_answers_are_all_rejected_ends_the_run_after_200_rows()
     });
     let few = ["asap.anchor.max_concurrent_requests=4", "asap.anchor.max_attempts=1"];
     ask(&workplace, &server);
-    let sliced = ["--set", "asap.run.slice_rows=20", "--set", "asap.run.commit_seconds=0"];
+    let sliced = ["--set=run.slice_rows=20", "--set=run.commit_seconds=0"];
     let failed = workplace.run([&arguments("asap", "out", &few)[..], &sliced].concat());
     failed.ends(3, &["rows are all rejected (no_match "]);
     assert!(server.count() < 2 * 300, "{} requests", server.count());
@@ -268,8 +266,7 @@ fn a_language_model_whose_answers_are_all_rejected_ends_the_run_after_200_rows()
         _ => model(call),
     });
     ask(&workplace, &server);
-    let summary =
-        workplace.run([&arguments("asap", "other", &few)[..], &["--set", "asap.run.slice_rows=20"]].concat()).json();
+    let summary = workplace.run([&arguments("asap", "other", &few)[..], &["--set=run.slice_rows=20"]].concat()).json();
     assert_eq!(summary["rows_in"], 400);
     assert!(summary["rows_out"].as_u64().unwrap() > 0);
 }

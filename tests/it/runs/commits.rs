@@ -273,7 +273,7 @@ fn a_commit_that_lands_after_the_next_run_is_refused_by_the_store() {
 /// The pipeline of [`Place`], with chains in capitals.
 const NEW: &str = "SELECT source, id, upper(cot) AS cot, status, error FROM corpus WHERE id NOT LIKE '%7'";
 
-const SLICES: [&str; 4] = ["--set", "asap.run.slice_rows=3", "--set", "asap.run.commit_seconds=0"];
+const SLICES: [&str; 2] = ["--set=run.slice_rows=3", "--set=run.commit_seconds=0"];
 
 #[test]
 fn a_run_that_meets_a_new_table_generation_commits_nothing_to_it() {

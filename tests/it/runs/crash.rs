@@ -14,14 +14,8 @@ use asap_test_support::{Call, Reply, Server};
 /// Calls a language model for each kept row.
 const PIPELINE: &str = "SELECT source, id, cot_anchor(question, answer)['thought'] AS thought, status, error \
                         FROM corpus WHERE id NOT LIKE '%7'";
-const MORE: [&str; 6] = [
-    "--set",
-    "asap.run.slice_rows=1",
-    "--set",
-    "asap.run.commit_seconds=0",
-    "--set",
-    "asap.anchor.max_concurrent_requests=4",
-];
+const MORE: [&str; 4] =
+    ["--set=run.slice_rows=1", "--set=run.commit_seconds=0", "--set", "asap.anchor.max_concurrent_requests=4"];
 /// Requests in flight, which is also the maximum of answers that are not yet cached.
 const CALLS: usize = 4;
 

@@ -75,7 +75,7 @@ fn merged_and_changed(place: &Place) -> Table<'_> {
     let table = Table::new(place);
     table.append(&[A, B]);
     table.append(&[D]);
-    place.run(&["--set", "asap.run.slice_rows=3"]).ok();
+    place.run(&["--set=run.slice_rows=3"]).ok();
     table.merge(&["a.parquet", "b.parquet"], ("ab.parquet", 1..=14, "step"));
     had_nothing_to_do(&place.run(&[]));
     place.put(("rest.parquet", 2..=14, "stop"));
@@ -128,13 +128,7 @@ fn rows_of_a_merged_file_that_a_deletion_vector_marks_are_gone() {
 fn two_runs_and_dead_ones_replace_what_was_merged_once() {
     let place = Place::s3();
     merged_and_changed(&place);
-    place.run_twice_at_once(&[
-        "--on-change=reprocess",
-        "--set",
-        "asap.run.slice_rows=2",
-        "--set",
-        "asap.run.commit_seconds=0",
-    ]);
+    place.run_twice_at_once(&["--on-change=reprocess", "--set=run.slice_rows=2", "--set=run.commit_seconds=0"]);
     place.makes(&["--on-change=reprocess"], &REST);
     for deaths in 0..4 {
         let place = Place::s3();
@@ -149,7 +143,7 @@ fn two_runs_and_dead_ones_replace_what_was_merged_once() {
 fn die_at_commit(place: &Place, commits: usize) {
     let seen = AtomicUsize::new(0);
     let gate = place.proxy().hold(move |head| head.commits("out") && seen.fetch_add(1, Ordering::SeqCst) >= commits);
-    let mut run = place.start(&["--on-change=reprocess", "--set", "asap.run.commit_seconds=0"]);
+    let mut run = place.start(&["--on-change=reprocess", "--set=run.commit_seconds=0"]);
     wait_until("a commit", || gate.held() > 0 || run.is_over());
     place.kill(run, &gate);
 }
@@ -244,7 +238,7 @@ fn a_snapshot_that_was_begun_is_completed_before_what_came_after() {
     let seen = AtomicUsize::new(0);
     // The first commit makes the table.
     let gate = place.proxy().hold(move |head| head.commits("out") && seen.fetch_add(1, Ordering::SeqCst) > 1);
-    let mut run = place.start(&["--set", "asap.run.slice_rows=2", "--set", "asap.run.commit_seconds=0"]);
+    let mut run = place.start(&["--set=run.slice_rows=2", "--set=run.commit_seconds=0"]);
     run.wait_until("its third commit", || gate.held() == 1);
     place.kill(run, &gate);
     let before = place.rows().output.len();
@@ -262,10 +256,10 @@ fn a_run_of_parts_and_limits_is_as_that_of_a_folder() {
     let place = Place::local();
     let table = Table::new(&place);
     table.append(&[A, B]);
-    place.run(&["--part", "1/2", "--set", "asap.run.slice_rows=2"]).ok();
+    place.run(&["--part", "1/2", "--set=run.slice_rows=2"]).ok();
     table.append(&[C]);
-    place.run(&["--part", "2/2", "--set", "asap.run.slice_rows=2"]).ok();
-    place.makes(&["--part", "1/2", "--set", "asap.run.slice_rows=2"], &[A, B, C]);
+    place.run(&["--part", "2/2", "--set=run.slice_rows=2"]).ok();
+    place.makes(&["--part", "1/2", "--set=run.slice_rows=2"], &[A, B, C]);
     table.append(&[D]);
     place.run(&["--limit", "25"]).ok();
     had_nothing_to_do(&place.run(&["--limit", "25"]));
@@ -276,7 +270,7 @@ fn a_run_of_parts_and_limits_is_as_that_of_a_folder() {
 fn two_first_runs_at_once_make_each_row_once() {
     everywhere(|place| {
         Table::new(place).append(&[A, B, C, D]);
-        place.run_twice_at_once(&["--set", "asap.run.slice_rows=3", "--set", "asap.run.commit_seconds=0"]);
+        place.run_twice_at_once(&["--set=run.slice_rows=3", "--set=run.commit_seconds=0"]);
         place.is_done(&[A, B, C, D]);
     });
 }
@@ -289,11 +283,11 @@ fn two_first_runs_of_other_versions_are_not_mixed() {
     let seen = AtomicUsize::new(0);
     // The first commit makes the table.
     let gate = place.proxy().hold(move |head| head.commits("out") && seen.fetch_add(1, Ordering::SeqCst) == 1);
-    let mut late = place.start(&["--set", "asap.run.slice_rows=2"]);
+    let mut late = place.start(&["--set=run.slice_rows=2"]);
     late.wait_until("its first rows", || gate.held() == 1);
     place.put(("a2.parquet", 1..=4, "stop"));
     table.commit(&[table.remove("a.parquet"), table.add("a2.parquet")]);
-    place.run(&["--set", "asap.run.slice_rows=2", "--limit", "2"]).ok();
+    place.run(&["--set=run.slice_rows=2", "--limit", "2"]).ok();
     gate.open();
     late.finish().ends(75, &["version 2 of"]);
     place.makes(&[], &[("a2.parquet", 1..=4, "stop")]);

@@ -38,7 +38,7 @@ fn deleted_rows_are_not_read() {
         // A few rows, and most rows including a whole slice.
         let vectors = table.vectors(&[&[0, 3, 4], &[0, 1, 2, 3, 4, 5, 7, 9]]);
         table.commit(&[table.add_with("a.parquet", &vectors[0]), table.add_with("b.parquet", &vectors[1])]);
-        let done = summary(&place.run(&["--set", &format!("asap.run.slice_rows={slice_rows}")]), 0);
+        let done = summary(&place.run(&[&format!("--set=run.slice_rows={slice_rows}")]), 0);
         let counts = ["rows_in", "rows_out", "rows_rejected", "rows_filtered"].map(|name| done[name].as_u64());
         assert_eq!(counts, [9, 6, 1, 2].map(Some), "{slice_rows}");
         assert_eq!(place.rows().sources(), [of("a.parquet", &[1, 2, 5, 7, 8]), of("b.parquet", &[8])].concat());
@@ -59,9 +59,9 @@ fn a_file_of_which_all_rows_are_deleted_is_done() {
     place.put_all(&[A, B]);
     let vectors = table.vectors(&[&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]]);
     table.commit(&[table.add_with("a.parquet", &vectors[0])]);
-    let first = summary(&place.run(&["--set", "asap.run.slice_rows=4"]), 0);
+    let first = summary(&place.run(&["--set=run.slice_rows=4"]), 0);
     assert_eq!((&first["rows_in"], &first["nothing_to_do"]), (&json!(0), &json!(false)));
-    had_nothing_to_do(&place.run(&["--set", "asap.run.slice_rows=4"]));
+    had_nothing_to_do(&place.run(&["--set=run.slice_rows=4"]));
     let status: Value = place.execute(&["table", "status", &place.location("out"), "--format", "json"]).json();
     assert_eq!((&status["finished"], &status["files_done"], &status["rows"]), (&json!(true), &json!(1), &json!(0)));
     assert_eq!(status["files_in_part"], json!([]));

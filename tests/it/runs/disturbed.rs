@@ -62,7 +62,7 @@ fn sums_that_do_not_fit_the_rows_end_runs_and_feeds() {
     let place = Place::local();
     place.pipeline("SELECT source, id, question, cot, answer, status, error FROM corpus WHERE id NOT LIKE '%7'");
     place.put_all(&[A, B]);
-    place.run(&["--set", "asap.run.slice_rows=4", "--set", "asap.run.commit_seconds=0"]).ok();
+    place.run(&["--set=run.slice_rows=4", "--set=run.commit_seconds=0"]).ok();
     let sums = "SELECT CAST(sum(rows_in) AS INT) AS rows_in, sum(rows_out) + sum(rows_rejected) + sum(rows_filtered) AS \
                 parts, max(calls) AS calls, max(seconds) > 0 AS has_seconds FROM cot_history('out')";
     assert_eq!(place.workplace.csv(&[sums]), "rows_in,parts,calls,has_seconds\n14,14,0,true\n");

@@ -275,7 +275,7 @@ fn every_row_is_counted_once() {
         place.put_all(&[A, B, C]);
         // All rows are filtered, then half of the rows are rejects.
         place.put_all(&[("d.parquet", 27..=27, "step"), ("e.parquet", 30..=31, "step")]);
-        let summary = summary(&place.run(&["--set", "asap.run.slice_rows=2"]), 0);
+        let summary = summary(&place.run(&["--set=run.slice_rows=2"]), 0);
         let counts = ["rows_in", "rows_out", "rows_rejected", "rows_filtered"].map(|name| summary[name].as_u64());
         assert_eq!(counts, [Some(24), Some(16), Some(4), Some(4)]);
         assert_eq!(summary["rejects"], json!({ "empty_chain": 4 }));

@@ -14,7 +14,7 @@ fn parts_that_run_at_once_make_each_row_once() {
     for place in Place::both() {
         let files = [A, B, C, D, ("e.parquet", 41..=47, "step"), ("f.parquet", 51..=57, "step")];
         place.put_all(&files);
-        let parts = ["1/3", "2/3", "3/3"].map(|part| place.start(&["--part", part, "--set", "asap.run.slice_rows=2"]));
+        let parts = ["1/3", "2/3", "3/3"].map(|part| place.start(&["--part", part, "--set=run.slice_rows=2"]));
         for part in parts {
             part.finish().ok();
         }
@@ -25,7 +25,7 @@ fn parts_that_run_at_once_make_each_row_once() {
 #[test]
 fn a_part_leaves_the_others_their_rows() {
     let place = Place::local().with(&[A, B, C, D]);
-    let part = |part: &str| place.run(&["--part", part, "--set", "asap.run.slice_rows=2"]);
+    let part = |part: &str| place.run(&["--part", part, "--set=run.slice_rows=2"]);
     let first = summary(&part("1/2"), 0)["rows_in"].as_u64().unwrap();
     had_nothing_to_do(&part("1/2"));
     let second = summary(&part("2/2"), 0)["rows_in"].as_u64().unwrap();
@@ -155,7 +155,7 @@ fn rows_are_divided_by_any_text() {
         let file: File = ("a.parquet", 1..=9, "a b/ü=%:#?*2F");
         place.put(file.clone());
         place.pipeline(&format!("{PIPELINE} AND id NOT LIKE '%3'"));
-        let summary = summary(&place.run(&["--partition-by", "cot", "--set", "asap.run.slice_rows=4"]), 0);
+        let summary = summary(&place.run(&["--partition-by", "cot", "--set=run.slice_rows=4"]), 0);
         assert_eq!(summary["rows_out"], 6, "{summary}");
         let marks: Vec<String> = [1, 2, 4, 6, 8, 9].map(|id| format!("{} {id}", file.2)).to_vec();
         let (rows, mut read) = (place.rows(), marks.clone());
@@ -208,9 +208,9 @@ fn a_new_generation_of_no_rows_is_refused_and_takes_nothing_back() {
 fn a_renamed_file_keeps_its_rows_and_its_old_name() {
     for place in Place::both() {
         place.put(A);
-        place.run(&["--limit", "3", "--set", "asap.run.slice_rows=3"]).ok();
+        place.run(&["--limit", "3", "--set=run.slice_rows=3"]).ok();
         std::fs::rename(place.path("in/a.parquet"), place.path("in/z.parquet")).unwrap();
-        let renamed = place.run(&["--set", "asap.run.slice_rows=3"]);
+        let renamed = place.run(&["--set=run.slice_rows=3"]);
         let renamed = renamed.ends(0, &["z.parquet has the content of a.parquet, which no longer exists"]);
         assert_eq!(summary(&renamed, 0)["rows_in"], 4);
         place.is_done(&[A]);

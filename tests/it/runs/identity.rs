@@ -22,9 +22,8 @@ fn a_changed_file_fails_by_name_and_the_others_are_processed() {
 fn a_changed_file_replaces_its_rows_and_rejects_where_that_is_asked() {
     for place in Place::both() {
         place.put_all(&[A, B]);
-        place.run(&["--set", "asap.run.slice_rows=3", "--set", "asap.run.commit_seconds=0"]).ok();
-        let reprocess =
-            ["--on-change=reprocess", "--set", "asap.run.slice_rows=3", "--set", "asap.run.commit_seconds=0"];
+        place.run(&["--set=run.slice_rows=3", "--set=run.commit_seconds=0"]).ok();
+        let reprocess = ["--on-change=reprocess", "--set=run.slice_rows=3", "--set=run.commit_seconds=0"];
         // An earlier content that returns is processed again.
         for file in [A_NEXT, A, ("a.parquet", 3..=4, "short"), A_NEXT] {
             place.put(file.clone());
@@ -143,9 +142,7 @@ fn files_share_a_limit_evenly() {
 #[test]
 fn a_sample_is_chosen_once_for_all_runs_and_parts() {
     let place = Place::local().with(&[FIRST, LATER]);
-    let run = |more: &[&str]| {
-        place.run(&[&["--sample", "5", "--seed", "3", "--set", "asap.run.slice_rows=1"], more].concat())
-    };
+    let run = |more: &[&str]| place.run(&[&["--sample", "5", "--seed", "3", "--set=run.slice_rows=1"], more].concat());
     run(&["--part", "1/2"]).ok();
     place.put(("c.parquet", 21..=24, "step"));
     run(&["--part", "2/2"]).ok();
@@ -163,10 +160,10 @@ fn a_sample_is_chosen_once_for_all_runs_and_parts() {
 fn a_limit_that_ends_in_a_slice_goes_on_where_it_ended() {
     let place = Place::local().with(&[A, B]);
     for limit in ["1", "2", "5", "6", "9"] {
-        place.run(&["--limit", limit, "--set", "asap.run.slice_rows=3"]).ok();
+        place.run(&["--limit", limit, "--set=run.slice_rows=3"]).ok();
         let rows = place.rows();
         assert!(rows.output.len() + rows.rejects.len() <= limit.parse().unwrap(), "{limit}: {rows:?}");
     }
-    place.makes(&["--set", "asap.run.slice_rows=4"], &[A, B]);
-    had_nothing_to_do(&place.run(&["--set", "asap.run.slice_rows=2"]));
+    place.makes(&["--set=run.slice_rows=4"], &[A, B]);
+    had_nothing_to_do(&place.run(&["--set=run.slice_rows=2"]));
 }

@@ -43,7 +43,7 @@ fn shards_that_are_gone_before_their_commit_are_not_committed() {
         // The rejects of a slice are written after its rows.
         let rejects = format!("out/{REJECTS}");
         let gate = place.proxy().hold(move |head| head.puts(&rejects) && head.path.ends_with(".parquet"));
-        let mut run = place.start(&["--on-change", "reprocess", "--set", "asap.run.commit_seconds=0"]);
+        let mut run = place.start(&["--on-change", "reprocess", "--set=run.commit_seconds=0"]);
         run.wait_until("rejects that wait", || gate.held() > 0);
         let written: Vec<String> = place.shards().difference(&before).cloned().collect();
         assert_eq!(written.len(), 1);
@@ -64,7 +64,7 @@ fn rows_of_lost_shards_are_made_again() {
     let cases = [("out", false, false), ("out", true, false), ("out", false, true), (&*rejects, false, false)];
     for (table, is_merged, is_cut) in cases {
         let place = Place::local().with(&[A, B, C]);
-        place.run(&["--set", "asap.run.slice_rows=4"]).ok();
+        place.run(&["--set=run.slice_rows=4"]).ok();
         if is_merged {
             place.execute(&["table", "optimize", "out"]).ok();
         }

@@ -17,9 +17,8 @@ const FILES: [File; 4] =
 const A_NEXT: File = ("a.parquet", 2..=13, "later");
 
 /// Many slices with one commit each, which gives many points of failure.
-const SLICED: [&str; 4] = ["--set", "asap.run.slice_rows=4", "--set", "asap.run.commit_seconds=0"];
-const SLICED_AGAIN: [&str; 5] =
-    ["--set", "asap.run.slice_rows=4", "--set", "asap.run.commit_seconds=0", "--on-change=reprocess"];
+const SLICED: [&str; 2] = ["--set=run.slice_rows=4", "--set=run.commit_seconds=0"];
+const SLICED_AGAIN: [&str; 3] = ["--set=run.slice_rows=4", "--set=run.commit_seconds=0", "--on-change=reprocess"];
 /// The number of seeds that run in parallel: most of their time is the wait before a retry.
 const AT_ONCE: u64 = 4;
 /// The number of starts with faults. Later starts have none.

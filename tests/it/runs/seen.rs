@@ -23,7 +23,7 @@ fn texts<'a>(events: &'a [Value], message: &str, field: &str) -> Vec<&'a Value> 
 fn a_log_tells_of_slices_and_commits() {
     let place = Place::local().with(&FILES);
     place.put_bytes("in/c.parquet", b"no Parquet");
-    let finished = place.run(&["--log", "json", "--set", "asap.run.slice_rows=5"]).ends(3, &[]);
+    let finished = place.run(&["--log", "json", "--set=run.slice_rows=5"]).ends(3, &[]);
     let told = events(&finished.stderr);
     assert_eq!(texts(&told, "run begins", "slices"), [4]);
     assert_eq!(texts(&told, "slice is written", "rows_in").len(), 4);
@@ -71,7 +71,7 @@ fn a_watch_prints_each_round_and_serves_its_figures_to_this_machine_alone() {
 #[test]
 fn commits_say_what_they_hold_and_of_which_run() {
     let place = Place::local().with(&FILES);
-    let said = summary(&place.run(&["--set", "asap.run.slice_rows=5", "--set", "asap.run.commit_seconds=0"]), 0);
+    let said = summary(&place.run(&["--set=run.slice_rows=5", "--set=run.commit_seconds=0"]), 0);
     let infos: Vec<Value> = log(&place.path("out"))
         .into_iter()
         .flat_map(|(_, actions)| actions.into_iter().map(|action| action["commitInfo"]["asap"].clone()))

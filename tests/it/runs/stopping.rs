@@ -19,7 +19,7 @@ fn has_rows(table: &Path) -> bool {
 /// Starts a run that calls `server` for every row and commits each finished slice of 5 rows.
 fn asking(place: &Place, server: &Server, more: &[&str]) -> Running {
     place.ask(server);
-    place.start(&[&["--set", "asap.run.slice_rows=5", "--set", "asap.run.commit_seconds=0"], more].concat())
+    place.start(&[&["--set=run.slice_rows=5", "--set=run.commit_seconds=0"], more].concat())
 }
 
 /// The reply of a server that answers.
@@ -60,7 +60,7 @@ fn what_is_finished_is_committed_and_what_is_left_is_tried_later() {
         kept.lock().unwrap().push(call.prompt().to_string());
         answer(call)
     });
-    let run = asking(&place, &server, &["--set", "asap.run.grace_seconds=1"]);
+    let run = asking(&place, &server, &["--set=run.grace_seconds=1"]);
     let stopped = stop(run, "a call without an answer", || is_silent.load(Ordering::SeqCst));
     let done = summary(&stopped.ends(75, &["run the same command to resume"]), 75);
     let before = place.rows();
@@ -98,7 +98,7 @@ fn a_run_that_is_asked_to_end_during_its_last_commit_is_done() {
 fn a_run_that_is_asked_to_end_before_it_read_a_row_is_tried_later() {
     let place = Place::s3().with(&[A]);
     let gate = place.proxy().hold(|head| head.gets("in/a.parquet"));
-    stop(place.start(&["--set", "asap.run.grace_seconds=1"]), "its first read", || gate.held() == 1);
+    stop(place.start(&["--set=run.grace_seconds=1"]), "its first read", || gate.held() == 1);
     gate.cut();
     place.recovers(&[A]);
 }
@@ -109,7 +109,7 @@ fn the_rows_that_are_through_are_committed_though_their_slice_is_not() {
     place.pipeline("SELECT source, id, ai_complete(question) AS said, status, error FROM corpus WHERE id <> '2'");
     let server = silent_after(120);
     place.ask(&server);
-    let whole = ["--set", "asap.run.slice_rows=300", "--set", "asap.run.grace_seconds=2"];
+    let whole = ["--set=run.slice_rows=300", "--set=run.grace_seconds=2"];
     stop(place.start(&whole), "calls without an answer", || server.count() > 120);
     let before = place.rows();
     let rows = before.output.len() + before.rejects.len();
@@ -138,7 +138,7 @@ fn a_kill_loses_the_slices_in_progress_and_no_others() {
     let server = silent_after(30);
     place.ask(&server);
     // Slices have twice as many rows as requests in flight.
-    let few = ["--set", "asap.anchor.max_concurrent_requests=4", "--set", "asap.run.commit_seconds=0"];
+    let few = ["--set", "asap.anchor.max_concurrent_requests=4", "--set=run.commit_seconds=0"];
     let out = place.path("out");
     let mut run = place.start(&few);
     run.wait_until("a call without an answer", || server.count() > 30 && has_rows(&out));
@@ -164,14 +164,8 @@ fn a_file_that_is_replaced_resumes_after_a_kill() {
         asking(&place, &Server::start(answer), &[]).finish().ok();
         place.put(("a.parquet", 201..=260, "step"));
         let server = silent_after(30);
-        let more = [
-            "--on-change",
-            "reprocess",
-            "--set",
-            "asap.run.grace_seconds=1",
-            "--set",
-            "asap.anchor.max_concurrent_requests=4",
-        ];
+        let more =
+            ["--on-change", "reprocess", "--set=run.grace_seconds=1", "--set", "asap.anchor.max_concurrent_requests=4"];
         let staged = place.path("out/.asap/staged");
         let mut run = asking(&place, &server, &more);
         let receipts = || {
