@@ -12,11 +12,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use asap_llm::Llm;
 use asap_pipelines::answers::SharedAnswers;
 use asap_pipelines::session::session;
 use asap_test_support::{Reply, Server};
 use asap_udfs::Settings;
-use asap_udfs::llm::Llm;
 use cpu_time::ProcessTime;
 use datafusion::common::config::ExtensionOptions;
 

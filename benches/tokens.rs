@@ -14,10 +14,10 @@ use std::path::Path;
 
 use asap_kernels::budget::by_score;
 use asap_kernels::steps::steps;
+use asap_llm::Llm;
 use asap_lm::{Joined, Tokenizer};
 use asap_pipelines::session::session;
 use asap_udfs::Settings;
-use asap_udfs::llm::Llm;
 use common::CpuTime;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use datafusion::arrow::array::AsArray;

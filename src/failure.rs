@@ -2,11 +2,12 @@
 
 use std::error::Error;
 
+use asap_llm::LlmError;
 use asap_lm::LmError;
 use asap_pipelines::delta::OutcomeUnknown;
 use asap_pipelines::location::advice;
 use asap_pipelines::run::RunError;
-use asap_udfs::llm::LlmError;
+use asap_udfs::llm::failed;
 use datafusion::error::DataFusionError;
 
 use crate::output::{error_line, is_broken_pipe};
@@ -57,6 +58,12 @@ impl From<DataFusionError> for Failure {
 pub(crate) fn is_unreachable(error: &DataFusionError) -> bool {
     let DataFusionError::External(cause) = error.find_root() else { return false };
     matches!(cause.downcast_ref(), Some(LlmError::Unreachable(_)))
+}
+
+impl From<LlmError> for Failure {
+    fn from(error: LlmError) -> Self {
+        failed(error).into()
+    }
 }
 
 impl From<std::io::Error> for Failure {

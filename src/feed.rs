@@ -4,13 +4,13 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use asap_llm::Llm;
 use asap_lm::example::Long;
 use asap_lm::locate;
 use asap_pipelines::corpus::ColumnMapping;
 use asap_pipelines::feed::{Counts, Deciding, Encoder, Fed, Feed, FeedConfig, Mark, Position, Rows, StepSize};
 use asap_pipelines::session::session;
 use asap_udfs::Settings;
-use asap_udfs::llm::Llm;
 use clap::Args;
 use datafusion::arrow::array::{ArrayRef, Int32Builder, ListBuilder, RecordBatch, StringArray};
 use datafusion::arrow::error::ArrowError;

@@ -6,6 +6,7 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Instant;
 
+use asap_llm::Llm;
 use asap_lm::generate::{Finish, Generated, Generator, Place};
 use asap_lm::sampling::Sampling;
 use asap_lm::{LmError, locate};
@@ -13,7 +14,6 @@ use asap_pipelines::corpus::{ColumnMapping, Corpus};
 use asap_pipelines::run::Observer;
 use asap_pipelines::session::session;
 use asap_udfs::Settings;
-use asap_udfs::llm::Llm;
 use clap::Args;
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::datatypes::Int64Type;

@@ -1,11 +1,11 @@
 //! `asap inspect`: shows the schemas and rows of traces, and which columns are read as question, chain and answer.
 
+use asap_llm::Llm;
 use asap_pipelines::corpus::inspect::{Inspected, InspectedRow};
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
 use asap_pipelines::outputs::rejects::RejectsOfStatus;
 use asap_pipelines::{location, outputs};
 use asap_udfs::Settings;
-use asap_udfs::llm::Llm;
 use clap::Args;
 use serde::Serialize;
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use asap_llm::Llm;
 use asap_lm::config::ModelConfig;
 use asap_lm::{PromptTemplate, QuestionAndSteps, Reading, Scorer, Wanted, locate};
 use asap_pipelines::corpus::Corpus;
 use asap_pipelines::session::session;
-use asap_udfs::llm::Llm;
 use asap_udfs::settings::ScorerDevice;
 use asap_udfs::{Models, Settings};
 use clap::Args;

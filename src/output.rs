@@ -7,10 +7,10 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use asap_llm::Usage;
+use asap_pipelines::corpus::CORPUS;
 use asap_pipelines::corpus::FileFailure;
 use asap_pipelines::location::redact;
-use asap_pipelines::run::plan::CORPUS;
-use asap_udfs::llm::Usage;
 use asap_udfs::typo;
 use clap::ValueEnum;
 use datafusion::arrow::error::ArrowError;

@@ -5,9 +5,9 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use asap_llm::Usage;
 use asap_pipelines::location;
 use asap_pipelines::run::Observer;
-use asap_udfs::llm::Usage;
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use parking_lot::Mutex;

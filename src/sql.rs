@@ -12,10 +12,10 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use asap_llm::Llm;
 use asap_pipelines::answers::SharedAnswers;
+use asap_pipelines::corpus::CORPUS;
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
-use asap_pipelines::run::plan::CORPUS;
-use asap_udfs::llm::Llm;
 use asap_udfs::{Models, Settings, typo};
 use clap::Args;
 use datafusion::arrow::error::ArrowError;
@@ -98,7 +98,7 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     let print = Print { format, max_rows, quiet, is_expanded: false, is_whole: false };
     if commands.is_empty() && std::io::stdin().is_terminal() {
         let done = Prompt { session: &session, print, llm: &llm, watch: &watch, has_color: args.color }.run().await;
-        llm.landed().await;
+        llm.drained().await;
         return done;
     }
     if commands.is_empty() {
@@ -152,9 +152,8 @@ async fn run_all(
     };
     end(reporting).await;
     // Calls that were sent are paid, so their answers are kept.
-    llm.landed().await;
-    let verdict = llm.unanswered().or_else(|| llm.verdict());
-    let done = done.and_then(|()| verdict.map_or(Ok(()), |why| Err(Failure::Failed(why))));
+    llm.drained().await;
+    let done = done.and_then(|()| llm.failure().map_or(Ok(()), |why| Err(Failure::Failed(why))));
     let usage = llm.usage();
     let is_said = !print.quiet && (done.is_ok() || usage.tokens_in > 0);
     if let Some(calls) = calls(&usage).filter(|_| is_said) {

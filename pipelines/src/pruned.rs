@@ -23,10 +23,9 @@ use datafusion::sql::sqlparser::ast::{
     Expr as SqlExpr, FunctionArg, FunctionArgExpr, ObjectName, ObjectNamePart, Query, TableFactor, Value,
 };
 
-use asap_udfs::plan::{Asked, asked};
+use asap_udfs::plan::{UsedModels, used_models};
 
-use crate::corpus::CorpusFunction;
-use crate::run::plan::CORPUS;
+use crate::corpus::{CORPUS, CorpusFunction};
 use crate::system_prompts::{QUESTION, SYSTEM, with_system_prompts};
 
 /// The columns of `corpus` that `pruned` reads. The query may recompute any of them.
@@ -119,7 +118,7 @@ fn plan(query: LogicalPlan, stage: Option<String>, context: &mut dyn RelationPla
         .map(|field| field.name().as_str())
         .filter(|name| !is_taken_over(&query, name))
         .collect();
-    let method = Method::of(query.schema(), &computed, stage, asked(&query)?)?;
+    let method = Method::of(query.schema(), &computed, stage, used_models(&query)?)?;
     let is_own = |name: &&str| !READ.contains(name) && !method.reads().contains(name);
     let own: Vec<String> = computed.into_iter().filter(is_own).map(str::to_string).collect();
 
@@ -176,11 +175,11 @@ struct Method {
     surprisal: bool,
     /// Whether `compressed` is the chain, and not the text of its kept steps.
     compressed: bool,
-    asked: Asked,
+    asked: UsedModels,
 }
 
 impl Method {
-    fn of(schema: &DFSchema, computed: &[&str], stage: Option<String>, asked: Asked) -> Result<Self> {
+    fn of(schema: &DFSchema, computed: &[&str], stage: Option<String>, asked: UsedModels) -> Result<Self> {
         for (call, function) in [("direct", "cot_anchor"), ("coarse", "cot_coarse")] {
             if !computed.contains(&call) {
                 continue;

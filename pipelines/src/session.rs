@@ -8,7 +8,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
-use asap_udfs::llm::Llm;
+use asap_llm::Llm;
 use asap_udfs::{Models, Settings, plan, register_all};
 
 use crate::corpus::inspect::ShapesFunction;

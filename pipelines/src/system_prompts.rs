@@ -69,8 +69,8 @@ fn with_system(expr: Expr, systems: &[Column], prompt: &Arc<ScalarUDF>) -> Trans
 
 #[cfg(test)]
 mod tests {
+    use asap_llm::Llm;
     use asap_udfs::Settings;
-    use asap_udfs::llm::Llm;
 
     use super::*;
     use crate::session::session;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use asap::cli;
 use asap::config::{self, SettingArgs};
 use asap::failure::Failure;
+use asap_llm::Llm;
 use asap_pipelines::answers::SharedAnswers;
-use asap_udfs::llm::Llm;
 use asap_udfs::{Models, Settings};
 use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
@@ -114,8 +114,8 @@ impl Engine {
 impl Session {
     /// Waits for the answers to sent calls, which are paid. Fails if the endpoint is down.
     pub(crate) async fn settle(&self) -> Result<(), Failure> {
-        self.llm.landed().await;
-        match self.llm.unanswered().or_else(|| self.llm.verdict()) {
+        self.llm.drained().await;
+        match self.llm.failure() {
             Some(why) => Err(Failure::Failed(why)),
             None => Ok(()),
         }

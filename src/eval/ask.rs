@@ -4,19 +4,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use asap_llm::chat::{CallError, ChatResponse};
+use asap_llm::completions::{Completions, Options};
+use asap_llm::provider::Provider;
+use asap_llm::request::Message;
+use asap_llm::{FailureKind, Llm};
 use asap_lm::config::ModelConfig;
 use asap_lm::locate;
 use asap_pipelines::answers::{AnswerFolder, of_output};
 use asap_pipelines::outputs::whole_table;
 use asap_pipelines::run::Observer;
 use asap_udfs::Settings;
-use asap_udfs::llm::chat::{CallError, ChatResponse};
-use asap_udfs::llm::completions::{Completions, Options};
-use asap_udfs::llm::provider::Provider;
-use asap_udfs::llm::request::Message;
-use asap_udfs::llm::{FailureKind, Llm};
 use asap_udfs::settings::Positive;
-use datafusion::error::DataFusionError;
 use futures::{StreamExt, TryStreamExt};
 use url::Url;
 
@@ -84,14 +83,14 @@ pub(crate) async fn ask(
         let window = ModelConfig::load(&locate(model)?)?.max_position_embeddings;
         fits(most, window as u64, model)?;
     }
-    let mut completions = Completions::new(&settings, &llm)?;
+    let mut completions = Completions::new(&settings.language_model(), &llm)?;
     let mut down = None;
     if let Some(endpoint) = &args.endpoint {
         match check_served(&completions, endpoint, model, most).await {
             // Stored responses are graded without the endpoint. A missing one fails at once.
             Err(Failure::TryLater(why)) => {
                 settings.anchor_max_retries = 0;
-                completions = Completions::new(&settings, &llm)?;
+                completions = Completions::new(&settings.language_model(), &llm)?;
                 down = Some(why);
             }
             checked => checked?,
@@ -227,7 +226,7 @@ impl Asking<'_> {
         let Sampled { temperature, top_p, ref stop, .. } = *self.sampled;
         let options = Options { max_tokens: budget, temperature, top_p, stop: stop.clone(), seed: None };
         let message = Message { role: "user", content: self.problems[problem].prompt.clone() };
-        match self.completions.respond(vec![message], sample, &options).await.map_err(DataFusionError::from)? {
+        match self.completions.respond(vec![message], sample, &options).await? {
             Ok(response) => Ok(Ok(self.checked(response)?)),
             Err(error) => Ok(Err(error)),
         }

@@ -19,11 +19,11 @@ mod summary;
 use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroU32;
 
+use asap_llm::chat::CallError;
 use asap_pipelines::location;
 use asap_pipelines::outputs::whole_table;
 use asap_pipelines::run::Observer;
 use asap_programs::{Limits, Sandbox, SandboxError, Verdict};
-use asap_udfs::llm::chat::CallError;
 use clap::Args;
 use rayon::prelude::*;
 

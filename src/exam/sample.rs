@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use asap_llm::Llm;
 use asap_pipelines::corpus::Corpus;
 use asap_pipelines::location;
 use asap_pipelines::outputs::whole_table;
 use asap_pipelines::session::session;
 use asap_udfs::Settings;
-use asap_udfs::llm::Llm;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::error::DataFusionError;
 

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use asap_llm::Usage;
 use asap_pipelines::run::{Observer, Summary};
-use asap_udfs::llm::Usage;
 use hyper::header::CONTENT_TYPE;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;

@@ -9,12 +9,12 @@ use std::num::NonZeroU64;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use asap_llm::Usage;
 use asap_pipelines::builtin;
 use asap_pipelines::corpus::ColumnMapping;
 use asap_pipelines::run::{
     MaxRejects, Observer, OnChange, OnSchemaChange, Originals, Part, Request, Summary, estimate, run as run_pipeline,
 };
-use asap_udfs::llm::Usage;
 use clap::{Args, FromArgMatches};
 use serde::Serialize;
 

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use asap_llm::Llm;
 use asap_pipelines::corpus::Corpus;
-use asap_udfs::llm::Llm;
 use clap::ValueEnum;
 use console::style;
 use datafusion::execution::FunctionRegistry;

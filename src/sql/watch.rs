@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use asap_llm::Llm;
 use asap_pipelines::run::Observer;
-use asap_udfs::llm::Llm;
 use asap_udfs::plan::FenceExec;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;

@@ -20,13 +20,13 @@ mod training;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use asap_llm::Llm;
 use asap_lm::example::Long;
 use asap_lm::train::Keep;
 use asap_pipelines::corpus::ColumnMapping;
 use asap_pipelines::feed::{FeedConfig, Position};
 use asap_pipelines::location;
 use asap_pipelines::session::session;
-use asap_udfs::llm::Llm;
 use clap::Args;
 use datafusion::prelude::SessionContext;
 

@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use asap_llm::Llm;
 use asap_udfs::Settings;
-use asap_udfs::llm::Llm;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;

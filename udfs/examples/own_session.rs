@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p asap-udfs --example own_session`
 
-use asap_udfs::llm::Llm;
+use asap_llm::Llm;
 use asap_udfs::{Models, Settings, plan, register_all};
 use datafusion::common::config::ConfigOptions;
 use datafusion::error::Result;

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use asap_lm::ops::spawn_on_cores;
 use tokio::sync::oneshot;
 
-use crate::flights::Interrupted;
+use asap_llm::flights::Interrupted;
 
 /// Runs `work` on the thread pool with one thread per core. Work whose future is dropped before it starts does not
 /// start.

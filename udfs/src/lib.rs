@@ -1,7 +1,8 @@
 //! The SQL functions of asap and their runtime.
 //!
 //! ```no_run
-//! use asap_udfs::{Models, Settings, llm::Llm, plan, register_all};
+//! use asap_llm::Llm;
+//! use asap_udfs::{Models, Settings, plan, register_all};
 //! use datafusion::execution::SessionStateBuilder;
 //! use datafusion::prelude::{SessionConfig, SessionContext};
 //!
@@ -26,9 +27,9 @@
 //! | [`call_metrics`] | the metrics of calls in EXPLAIN ANALYZE |
 //! | [`declaration`], [`columns`], [`output`] | the declaration of a function, its arguments row by row, its results |
 //! | [`anchor`] | anchorers: they write direct thoughts, prune by them, and answer prompts |
-//! | [`llm`] | calls to a language model: limits, cost, answer cache |
+//! | [`llm`] | settings and errors of language models; the calls themselves are the crate `asap-llm` |
 //! | [`models`] | the scoring model of a session; the language models themselves are the crate `asap-lm` |
-//! | [`flights`], `cores` | one computation for equal requests; work on all cores |
+//! | `cores` | work on all cores |
 //! | [`messages`] | conversations in the format of trainers |
 //! | [`plan`] | changes to a query plan before and while it runs |
 //! | [`settings`], [`typo`] | `SET asap.…`, suggestions for misspelled names |
@@ -41,7 +42,6 @@ pub mod call_metrics;
 pub mod columns;
 mod cores;
 pub mod declaration;
-pub(crate) mod flights;
 pub mod function;
 pub mod functions;
 pub mod llm;

@@ -2,9 +2,9 @@
 
 use std::any::Any;
 
-use crate::llm::provider::Provider;
 use crate::typo;
 use asap_kernels::budget;
+use asap_llm::provider::Provider;
 use asap_lm::Dtype;
 use asap_lm::compressor::Options;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};

@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Result};
 use std::path::Path;
 use std::sync::Arc;
 
-use asap_udfs::llm::store::RequestKey;
+use asap_llm::request::RequestKey;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 

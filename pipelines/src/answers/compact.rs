@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use asap_udfs::llm::store::{RequestKey, StoreError};
+use asap_llm::request::RequestKey;
+use asap_llm::store::StoreError;
 use datafusion::common::Result;
 use serde::Serialize;
 use url::Url;
@@ -83,13 +84,13 @@ impl Compaction {
                 self.folder.records(&segment, metadata, 0..entries.len()).await?
             }
             SegmentRead::Damaged(why) => SegmentRead::Damaged(why),
-            SegmentRead::Gone => SegmentRead::Gone,
+            SegmentRead::Missing => SegmentRead::Missing,
         };
         let (read, mut is_damaged) = match read {
             SegmentRead::Whole(records) => (records, false),
             SegmentRead::Damaged(_) => (vec![], true),
             // Another process compacted it.
-            SegmentRead::Gone => return Ok(()),
+            SegmentRead::Missing => return Ok(()),
         };
         let all = read.len();
         let mut records = Vec::with_capacity(all);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use asap_udfs::llm::store::StoreError;
+use asap_llm::store::StoreError;
 use datafusion::parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use datafusion::parquet::errors::ParquetError;
 use object_store::path::Path;
@@ -51,7 +51,7 @@ impl Segment {
 pub(super) enum SegmentRead<T> {
     Whole(T),
     Damaged(String),
-    Gone,
+    Missing,
 }
 
 pub(super) type Read<T> = Result<SegmentRead<T>, StoreError>;
@@ -136,7 +136,7 @@ impl Folder {
         };
         match error {
             ParquetError::External(external) => match external.downcast::<object_store::Error>() {
-                Ok(error) if matches!(*error, object_store::Error::NotFound { .. }) => Ok(SegmentRead::Gone),
+                Ok(error) if matches!(*error, object_store::Error::NotFound { .. }) => Ok(SegmentRead::Missing),
                 Ok(error) => Err(self.failed(&format!("read {} in", segment.name), *error)),
                 Err(other) => Ok(SegmentRead::Damaged(other.to_string())),
             },

@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use asap_udfs::llm::store::RequestKey;
+use asap_llm::request::RequestKey;
 use datafusion::parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use tokio::sync::OnceCell;
 

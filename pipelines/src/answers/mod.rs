@@ -37,9 +37,9 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use asap_udfs::Settings;
-use asap_udfs::llm::chat::Outcome;
-use asap_udfs::llm::store::{AnswerStore, Claim, RequestKey, StoreError};
+use asap_llm::chat::Outcome;
+use asap_llm::request::RequestKey;
+use asap_llm::store::{AnswerStore, Claim, StoreError};
 use async_trait::async_trait;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, exec_err};
@@ -135,7 +135,7 @@ impl AnswerFolder {
                         self.index().add(segment, None, &[]);
                     }
                     // Compacted after the listing: its answers are in a segment that the next listing shows.
-                    SegmentRead::Gone => missed = true,
+                    SegmentRead::Missing => missed = true,
                 }
             }
             if !missed {
@@ -179,7 +179,7 @@ impl AnswerFolder {
         match cell.get_or_try_init(read).await {
             Ok(records) => Ok(SegmentRead::Whole(records.get(row).cloned().flatten())),
             Err(Ok(SegmentRead::Damaged(why))) => Ok(SegmentRead::Damaged(why)),
-            Err(Ok(_)) => Ok(SegmentRead::Gone),
+            Err(Ok(_)) => Ok(SegmentRead::Missing),
             Err(Err(error)) => Err(error),
         }
     }
@@ -190,7 +190,7 @@ impl AnswerFolder {
             None => match self.folder.entries(&found.segment).await? {
                 SegmentRead::Whole((metadata, _)) => found.metadata.get_or_init(async || metadata).await.clone(),
                 SegmentRead::Damaged(why) => return Ok(SegmentRead::Damaged(why)),
-                SegmentRead::Gone => return Ok(SegmentRead::Gone),
+                SegmentRead::Missing => return Ok(SegmentRead::Missing),
             },
         };
         let first = group * GROUP_ANSWERS;
@@ -217,7 +217,7 @@ impl AnswerStore for AnswerFolder {
                     self.warn_of_damage(&found.segment, &why);
                     self.index().forget_answers(&found.segment.name);
                 }
-                SegmentRead::Gone => {
+                SegmentRead::Missing => {
                     let mut listed = self.listing.lock().await;
                     if self.index().find(key).is_some_and(|(again, _)| again == place) {
                         *listed = Instant::now();
@@ -283,8 +283,8 @@ pub fn of_output(output: &Url) -> Result<Url> {
 }
 
 /// The folder of answers that belong to no output: `asap.cache.dir`, or else the cache folder of the user.
-pub fn shared(settings: &Settings) -> Result<Url> {
-    if let Some(folder) = &settings.cache_dir {
+pub fn shared(dir: Option<&str>) -> Result<Url> {
+    if let Some(folder) = dir {
         return location::parse(folder);
     }
     let user =

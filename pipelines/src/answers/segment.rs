@@ -15,9 +15,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use asap_udfs::llm::FailureKind;
-use asap_udfs::llm::chat::{Answer, CallError, Defaults, Outcome};
-use asap_udfs::llm::store::RequestKey;
+use asap_llm::FailureKind;
+use asap_llm::chat::{Answer, CallError, Defaults, Outcome};
+use asap_llm::request::RequestKey;
 use datafusion::arrow::array::{
     Array, AsArray, FixedSizeBinaryArray, RecordBatch, StringArray, TimestampMillisecondArray, UInt64Array,
 };

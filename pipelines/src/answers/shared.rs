@@ -3,9 +3,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use asap_llm::chat::Outcome;
+use asap_llm::request::RequestKey;
+use asap_llm::store::{AnswerStore, Claim, StoreError};
 use asap_udfs::Settings;
-use asap_udfs::llm::chat::Outcome;
-use asap_udfs::llm::store::{AnswerStore, Claim, RequestKey, StoreError};
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
@@ -14,32 +15,33 @@ use crate::answers::{AnswerFolder, shared};
 /// The answers that belong to no output (`asap.cache.dir`).
 #[derive(Debug)]
 pub struct SharedAnswers {
-    folder: Mutex<Arc<Opened>>,
+    folder: Mutex<Arc<FolderOnce>>,
 }
 
 #[derive(Debug)]
-struct Opened {
-    settings: Settings,
+struct FolderOnce {
+    /// `asap.cache.dir`.
+    dir: Option<String>,
     answers: OnceCell<AnswerFolder>,
 }
 
-impl Opened {
-    fn new(settings: &Settings) -> Arc<Self> {
-        Arc::new(Self { settings: settings.clone(), answers: OnceCell::new() })
+impl FolderOnce {
+    fn new(dir: Option<&str>) -> Arc<Self> {
+        Arc::new(Self { dir: dir.map(str::to_string), answers: OnceCell::new() })
     }
 
     async fn answers(&self) -> Result<&AnswerFolder, StoreError> {
-        let open = || async { AnswerFolder::open(&shared(&self.settings)?).await };
+        let open = || async { AnswerFolder::open(&shared(self.dir.as_deref())?).await };
         self.answers.get_or_try_init(open).await.map_err(|error| StoreError(error.strip_backtrace()))
     }
 }
 
 impl SharedAnswers {
     pub fn new(settings: &Settings) -> Self {
-        Self { folder: Mutex::new(Opened::new(settings)) }
+        Self { folder: Mutex::new(FolderOnce::new(settings.cache_dir.as_deref())) }
     }
 
-    fn opened(&self) -> Arc<Opened> {
+    fn current(&self) -> Arc<FolderOnce> {
         Arc::clone(&self.folder.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -47,25 +49,25 @@ impl SharedAnswers {
 #[async_trait]
 impl AnswerStore for SharedAnswers {
     async fn get(&self, key: &RequestKey) -> Result<Option<Outcome>, StoreError> {
-        self.opened().answers().await?.get(key).await
+        self.current().answers().await?.get(key).await
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        self.opened().answers().await?.check().await
+        self.current().answers().await?.check().await
     }
 
     async fn claim(&self, key: &RequestKey) -> Result<Option<Claim>, StoreError> {
-        self.opened().answers().await?.claim(key).await
+        self.current().answers().await?.claim(key).await
     }
 
-    fn configure(&self, settings: &Settings) {
+    fn use_folder(&self, dir: Option<&str>) {
         let mut folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
-        if folder.settings.cache_dir != settings.cache_dir {
-            *folder = Opened::new(settings);
+        if folder.dir.as_deref() != dir {
+            *folder = FolderOnce::new(dir);
         }
     }
 
     async fn keep(&self, key: RequestKey, outcome: Outcome, may_wait: bool) -> Result<(), StoreError> {
-        self.opened().answers().await?.keep(key, outcome, may_wait).await
+        self.current().answers().await?.keep(key, outcome, may_wait).await
     }
 }

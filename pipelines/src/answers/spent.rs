@@ -4,8 +4,7 @@
 //! A run reserves a twentieth of the daily budget at a time and returns what it did not spend. The reservation of a
 //! killed run counts as spent. The day (UTC) is that of the start of the run.
 
-use asap_udfs::llm::purse::{Purse, Taken};
-use asap_udfs::llm::store::StoreError;
+use asap_llm::store::{Purse, StoreError, Taken};
 use async_trait::async_trait;
 use chrono::Utc;
 use datafusion::common::Result;

@@ -35,7 +35,7 @@ pub async fn survey(url: &Url) -> Result<Totals> {
                 vec![]
             }
             // Compacted since the listing.
-            SegmentRead::Gone => continue,
+            SegmentRead::Missing => continue,
         };
         totals.segments += 1;
         totals.bytes += bytes;

@@ -74,6 +74,9 @@ pub use crate::corpus::scan::small_batches::SmallBatches;
 pub use crate::corpus::shape::mapping::ColumnMapping;
 pub use crate::corpus::shape::originals::Fit;
 pub use crate::corpus::shape::repeats::Repeats;
+
+/// The name of the table that a pipeline reads.
+pub const CORPUS: &str = "corpus";
 pub use function::CorpusFunction;
 pub(crate) use function::{literal_text, wait_for};
 pub use plain::plain_table;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
+use asap_llm::Llm;
 use asap_lm::example::Long;
 use asap_udfs::Settings;
-use asap_udfs::llm::Llm;
 use datafusion::prelude::SessionContext;
 
 use super::*;

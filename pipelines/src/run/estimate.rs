@@ -7,8 +7,8 @@ use futures::StreamExt;
 use serde::Serialize;
 use serde_json::Value;
 
-use asap_udfs::llm::Usage;
-use asap_udfs::plan::{asked, calling_part};
+use asap_llm::Usage;
+use asap_udfs::plan::{calling_part, used_models};
 
 use super::job::{Effort, Job, read_slice};
 use super::{Observer, Request, Summary};
@@ -45,7 +45,7 @@ pub async fn estimate(request: Request, observer: &dyn Observer, stop: impl Futu
     let job = Job::open(&request, Effort::Estimate).await?;
     let rows = job.slices.iter().map(|slice| slice.slice.rows()).sum();
     let pipeline = job.pipeline(&request).await?;
-    let reads_by_scores = asked(&pipeline)?.reads_by_scores;
+    let reads_by_scores = used_models(&pipeline)?.reads_by_scores;
     let state = job.context.state();
     let mut slices = job.slices.as_slice();
     tokio::pin!(stop);

@@ -13,10 +13,10 @@ use object_store::ObjectStore;
 use serde_json::json;
 use url::Url;
 
+use asap_llm::Llm;
+use asap_llm::store::AnswerStore;
 use asap_udfs::Models;
-use asap_udfs::llm::Llm;
-use asap_udfs::llm::store::AnswerStore;
-use asap_udfs::plan::asked;
+use asap_udfs::plan::used_models;
 
 use super::output::Output;
 use super::plan;
@@ -26,7 +26,7 @@ use super::retry;
 use super::slice_rows::of_cost;
 use super::summary::Summary;
 use crate::answers::{self, AnswerFolder};
-use crate::corpus::{self, Corpus, CorpusFile, Fit, ReadSlices, Source};
+use crate::corpus::{self, CORPUS, Corpus, CorpusFile, Fit, ReadSlices, Source};
 use crate::delta::store_of;
 use crate::location;
 use crate::run::input::content_hashes::Contents;
@@ -146,7 +146,7 @@ fn starts_anywhere(request: &Request, output: &Output) -> bool {
 }
 
 async fn planned(context: &SessionContext, corpus: &Corpus, request: &Request) -> Result<LogicalPlan> {
-    context.register_table(plan::CORPUS, Arc::new(plan::CorpusTable(corpus.schema())))?;
+    context.register_table(CORPUS, Arc::new(plan::CorpusTable(corpus.schema())))?;
     let pipeline = context.state().create_logical_plan(&request.sql).await?;
     plan::check(&pipeline)?;
     Ok(pipeline)
@@ -287,7 +287,7 @@ impl Listed {
             Some(rows) => (rows, None),
             None => {
                 let planned = planned(&context, &corpus, request).await?;
-                (of_cost(asked(&planned)?, &request.settings, &corpus), Some(planned))
+                (of_cost(used_models(&planned)?, &request.settings, &corpus), Some(planned))
             }
         };
         let staged = files::staged(&corpus, &divided, &ledger, &output, request).await?;
@@ -394,7 +394,7 @@ impl Job {
                 names.join(", ")
             );
         }
-        let (identity, provenance) = (self.identity.clone(), Provenance::of(request, asked(pipeline)?));
+        let (identity, provenance) = (self.identity.clone(), Provenance::of(request, used_models(pipeline)?));
         self.summary.notes.extend(provenance.warning());
         self.summary.anchored_by.clone_from(&provenance.anchored_by);
         self.summary.scored_by.clone_from(&provenance.scored_by);

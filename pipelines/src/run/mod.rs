@@ -40,10 +40,11 @@ pub mod work;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::LogicalPlan;
 
-use asap_udfs::llm::{Llm, Usage};
+use asap_llm::Usage;
+use asap_udfs::llm::failed;
 
 use crate::answers::spent::Spent;
 pub use errors::RunError;
@@ -56,9 +57,9 @@ pub use summary::Summary;
 use work::Work;
 
 /// How long a failed run waits for the answers to calls already sent.
-const LANDING: Duration = Duration::from_secs(60);
+const DRAINING: Duration = Duration::from_secs(60);
 /// The share of the grace period for answers to calls already sent.
-const LANDING_IN_GRACE: f64 = 0.3;
+const DRAINING_IN_GRACE: f64 = 0.3;
 
 /// Receives the progress of a run.
 pub trait Observer: Sync {
@@ -97,14 +98,14 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     let ended = work.run(&mut stop).await;
     if !matches!(ended, Ok(false)) {
         // In-flight requests are paid for, so the run waits for their answers, but not forever.
-        let patience = if ended.is_ok() { request.grace.mul_f64(LANDING_IN_GRACE) } else { LANDING };
+        let patience = if ended.is_ok() { request.grace.mul_f64(DRAINING_IN_GRACE) } else { DRAINING };
         tokio::select! {
-            () = job.llm.landed() => {}
+            () = job.llm.drained() => {}
             () = tokio::time::sleep(patience) => {}
         }
     }
     job.summary.interrupted = matches!(ended, Ok(true));
-    let settled = job.llm.settle().await.map_err(DataFusionError::from);
+    let settled = job.llm.settle().await.map_err(failed);
     // A failure here comes after the work and must not hide why the work ended.
     let mut tidied = job.output.sweep().await;
     tidied = tidied.and(job.output.tidy_rejects().await).and(job.remember().await).and(settled);
@@ -175,20 +176,6 @@ async fn end(mut job: Job, request: &Request) -> Result<Summary> {
     }
     summary.table_version = output.table().map(|log| log.state.version);
     Ok(job.summary)
-}
-
-/// Checks that failed rows may be committed as rejects. They may not if no call of the run was answered, or if the
-/// endpoint is down or denies access: then the rows are not the cause.
-fn is_answered(llm: &Llm) -> Result<()> {
-    if let Some(why) = llm.unanswered() {
-        return exec_err!(
-            "{why}. Nothing more is committed. Fix the cause first: until then, the command fails in the same way"
-        );
-    }
-    match llm.verdict() {
-        Some(verdict) => exec_err!("{verdict}"),
-        None => Ok(()),
-    }
 }
 
 fn budget_is_spent(error: &str, usage: Usage) -> Result<()> {

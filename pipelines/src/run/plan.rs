@@ -22,7 +22,8 @@ use datafusion::functions::core::expr_fn::named_struct;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, TableScan, lit, when};
 use datafusion::physical_plan::ExecutionPlan;
 
-pub const CORPUS: &str = "corpus";
+use crate::corpus::CORPUS;
+
 pub(crate) const ORIGINAL: &str = "__original";
 
 /// The table `corpus` while a pipeline is checked: its columns, without rows. Its type identifies the table, whatever

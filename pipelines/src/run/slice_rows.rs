@@ -4,11 +4,11 @@
 //! The number does not depend on any measurement, because all parts of a run must cut the same slices. A table keeps
 //! the number that it was created with.
 
+use asap_llm::provider::Kind;
 use asap_lm::config::ModelConfig;
 use asap_lm::locate;
 use asap_udfs::Settings;
-use asap_udfs::llm::provider::Kind;
-use asap_udfs::plan::Asked;
+use asap_udfs::plan::UsedModels;
 use asap_udfs::settings::ScorerDevice;
 
 use crate::corpus::Corpus;
@@ -26,7 +26,7 @@ const COMPRESSOR_PARAMETERS: f64 = 560e6;
 const LOCAL_ROWS: u64 = 2;
 
 /// The rows of a slice for a pipeline with these needs, over this corpus.
-pub(crate) fn of_cost(asked: Asked, settings: &Settings, corpus: &Corpus) -> u64 {
+pub(crate) fn of_cost(asked: UsedModels, settings: &Settings, corpus: &Corpus) -> u64 {
     let (bytes, rows) =
         corpus.files().fold((0, 0), |(bytes, rows), (_, file)| (bytes + file.file.meta.size, rows + file.rows()));
     let tokens = TOKENS_PER_BYTE * bytes as f64 / rows.max(1) as f64;
@@ -41,7 +41,7 @@ pub(crate) fn of_cost(asked: Asked, settings: &Settings, corpus: &Corpus) -> u64
 }
 
 /// Rows with this many tokens that the local models read in the time of a slice.
-fn scored_rows(asked: Asked, settings: &Settings, tokens: f64) -> u64 {
+fn scored_rows(asked: UsedModels, settings: &Settings, tokens: f64) -> u64 {
     let passes = if asked.reads_by_scores || asked.reads_answers { PASSES } else { 1.0 };
     // Planning reports a model that cannot be read.
     let config = asked.scorer.then(|| ModelConfig::load(&locate(&settings.scorer_model).ok()?).ok()).flatten();
@@ -66,13 +66,13 @@ mod tests {
     #[test]
     fn a_slice_takes_about_a_minute_whatever_reads_it() {
         let settings = Settings::default();
-        let asked = Asked { scorer: true, ..Asked::default() };
-        assert_eq!(round(scored_rows(Asked::default(), &settings, 2_000.0)), 10_000);
+        let asked = UsedModels { scorer: true, ..UsedModels::default() };
+        assert_eq!(round(scored_rows(UsedModels::default(), &settings, 2_000.0)), 10_000);
         let config = ModelConfig::load(&locate(&settings.scorer_model).unwrap()).unwrap();
         let rows = scored_rows(asked, &settings, 2_000.0);
         let flops = 2.0 * 2_000.0 * config.parameters() as f64 * rows as f64;
         assert!(rows == MOST || (flops / FLOPS[0] - SECONDS).abs() < 1.0, "{rows} rows");
-        let again = Asked { reads_answers: true, ..asked };
+        let again = UsedModels { reads_answers: true, ..asked };
         assert!(scored_rows(again, &settings, 2_000.0) < MOST / 5);
         let on_gpu = Settings { scorer_device: ScorerDevice::Cuda, ..settings };
         assert!(

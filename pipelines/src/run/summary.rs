@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use asap_udfs::llm::Usage;
+use asap_llm::Usage;
 
 use crate::corpus::FileFailure;
 use crate::run::output::receipt::Counts;

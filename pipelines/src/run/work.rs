@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use asap_udfs::llm::Statement;
-use datafusion::common::{DataFusionError, Result};
+use asap_llm::{Standing, Statement};
+use datafusion::common::{DataFusionError, Result, exec_err};
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
@@ -310,9 +310,12 @@ impl<'a> Work<'a> {
     }
 
     async fn commit(&mut self, is_last: bool) -> Result<()> {
-        super::is_answered(&self.job.llm)?;
-        // Until the breaker has judged the endpoint, a failed row may be the fault of the endpoint.
-        if !is_last && (self.job.llm.is_in_doubt() || self.may_be_useless()) {
+        // Failed rows become rejects only if the endpoint is not the cause.
+        let is_doubtful = match self.job.llm.standing() {
+            Standing::Failing(why) => return exec_err!("{why}"),
+            standing => standing == Standing::Doubtful,
+        };
+        if !is_last && (is_doubtful || self.may_be_useless()) {
             return Ok(());
         }
         self.committed_at = Instant::now();

@@ -9,12 +9,13 @@ use async_trait::async_trait;
 use datafusion::common::{Result, config_datafusion_err};
 
 use crate::cores;
-use crate::flights::Callers;
-use crate::llm::Llm;
-use crate::llm::chat::{Answer, CallError, Chat, FailureKind, Reply};
-use crate::llm::meter::{Budget, Meter, Prices};
-use crate::llm::request::ChatRequest;
+use crate::llm::failed;
 use crate::settings::Settings;
+use asap_llm::Llm;
+use asap_llm::chat::{Answer, CallError, Chat, FailureKind, Reply};
+use asap_llm::flights::Callers;
+use asap_llm::meter::{Budget, Meter, Prices};
+use asap_llm::request::ChatRequest;
 
 /// Number of requests whose tokens are counted. The tokens of later requests are estimated from these.
 const SAMPLED_REQUESTS: u64 = 200;
@@ -60,7 +61,7 @@ impl Estimate {
             .map_err(|error| config_datafusion_err!("asap.scorer.model = '{named}': {error}"))?;
         Ok(Self {
             tokenizer,
-            prices: Prices::of(settings),
+            prices: settings.language_model().prices,
             meter: llm.meter(),
             sampled: AtomicU64::default(),
             sampled_bytes: AtomicU64::default(),
@@ -111,7 +112,8 @@ impl Estimated {
             let counted = prompt.map(|prompt| estimate.count(&prompt, &text)).transpose();
             counted.map(|counted| (text, counted))
         })
-        .await??;
+        .await
+        .map_err(failed)??;
         let (tokens_in, tokens_out) = counted.unwrap_or_else(|| self.estimate.of_bytes([request.bytes(), text.len()]));
         let is_longest = matches!(*self.stub, Stub::Longest);
         let tokens_out = if is_longest { u64::from(request.max_tokens) } else { tokens_out };

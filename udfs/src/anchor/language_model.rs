@@ -12,11 +12,12 @@ use super::algorithm1::accept;
 use super::estimate::{Estimate, Estimated, Stub};
 use super::prompts::{Prompts, Template};
 use super::{Anchorer, InStatement, NO_MATCH, Pruned, Refusal, Row, Spent};
-use crate::llm::answers::Answers;
-use crate::llm::chat::{Chat, FailureKind, Outcome};
-use crate::llm::request::{ChatRequest, Message};
-use crate::llm::{Llm, Result};
+use crate::llm::failed;
 use crate::settings::Settings;
+use asap_llm::answers::Answers;
+use asap_llm::chat::{Chat, FailureKind, Outcome};
+use asap_llm::request::{ChatRequest, Message};
+use asap_llm::{Llm, Result};
 
 #[derive(Debug)]
 pub(crate) struct LanguageModel {
@@ -43,7 +44,7 @@ impl LanguageModel {
                  asap.anchor.max_calls or asap.anchor.max_cost"
             );
         }
-        let model = llm.model(settings)?;
+        let model = llm.model(&settings.language_model()).map_err(failed)?;
         Ok(Self {
             name: model.name.clone(),
             chat: Arc::clone(&model.chat),

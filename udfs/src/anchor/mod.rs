@@ -3,7 +3,7 @@
 //!
 //! [`Anchorers::of`] chooses rules or a language model. [`Llm::model`] chooses the language model.
 //! To add another kind of answer, implement [`Anchorer`]; to add another place to call a language model, implement
-//! [`Chat`](crate::llm::chat::Chat).
+//! [`Chat`](asap_llm::chat::Chat).
 //!
 //! | module | holds |
 //! |---|---|
@@ -27,8 +27,9 @@ use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use parking_lot::Mutex;
 
-use crate::llm::{self, FailureKind, Llm, Statement, Usage};
+use crate::llm::failed;
 use crate::settings::Settings;
+use asap_llm::{FailureKind, Llm, Statement, Usage};
 use language_model::LanguageModel;
 use rules::Rules;
 
@@ -49,12 +50,12 @@ pub(crate) trait Anchorer: Debug + Send + Sync {
     }
 
     /// Writes the direct thought from a question to an answer that is not blank.
-    async fn thought(&self, question: &str, answer: &str, statement: InStatement<'_>) -> llm::Result<Row<String>>;
+    async fn thought(&self, question: &str, answer: &str, statement: InStatement<'_>) -> asap_llm::Result<Row<String>>;
 
     /// Prunes a chain with at least one step by a direct thought.
-    async fn pruning(&self, cot: &str, thought: &str, statement: InStatement<'_>) -> llm::Result<Row<Pruned>>;
+    async fn pruning(&self, cot: &str, thought: &str, statement: InStatement<'_>) -> asap_llm::Result<Row<Pruned>>;
 
-    async fn complete(&self, prompt: &str, statement: InStatement<'_>) -> llm::Result<Row<String>>;
+    async fn complete(&self, prompt: &str, statement: InStatement<'_>) -> asap_llm::Result<Row<String>>;
 }
 
 /// The statement of the row; None if there is none.
@@ -66,7 +67,7 @@ impl dyn Anchorer + '_ {
         question: Option<&str>,
         answer: Option<&str>,
         statement: InStatement<'_>,
-    ) -> llm::Result<Row<String>> {
+    ) -> asap_llm::Result<Row<String>> {
         let missing = |found| {
             let error = format!("a direct thought needs {found}");
             Ok(Row::unasked(Err(Refusal::new(NO_ANCHOR, error))))
@@ -84,7 +85,7 @@ impl dyn Anchorer + '_ {
         cot: Option<&str>,
         thought: Option<&str>,
         statement: InStatement<'_>,
-    ) -> llm::Result<Row<Pruned>> {
+    ) -> asap_llm::Result<Row<Pruned>> {
         let missing = |status, found| {
             let error = format!("a coarse pruning needs {found}");
             Ok(Row::unasked(Err(Refusal::new(status, error))))
@@ -201,7 +202,7 @@ impl Anchorers {
         let settings = Settings::of(config)?;
         if !settings.anchor_provider.is_language_model() {
             // Returns the error that there is no language model.
-            self.llm.model(settings)?;
+            self.llm.model(&settings.language_model()).map_err(failed)?;
         }
         self.of(config)
     }

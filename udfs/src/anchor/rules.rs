@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use super::algorithm1::of_steps;
 use super::{Anchorer, InStatement, NO_ANCHOR, Pruned, Refusal, Row};
 use crate::cores;
-use crate::llm::Result;
-use crate::llm::chat::FailureKind;
+use asap_llm::Result;
+use asap_llm::chat::FailureKind;
 
 const ROWS_IN_FLIGHT: usize = 64;
 

@@ -17,11 +17,12 @@ use crate::call_metrics::CallMetrics;
 use crate::columns::Args;
 use crate::declaration::{Argument, Declaration};
 use crate::function::{AsyncCall, Body, CallRows, Function};
-use crate::llm::{self, Statement, Usage};
+use crate::llm::failed;
 use crate::output;
 use crate::settings::{OnError, Settings};
+use asap_llm::{LlmError, Statement, Usage};
 
-type Asking<'a, T> = BoxFuture<'a, llm::Result<Row<T>>>;
+type Asking<'a, T> = BoxFuture<'a, asap_llm::Result<Row<T>>>;
 
 /// A function whose rows the anchorer answers with a `T`.
 pub(super) struct AskedFunction<T> {
@@ -85,10 +86,10 @@ impl<T: Send + 'static> AsyncCall for ByAnchorer<T> {
             async move {
                 let row = asking.await?;
                 record(metrics, &row);
-                Ok::<_, llm::LlmError>(row)
+                Ok::<_, LlmError>(row)
             }
         });
-        let asked = try_join_all(asked).await?;
+        let asked = try_join_all(asked).await.map_err(failed)?;
         self.session.count_remembered(&rows.context);
         check(self.function.name, Settings::of(rows.config())?, &asked)?;
         (self.function.array)(&asked)

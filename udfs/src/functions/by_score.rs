@@ -15,6 +15,7 @@ use crate::columns::{Args, Cell};
 use crate::cores;
 use crate::declaration::{Argument, Declaration};
 use crate::function::{AsyncCall, CallRows, Function};
+use crate::llm;
 use crate::models::failed;
 use crate::output::list_of;
 use crate::settings::{OnError, Settings};
@@ -88,7 +89,8 @@ impl AsyncCall for ByScore {
             let prepared = tokenising.prepare(&readings, wanted).map_err(failed)?;
             Ok::<_, datafusion::common::DataFusionError>((counts, follow_questions, prepared))
         })
-        .await??;
+        .await
+        .map_err(llm::failed)??;
         metrics.calls.add(prepared.calls());
         metrics.cache_hits.add(prepared.remembered());
         metrics.add_tokens(prepared.tokens(), 0);

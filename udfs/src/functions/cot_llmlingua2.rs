@@ -17,6 +17,7 @@ use crate::call_metrics::CallMetrics;
 use crate::cores;
 use crate::declaration::{Arg, Argument, Declaration};
 use crate::function::{AsyncCall, CallRows, Function};
+use crate::llm;
 use crate::models::failed;
 use crate::output::Output;
 use crate::settings::Settings;
@@ -82,7 +83,8 @@ impl AsyncCall for CotLlmlingua2 {
             let rows = asked.iter().map(|asked| asked.and_then(|_| compressed.next()).map(Cow::Owned));
             Ok::<Vec<Option<Cow<str>>>, DataFusionError>(rows.collect())
         })
-        .await??;
+        .await
+        .map_err(llm::failed)??;
         metrics.calls.add(compressed.iter().flatten().count());
         Output::array(compressed)
     }

@@ -24,8 +24,8 @@ use datafusion::logical_expr::ScalarUDF;
 
 use crate::anchor::Anchorers;
 use crate::function::Function;
-use crate::llm::Llm;
 use crate::models::Models;
+use asap_llm::Llm;
 use needs::SessionModels;
 
 mod arguments;

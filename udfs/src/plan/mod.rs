@@ -27,7 +27,7 @@ pub use exec::FenceExec;
 pub use first_rows::SortBeforeCalls;
 pub use node::Fence;
 pub use planner::{FencePlanner, FenceQueryPlanner};
-pub use preflight::{Asked, Preflight, asked, calling_part};
+pub use preflight::{Preflight, UsedModels, calling_part, used_models};
 pub use rule::FenceCalls;
 pub use unread::DropUnreadCalls;
 

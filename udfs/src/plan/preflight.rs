@@ -44,7 +44,7 @@ pub(super) fn each_function(plan: &LogicalPlan, mut visit: impl FnMut(&ScalarUDF
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct UsedModels {
     /// Whether calls use `asap.anchor.provider`, for direct thoughts, prunings or answers.
     pub anchorer: bool,
     /// Whether calls use `asap.scorer.model`, for scores.
@@ -59,19 +59,19 @@ pub struct Asked {
 ///
 /// # Errors
 /// If the plan cannot be walked.
-pub fn asked(plan: &LogicalPlan) -> Result<Asked> {
-    let mut asked = Asked::default();
+pub fn used_models(plan: &LogicalPlan) -> Result<UsedModels> {
+    let mut used = UsedModels::default();
     each_function(plan, |function| {
         if let Some(call) = Function::call_of(function) {
-            asked.anchorer |= call.asks();
-            asked.scorer |= call.scores();
-            asked.reads_by_scores |= call.reads_by_scores();
-            asked.reads_answers |=
+            used.anchorer |= call.asks();
+            used.scorer |= call.scores();
+            used.reads_by_scores |= call.reads_by_scores();
+            used.reads_answers |=
                 call.scores() && Function::of(function).is_some_and(|function| function.takes("answer"));
         }
         Ok(())
     })?;
-    Ok(asked)
+    Ok(used)
 }
 
 /// Returns the part of an optimized plan up to its highest fence with a call to a language model or the scoring model.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use asap_udfs::llm::store::AnswerStore;
+use asap_llm::store::AnswerStore;
 
 use crate::answers::folder::{Folder, now};
 use crate::answers::segment::Record;

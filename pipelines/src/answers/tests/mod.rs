@@ -6,9 +6,10 @@ mod storing;
 
 use std::path::{Path, PathBuf};
 
-use asap_udfs::llm::FailureKind;
-use asap_udfs::llm::chat::{Answer, CallError, Defaults, Outcome};
-use asap_udfs::llm::store::{AnswerStore, RequestKey};
+use asap_llm::FailureKind;
+use asap_llm::chat::{Answer, CallError, Defaults, Outcome};
+use asap_llm::request::RequestKey;
+use asap_llm::store::AnswerStore;
 use futures::future::try_join_all;
 use sha2::{Digest, Sha256};
 use url::Url;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use asap_udfs::llm::store::AnswerStore;
+use asap_llm::store::AnswerStore;
 use futures::FutureExt;
 use object_store::memory::InMemory;
 

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 use super::{ColumnMapping, Corpus};
 use crate::session::session;
-use asap_udfs::llm::Llm;
+use asap_llm::Llm;
 
 const PLAIN: &str = "SELECT 'q' AS question, 'c' AS cot, 'a' AS answer";
 const TAGGED: &str = "'<think>\n2 and 2\n</think>\nfour'";

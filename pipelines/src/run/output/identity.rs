@@ -8,9 +8,9 @@ use datafusion::sql::parser::DFParserBuilder;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use asap_llm::provider::Kind;
 use asap_udfs::Settings;
 use asap_udfs::anchor::prompts::Prompts;
-use asap_udfs::llm::provider::Kind;
 use asap_udfs::settings::{Effect, PromptSet};
 
 use crate::corpus::ColumnMapping;
@@ -154,7 +154,7 @@ fn without_comments(sql: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use asap_udfs::llm::provider::Provider;
+    use asap_llm::provider::Provider;
 
     use crate::run::output::identity::*;
 

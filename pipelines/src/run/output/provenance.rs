@@ -3,7 +3,7 @@
 
 use asap_lm::SMALL;
 use asap_udfs::Settings;
-use asap_udfs::plan::Asked;
+use asap_udfs::plan::UsedModels;
 use serde::{Deserialize, Serialize};
 
 use crate::location::redact;
@@ -30,7 +30,7 @@ pub struct Provenance {
 }
 
 impl Provenance {
-    pub(crate) fn of(request: &Request, asked: Asked) -> Self {
+    pub(crate) fn of(request: &Request, asked: UsedModels) -> Self {
         let settings = &request.settings;
         let (scorer, model) = (settings.scorer_model.clone(), settings.anchor_model.as_deref().unwrap_or_default());
         let mut default_models = Vec::new();
@@ -87,8 +87,8 @@ impl Provenance {
 
 #[cfg(test)]
 mod tests {
+    use asap_llm::provider::Provider;
     use asap_udfs::Settings;
-    use asap_udfs::llm::provider::Provider;
 
     use crate::run::output::provenance::*;
 
@@ -96,14 +96,14 @@ mod tests {
     fn only_who_is_asked_is_named_and_only_default_models_are_warned_of() {
         let settings = Settings::default();
         let request = Request::new("truncate", "", &["s3://key:word@lake/traces"], "out", settings.clone());
-        let none = Provenance::of(&request, Asked::default());
+        let none = Provenance::of(&request, UsedModels::default());
         assert_eq!((&none.anchored_by, &none.scored_by), (&None, &None));
         // The small model counts the tokens of the budget.
         let tokens = none.warning().unwrap();
         assert!(tokens.contains("asap.scorer.model") && !tokens.contains("asap.anchor.provider"), "{tokens}");
         assert!(!none.input.concat().contains("word"), "{none:?}");
 
-        let both = Asked { anchorer: true, scorer: true, ..Asked::default() };
+        let both = UsedModels { anchorer: true, scorer: true, ..UsedModels::default() };
         let rules = Provenance::of(&request, both).warning().unwrap();
         assert!(rules.contains("asap.anchor.provider") && rules.contains("asap.scorer.model"), "{rules}");
         let named = Settings {

@@ -1,6 +1,6 @@
 //! Records the sampling parameters that rows of an output did not get from their requests, but from the endpoint.
 
-use asap_udfs::llm::chat::Defaults;
+use asap_llm::chat::Defaults;
 use serde_json::{Value, json};
 
 use super::Output;

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use asap_llm::flights::SingleFlight;
 use asap_udfs::Settings;
 use asap_udfs::call_metrics::CallMetrics;
 use asap_udfs::declaration::{Arg, Argument, Declaration};
-use asap_udfs::flights::Flights;
 use asap_udfs::function::{AsyncCall, Body, CallRows, Function};
 use asap_udfs::plan;
 use async_trait::async_trait;
@@ -30,7 +30,7 @@ pub(crate) struct Counting {
     volatility: Volatility,
     value: Value,
     calls: Arc<AtomicUsize>,
-    flights: Arc<Flights<i64, Asked>>,
+    flights: Arc<SingleFlight<i64, Asked>>,
     known: Arc<Mutex<HashMap<i64, i64>>>,
 }
 

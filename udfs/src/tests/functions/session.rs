@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use asap_udfs::llm::Llm;
+use asap_llm::Llm;
 use asap_udfs::{Models, Settings, plan, register_all};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::compute::concat_batches;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use asap_llm::chat::ChatResponse;
+use asap_llm::completions::{Completions, Options};
+use asap_llm::provider::Provider;
+use asap_llm::request::Message;
+use asap_llm::store::AnswerStore;
+use asap_llm::{FailureKind, Llm};
 use asap_udfs::Settings;
-use asap_udfs::llm::chat::ChatResponse;
-use asap_udfs::llm::completions::{Completions, Options};
-use asap_udfs::llm::provider::Provider;
-use asap_udfs::llm::request::Message;
-use asap_udfs::llm::store::AnswerStore;
-use asap_udfs::llm::{FailureKind, Llm};
 use futures::future::join_all;
 use serde_json::json;
 
@@ -40,7 +40,7 @@ async fn a_response_is_whole_paid_once_and_stored() {
     let store = Arc::new(MemoryStore::default());
     for is_stored in [false, true] {
         let llm = Llm::new(Some(Arc::clone(&store) as Arc<dyn AnswerStore>));
-        let model = Completions::new(&settings(&server, &[]), &llm).unwrap();
+        let model = Completions::new(&settings(&server, &[]).language_model(), &llm).unwrap();
         let found = respond(&model, "1 + 1?", 0, &GREEDY).await;
         assert_eq!((&*found.content, found.finish_reason.as_deref()), ("<think>\n2\n</think>\n\n2", Some("stop")));
         assert_eq!((found.prompt_tokens, found.completion_tokens, found.cached), (Some(100), Some(10), is_stored));
@@ -61,7 +61,7 @@ async fn samples_are_calls_of_their_own_and_only_what_is_set_is_sent() {
     let server = Server::start(|call| Reply::text(&call.number.to_string()));
     let llm = Llm::default();
     let settings = settings(&server, &[]);
-    let model = Completions::new(&settings, &llm).unwrap();
+    let model = Completions::new(&settings.language_model(), &llm).unwrap();
     let sampled = Options { temperature: 0.6, top_p: 0.95, stop: vec!["\n\n".to_string()], seed: Some(7), ..GREEDY };
     let mut found = Vec::new();
     for options in [&GREEDY, &sampled] {
@@ -94,7 +94,7 @@ async fn samples_are_calls_of_their_own_and_only_what_is_set_is_sent() {
 async fn a_local_model_answers_many_conversations_at_once_as_alone() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/goldens/qwen2").to_string();
     let settings = Settings { anchor_provider: Provider::Local, anchor_model: Some(folder), ..Settings::default() };
-    let model = |llm: &Llm| Completions::new(&settings, llm).unwrap();
+    let model = |llm: &Llm| Completions::new(&settings.language_model(), llm).unwrap();
     let sampled = Options { temperature: 1.0, top_p: 0.95, stop: vec!["7".to_string()], ..GREEDY };
     let together = model(&Llm::default());
     let question = |number: usize| format!("What is {number} + 3?{}", " Say why.".repeat(number % 4));
@@ -119,6 +119,6 @@ async fn a_local_model_answers_many_conversations_at_once_as_alone() {
 #[test]
 fn a_session_that_only_estimates_sends_no_conversation() {
     let server = Server::start(|_| Reply::text("2"));
-    let error = Completions::new(&settings(&server, &[]), &Llm::estimate(None)).unwrap_err();
+    let error = Completions::new(&settings(&server, &[]).language_model(), &Llm::estimate(None)).unwrap_err();
     assert!(error.to_string().contains("only estimates"), "{error}");
 }

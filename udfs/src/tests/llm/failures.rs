@@ -165,12 +165,12 @@ async fn one_denial_is_a_verdict_until_a_later_call_is_answered_and_what_a_row_i
     let (llm, anchoring) = anchoring(&server, &[]);
     for prompt in ["a", "flagged", "refused"] {
         anchoring.complete(prompt, None).await.unwrap();
-        assert_eq!(llm.verdict(), None);
+        assert_eq!(llm.failure(), None);
     }
     let (slow, denied) = tokio::join!(anchoring.complete("slow", None), anchoring.complete("denied", None));
     assert_eq!((slow.unwrap().status(), denied.unwrap().status()), ("ok", "denied"));
-    let verdict = llm.verdict().unwrap();
-    assert!(verdict.contains("are denied") && verdict.contains("402: pay first"), "{verdict}");
+    let failure = llm.failure().unwrap();
+    assert!(failure.contains("are denied") && failure.contains("402: pay first"), "{failure}");
     anchoring.complete("b", None).await.unwrap();
-    assert_eq!(llm.verdict(), None);
+    assert_eq!(llm.failure(), None);
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use asap_udfs::llm::{Llm, Usage};
+use asap_llm::{Llm, Usage};
 use futures::future::join_all;
 use serde_json::json;
 

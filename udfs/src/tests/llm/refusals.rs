@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::llm::{Llm, LlmError};
 use crate::tests::llm::setup::{asking, settings};
+use asap_llm::{Llm, LlmError};
 use asap_test_support::{Call, Reply, Server};
 
 const FIELDS: [&str; 4] = ["max_tokens", "max_completion_tokens", "temperature", "top_p"];

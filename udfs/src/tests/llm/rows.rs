@@ -1,5 +1,5 @@
+use asap_llm::Usage;
 use asap_udfs::anchor::{Pruned, Row, Spent};
-use asap_udfs::llm::Usage;
 
 use crate::tests::llm::setup::{anchoring, asking, settings, try_asking};
 use asap_test_support::{Call, Reply, Server};
@@ -187,7 +187,7 @@ async fn prompts_of_ones_own_are_asked_anew() {
     std::fs::write(folder.path().join("anchor.md"), "{question}={answer}").unwrap();
     std::fs::write(folder.path().join("coarse.md"), "{anchor}{cot}").unwrap();
     let server = Server::start(|_| Reply::text("add"));
-    let llm = asap_udfs::llm::Llm::default();
+    let llm = asap_llm::Llm::default();
     for prompt_dir in ["", folder.path().to_str().unwrap(), ""] {
         let anchoring = asking(&llm, &settings(&server, &[("prompt_dir", prompt_dir)]));
         assert_eq!(anchoring.anchor(Some("1+1"), Some("2"), None).await.unwrap().status(), "ok");

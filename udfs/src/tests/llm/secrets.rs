@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use asap_udfs::llm::Llm;
-use asap_udfs::llm::store::AnswerStore;
-use datafusion::error::DataFusionError;
+use asap_llm::Llm;
+use asap_llm::store::AnswerStore;
 
 use crate::tests::llm::setup::{asking, settings};
 use crate::tests::llm::shared_answers::MemoryStore;
@@ -54,7 +53,7 @@ async fn the_key_is_in_no_error_answer_or_debug_output() {
             Err(error) => break error,
         }
     };
-    shown.extend([error.to_string(), format!("{error:?}"), format!("{:?}", DataFusionError::from(error))]);
+    shown.extend([error.to_string(), format!("{error:?}"), format!("{:?}", asap_udfs::llm::failed(error))]);
     let kept = store.kept.lock().unwrap();
     shown.extend(kept.values().map(|outcome| format!("{outcome:?}")));
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use asap_llm::Llm;
+use asap_llm::provider::Provider;
 use asap_udfs::Settings;
 use asap_udfs::anchor::{Anchorer, Anchorers};
-use asap_udfs::llm::Llm;
-use asap_udfs::llm::provider::Provider;
 use asap_udfs::settings::Seconds;
 use datafusion::common::Result;
 use datafusion::common::config::{ConfigOptions, ExtensionOptions};

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use asap_udfs::llm::Llm;
-use asap_udfs::llm::chat::Outcome;
-use asap_udfs::llm::store::{AnswerStore, RequestKey, StoreError};
+use asap_llm::Llm;
+use asap_llm::chat::Outcome;
+use asap_llm::request::RequestKey;
+use asap_llm::store::{AnswerStore, StoreError};
 use async_trait::async_trait;
 use futures::future::join_all;
 
@@ -110,6 +111,6 @@ async fn a_dropped_row_stops_its_call() {
         assert!(tokio::time::timeout(Duration::from_millis(10), &mut row).await.is_err());
     }
     drop(row);
-    llm.landed().await;
+    llm.drained().await;
     assert_eq!((server.count(), llm.usage().calls), (1, 1));
 }

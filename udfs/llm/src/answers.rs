@@ -1,0 +1,194 @@
+//! Every answer is paid once: equal requests share it, and it is durable before it is used.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use asap_lm::memo::{Memo, Memory, share};
+
+use crate::chat::{CallError, Chat, FailureKind, Outcome, Reply};
+use crate::flights::{Callers, SingleFlight};
+use crate::meter::Meter;
+use crate::request::{ChatRequest, RequestKey};
+use crate::statement::Statement;
+use crate::store::AnswerStore;
+use crate::usage::Usage;
+use crate::{LlmError, Result};
+
+/// How often the end of the calls in flight is checked.
+const POLL: Duration = Duration::from_millis(20);
+
+#[derive(Debug)]
+pub struct Answers {
+    shared: Arc<Shared>,
+    flights: SingleFlight<RequestKey, Result<Answered>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    memo: Memo<RequestKey, Outcome>,
+    store: Option<Arc<dyn AnswerStore>>,
+    meter: Arc<Meter>,
+    /// Each call in flight holds a clone.
+    in_flight: Arc<()>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Answered {
+    pub outcome: Arc<Outcome>,
+    pub used: Usage,
+    source: Source,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Called,
+    Kept,
+    Shared,
+}
+
+impl Answered {
+    /// Creates the outcome of a request without a call; its usage is not counted yet.
+    fn without_call(outcome: Arc<Outcome>, source: Source) -> Self {
+        Self { outcome, used: Usage::default(), source }
+    }
+
+    /// Returns whether no call was made for this outcome.
+    pub(crate) fn is_cached(&self) -> bool {
+        !matches!(self.source, Source::Called)
+    }
+}
+
+impl Answers {
+    pub fn new(store: Option<Arc<dyn AnswerStore>>, meter: Arc<Meter>, memory: &Arc<Memory>) -> Self {
+        let memo = Memo::new(memory, share::ANSWERS);
+        Self {
+            shared: Arc::new(Shared { memo, store, meter, in_flight: Arc::default() }),
+            flights: SingleFlight::default(),
+        }
+    }
+
+    /// Returns the answer to a request: from the cache, the store, an equal request in flight, or a call.
+    ///
+    /// # Errors
+    /// If the store fails, the endpoint is down, or the runtime shuts down. The query must then end.
+    pub async fn ask(
+        &self,
+        chat: &Arc<dyn Chat>,
+        request: ChatRequest,
+        statement: Option<&Arc<Statement>>,
+    ) -> Result<Answered> {
+        let key = request.key().map_err(|error| LlmError::Request(error.to_string()))?;
+        let mut answered = match statement.and_then(|statement| statement.failure(&key)) {
+            Some(outcome) => Answered::without_call(outcome, Source::Shared),
+            None => {
+                let (shared, chat, first) = (Arc::clone(&self.shared), Arc::clone(chat), statement.cloned());
+                let asking = |callers| async move { shared.answer(key, &*chat, &request, &callers, first).await };
+                let (answered, joined) = self.flights.join(key, asking).await?;
+                let answered = answered?;
+                if joined { Answered::without_call(answered.outcome, Source::Shared) } else { answered }
+            }
+        };
+        let is_lost = answered.outcome.as_ref().as_ref().is_err_and(|error| !is_final(error));
+        match &*answered.outcome {
+            Ok(answer) => self.shared.meter.add_defaults(answer.defaults),
+            Err(error) => statement.iter().for_each(|statement| statement.count(error)),
+        }
+        if let Some(statement) = statement.filter(|_| is_lost) {
+            statement.fail(key, &answered.outcome);
+        }
+        let without_call = match answered.source {
+            Source::Called => return Ok(answered),
+            Source::Shared if is_lost => Usage { failed: 1, ..Usage::default() },
+            Source::Kept | Source::Shared => Usage { cache_hits: 1, ..Usage::default() },
+        };
+        answered.used = self.shared.meter.count(without_call);
+        Ok(answered)
+    }
+
+    pub(crate) fn use_folder(&self, folder: Option<&str>) {
+        if let Some(store) = &self.shared.store {
+            store.use_folder(folder);
+        }
+    }
+
+    pub(crate) async fn drained(&self) {
+        while self.flights.any() {
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+impl Shared {
+    async fn answer(
+        &self,
+        key: RequestKey,
+        chat: &dyn Chat,
+        request: &ChatRequest,
+        callers: &Arc<Callers>,
+        statement: Option<Arc<Statement>>,
+    ) -> Result<Answered> {
+        if let Some(outcome) = self.memo.get(&key) {
+            return Ok(Answered::without_call(outcome, Source::Kept));
+        }
+        if let Some(outcome) = self.stored(&key).await? {
+            return Ok(Answered::without_call(self.remember(key, outcome), Source::Kept));
+        }
+        let mut claim = None;
+        if let Some(store) = &self.store {
+            store.check().await?;
+            claim = store.claim(&key).await?;
+            // Another process may have received the answer meanwhile.
+            if let Some(outcome) = self.stored(&key).await? {
+                return Ok(Answered::without_call(self.remember(key, outcome), Source::Kept));
+            }
+        }
+        let call = Arc::clone(&self.in_flight);
+        // `paying` keeps a paid answer alive until it is stored.
+        let Reply { outcome, mut used, paying } = chat.chat(request, callers).await;
+        drop(call);
+        used += self.meter.finish(&outcome);
+        let source = Source::Called;
+        match &outcome {
+            Err(CallError { kind: FailureKind::EndpointDown, message, .. }) => {
+                Err(LlmError::EndpointDown(message.clone()))
+            }
+            Err(CallError { kind: FailureKind::Unreachable, message, .. }) => {
+                Err(LlmError::Unreachable(message.clone()))
+            }
+            Err(error) if !is_final(error) => {
+                let outcome = Arc::new(outcome);
+                // The failure must be known before the request can be sent again.
+                statement.iter().for_each(|statement| statement.fail(key, &outcome));
+                Ok(Answered { outcome, used, source })
+            }
+            _ => {
+                if let Some(store) = &self.store {
+                    let may_wait = Arc::strong_count(&self.in_flight) > 1;
+                    store.keep(key, outcome.clone(), may_wait).await?;
+                }
+                drop(paying);
+                drop(claim);
+                Ok(Answered { outcome: self.remember(key, outcome), used, source })
+            }
+        }
+    }
+
+    async fn stored(&self, key: &RequestKey) -> Result<Option<Outcome>> {
+        match &self.store {
+            Some(store) => Ok(store.get(key).await?),
+            None => Ok(None),
+        }
+    }
+
+    fn remember(&self, key: RequestKey, outcome: Outcome) -> Arc<Outcome> {
+        let bytes = 256 + outcome.as_ref().map_or(0, |answer| answer.text.len());
+        let outcome = Arc::new(outcome);
+        self.memo.insert(key, Arc::clone(&outcome), bytes);
+        outcome
+    }
+}
+
+/// Returns whether a failure was paid for and would repeat for the same request. Such a failure is kept like an answer.
+fn is_final(error: &CallError) -> bool {
+    matches!(error.kind, FailureKind::TooLong | FailureKind::Refused | FailureKind::BadResponse) && error.tokens_out > 0
+}

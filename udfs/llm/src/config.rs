@@ -1,0 +1,200 @@
+//! What a session's settings say about its language model.
+
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use reqwest::Url;
+
+use crate::api::Api;
+use crate::form::Forced;
+use crate::meter::{Budget, Prices};
+use crate::provider::{Kind, Provider};
+use crate::secret::Secret;
+use crate::throttle::Limits;
+use crate::{LlmError, Result};
+
+/// The language model of a session, and the limits of its calls. The fields are the settings `asap.anchor.*` and
+/// `asap.cache.*`, which messages name.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Config {
+    pub provider: Provider,
+    pub base_url: Option<String>,
+    pub model: Option<String>,
+    /// The name of the environment variable with the key.
+    pub api_key_env: Option<String>,
+    pub timeout: Duration,
+    pub max_retries: u32,
+    pub max_retry_after: Duration,
+    /// The share of the last calls that may fail, from 0 to 1.
+    pub max_error_rate: f64,
+    /// What requests contain whatever the endpoint says.
+    pub forced: Forced,
+    pub limits: Limits,
+    pub prices: Prices,
+    pub budget: Budget,
+    /// The folder of answers that belong to no output.
+    pub cache_folder: Option<String>,
+    /// Most bytes of the caches in memory.
+    pub cache_memory: usize,
+}
+
+impl Config {
+    /// Checks settings that depend on each other. No message shows a text that could be a secret.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.provider.kind() {
+            Kind::Rules => return Ok(()),
+            Kind::Endpoint(api) => {
+                self.base_url(api)?;
+                self.key()?;
+            }
+            Kind::Folder => {}
+        }
+        self.model()?;
+        if self.budget.max_cost.is_some() && self.prices == Prices::default() {
+            return wrong(
+                "asap.anchor.max_cost needs prices: set asap.anchor.price_per_million_input_tokens and \
+             asap.anchor.price_per_million_output_tokens",
+            );
+        }
+        Ok(())
+    }
+
+    pub(crate) fn model(&self) -> Result<&str> {
+        let provider = self.provider;
+        self.model.as_deref().ok_or_else(|| {
+            LlmError::Setting(format!("asap.anchor.provider = '{provider}' needs a model: set asap.anchor.model"))
+        })
+    }
+
+    pub(crate) fn base_url(&self, api: &Api) -> Result<Url> {
+        let path = api.path;
+        let Some(text) = &self.base_url else {
+            return wrong(format!(
+                "asap.anchor.provider = '{}' needs an endpoint: set asap.anchor.base_url, such as http://localhost:8000/v1",
+                self.provider
+            ));
+        };
+        let Ok(url) = Url::parse(text) else {
+            return wrong(
+                "asap.anchor.base_url takes an address such as http://localhost:8000/v1, found an invalid one",
+            );
+        };
+        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+            return wrong(format!("asap.anchor.base_url takes an http or https address, found '{}:'", url.scheme()));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return wrong(
+                "asap.anchor.base_url takes an address without user and password: set asap.anchor.api_key_env to the name \
+             of the variable that holds the key",
+            );
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return wrong(format!(
+                "asap.anchor.base_url takes an address without query and fragment: {path} is appended"
+            ));
+        }
+        if url.path().trim_end_matches('/').ends_with(path) {
+            return wrong(format!("asap.anchor.base_url takes the part before {path}, which is appended"));
+        }
+        Ok(url)
+    }
+
+    pub(crate) fn key(&self) -> Result<Option<Secret>> {
+        let Some(name) = &self.api_key_env else { return Ok(None) };
+        // If the setting holds the key itself by mistake, the key must not appear in a log.
+        let looks_like_name = name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+        let shown = if looks_like_name { format!("'{name}'") } else { "a text (hidden)".to_string() };
+        let is_possible = !name.contains(['=', '\0']);
+        let Some(value) = is_possible.then(|| std::env::var_os(OsStr::new(name))).flatten() else {
+            return wrong(format!(
+                "asap.anchor.api_key_env takes the name of an environment variable that is set, found {shown}, which is not"
+            ));
+        };
+        match value.to_str().and_then(Secret::new) {
+            Some(key) => Ok(Some(key)),
+            None => wrong(format!(
+                "asap.anchor.api_key_env: the variable {shown} is empty, or contains characters that are invalid in an HTTP header"
+            )),
+        }
+    }
+}
+
+fn wrong<T>(message: impl Into<String>) -> Result<T> {
+    Err(LlmError::Setting(message.into()))
+}
+
+#[cfg(test)]
+impl Config {
+    /// The configuration of the openai provider, without an address.
+    pub(crate) fn openai() -> Self {
+        Self {
+            provider: Provider::Openai,
+            model: Some("test-model".to_string()),
+            timeout: Duration::from_secs(30),
+            max_retries: 1,
+            max_retry_after: Duration::from_secs(60),
+            max_error_rate: 0.5,
+            limits: Limits { at_once: 64, ..Limits::default() },
+            cache_memory: 1 << 20,
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn openai() -> Config {
+        Config { base_url: Some("http://localhost:8000/v1/".to_string()), ..Config::openai() }
+    }
+
+    fn refused(change: impl FnOnce(&mut Config)) -> String {
+        let mut config = openai();
+        change(&mut config);
+        config.check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        assert!(Config::default().check().is_ok());
+        assert!(openai().check().is_ok());
+        assert!(refused(|config| config.base_url = None).contains("set asap.anchor.base_url"));
+        assert!(refused(|config| config.model = None).contains("set asap.anchor.model"));
+        let local = |config: &mut Config| {
+            *config = Config { provider: Provider::Local, ..Config::default() };
+        };
+        assert!(refused(local).contains("asap.anchor.provider = 'local' needs a model"));
+        assert!(refused(|config| config.budget.max_cost = Some(1.0)).contains("needs prices"));
+    }
+
+    #[test]
+    fn a_wrong_address_is_refused_without_its_secrets() {
+        for url in [
+            "localhost:8000",
+            "ftp://localhost",
+            "no address hunter2",
+            "http://user:hunter2@localhost/v1",
+            "http://hunter2@localhost/v1",
+            "http://localhost/v1?key=hunter2",
+            "http://localhost/v1#hunter2",
+            "http://localhost/v1/chat/completions",
+        ] {
+            let error = refused(|config| config.base_url = Some(url.to_string()));
+            assert!(error.contains("asap.anchor.base_url takes") && !error.contains("hunter2"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_key_is_named_and_not_shown() {
+        let error = refused(|config| config.api_key_env = Some("NO_SUCH_VARIABLE".to_string()));
+        assert!(error.contains("'NO_SUCH_VARIABLE', which is not"), "{error}");
+        for key in ["sk-hunter2", "hunter2", "a=hunter2"] {
+            let error = refused(|config| config.api_key_env = Some(key.to_string()));
+            assert!(!error.contains("hunter2") && error.contains("api_key_env takes the name"), "{error}");
+        }
+        // A variable that test runners always set.
+        let named = Config { api_key_env: Some("CARGO_MANIFEST_DIR".to_string()), ..openai() };
+        assert!(named.key().unwrap().is_some());
+    }
+}

@@ -1,0 +1,172 @@
+//! Calls to servers that limit, fail and hang.
+
+use futures::future::join_all;
+
+use super::*;
+use crate::flights::SingleFlight;
+use crate::openai;
+use asap_test_support::{Reply as Served, Server};
+
+/// Much longer than a busy machine needs, and much shorter than the requested pause.
+const SOON: Duration = Duration::from_secs(40);
+
+fn chat(server: &Server, change: impl FnOnce(&mut Config)) -> Arc<HttpChat> {
+    let base_url = Url::parse(&server.base_url()).unwrap();
+    let mut config = Config::openai();
+    change(&mut config);
+    Arc::new(HttpChat::new(&openai::API, &config, &base_url, None, Arc::default(), Arc::default()).unwrap())
+}
+
+/// Allows 64 calls at once, six retries, and this many seconds for a call.
+fn patient(seconds: f64) -> impl FnOnce(&mut Config) {
+    move |config| (config.timeout, config.max_retries) = (Duration::from_secs_f64(seconds), 6)
+}
+
+fn request() -> ChatRequest {
+    ChatRequest { max_tokens: 1, ..ChatRequest::default() }
+}
+
+async fn ask(chat: &Arc<HttpChat>, calls: usize) -> Vec<Outcome> {
+    let flights = SingleFlight::default();
+    let outcomes = join_all((0..calls).map(|number| {
+        let chat = Arc::clone(chat);
+        flights.join(number, move |callers| async move { chat.chat(&request(), &callers).await.outcome })
+    }));
+    outcomes.await.into_iter().map(|outcome| outcome.unwrap().0).collect()
+}
+
+async fn until(is_true: impl Fn() -> bool) {
+    let is_so = async {
+        while !is_true() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(SOON, is_so).await.unwrap();
+}
+
+fn limit(status: u16, after: &str) -> Served {
+    Served::Status(status, vec![("retry-after", after.to_string())], String::new())
+}
+
+#[tokio::test]
+async fn who_waits_through_a_pause_holds_no_slot_and_is_gone_when_no_one_waits_for_it() {
+    let server = Server::start(|_| limit(429, "600"));
+    let chat = chat(&server, |_: &mut Config| ());
+    let (flights, throttle) = (SingleFlight::default(), Arc::clone(&chat.endpoint.throttle));
+    let asking = |callers| async move { drop(chat.chat(&request(), &callers).await) };
+    let mut waiting = Box::pin(flights.join(0, asking));
+    assert!(futures::poll!(&mut waiting).is_pending());
+    until(|| server.answered() > 0 && throttle.state.lock().in_flight == 0).await;
+    assert!(futures::poll!(&mut waiting).is_pending());
+    drop(waiting);
+    until(|| !flights.any()).await;
+    assert_eq!(server.count(), 1);
+}
+
+#[tokio::test]
+async fn a_pause_that_one_call_is_asked_for_is_no_pause_of_the_others() {
+    let server = Server::start(|call| if call.number == 3 { limit(429, "600") } else { Served::text("add") });
+    let chat = chat(&server, |_: &mut Config| ());
+    let asking = tokio::spawn(async move { ask(&chat, 100).await });
+    until(|| server.answered() == 100).await;
+    assert!(!asking.is_finished());
+    asking.abort();
+}
+
+#[tokio::test]
+async fn a_pause_that_is_asked_for_is_cut_to_the_setting() {
+    let server = Server::start(|call| if call.number % 2 == 0 { limit(503, "600") } else { Served::text("add") });
+    let outcome =
+        tokio::time::timeout(SOON, ask(&chat(&server, |config| config.max_retry_after = Duration::from_millis(10)), 1))
+            .await
+            .unwrap();
+    assert!(outcome[0].is_ok() && server.count() == 2, "{outcome:?}");
+}
+
+fn is_one_of(number: usize, share: f64) -> bool {
+    f64::from((number as u32).wrapping_mul(2_654_435_761)) < share * f64::from(u32::MAX)
+}
+
+#[tokio::test]
+async fn limits_at_random_slow_nothing() {
+    for at_once in [8, 64] {
+        let server = Server::start(|call| match call.number % 3 {
+            _ if !is_one_of(call.number, 0.2) => Served::After(Duration::from_millis(5), Box::new(Served::text("add"))),
+            0 => Served::error(429, "slow down"),
+            1 => limit(429, "0"),
+            _ => limit(503, "0.1"),
+        });
+        let chat = chat(&server, |config| config.limits.at_once = at_once);
+        let outcomes = ask(&chat, 600).await;
+        assert!(outcomes.iter().all(Result::is_ok), "{:?}", outcomes.iter().find(|outcome| outcome.is_err()));
+        assert!(server.count() <= 800, "{} requests", server.count());
+        let state = chat.endpoint.throttle.state.lock();
+        assert!(state.stops == 0 && state.pace.trials <= 1, "{} trials", state.pace.trials);
+    }
+}
+
+#[tokio::test]
+async fn a_limited_call_is_sent_again_for_as_long_as_others_are_answered() {
+    let is_limited = |number| number % 2 == 0 && number < 8;
+    let server =
+        Server::start(move |call| if is_limited(call.number) { limit(429, "0.3") } else { Served::text("add") });
+    let chat = chat(&server, |_: &mut Config| ());
+    let limited = tokio::spawn({
+        let chat = Arc::clone(&chat);
+        async move { ask(&chat, 1).await }
+    });
+    for others in 0..4 {
+        until(|| server.answered() > 2 * others).await;
+        assert!(ask(&chat, 1).await[0].is_ok());
+    }
+    assert!(limited.await.unwrap()[0].is_ok());
+}
+
+#[tokio::test]
+async fn faults_of_one_call_in_five_end_no_run() {
+    let server = Server::start(|call| match call.number % 7 {
+        _ if !is_one_of(call.number, 0.2) => Served::After(Duration::from_millis(5), Box::new(Served::text("add"))),
+        0 => Served::Cut,
+        1 => Served::Close,
+        2 => Served::error(500, "oops"),
+        3 => Served::Status(200, Vec::new(), "nonsense".to_string()),
+        4 => Served::error(408, "too slow"),
+        5 => limit(503, "0"),
+        _ => Served::Hang,
+    });
+    let outcomes = ask(&chat(&server, patient(1.0)), 600).await;
+    assert!(outcomes.iter().all(Result::is_ok), "{:?}", outcomes.iter().find(|outcome| outcome.is_err()));
+    assert!(server.count() <= 800, "{} requests", server.count());
+}
+
+#[tokio::test]
+async fn one_call_in_five_that_hangs_ends_no_run() {
+    let server = Server::start(|call| match is_one_of(call.number, 0.2) {
+        true => Served::Hang,
+        false => Served::After(Duration::from_millis(20), Box::new(Served::text("add"))),
+    });
+    let outcomes = ask(&chat(&server, patient(1.0)), 300).await;
+    assert!(outcomes.iter().all(Result::is_ok), "{:?}", outcomes.iter().find(|outcome| outcome.is_err()));
+}
+
+#[tokio::test]
+async fn a_server_that_answers_none_is_given_up_after_twenty_requests_and_those_in_flight() {
+    let server = Server::start(|_| Served::Hang);
+    let outcomes = ask(&chat(&server, patient(0.2)), 200).await;
+    let is_down = |outcome: &Outcome| outcome.as_ref().is_err_and(|error| error.kind == FailureKind::EndpointDown);
+    assert!(outcomes.iter().all(is_down) && server.count() <= 28, "{} requests", server.count());
+}
+
+#[tokio::test]
+async fn a_server_that_breaks_all_answers_is_asked_one_by_one() {
+    for reply in [Served::Cut, Served::error(503, "dead"), Served::Status(200, Vec::new(), "nonsense".to_string())] {
+        let server = Server::start(move |_| reply.clone());
+        let chat = chat(&server, patient(30.0));
+        let throttle = Arc::clone(&chat.endpoint.throttle);
+        let asking = tokio::spawn(async move { ask(&chat, 200).await });
+        until(|| throttle.state.lock().stops == 3).await;
+        // Ten in a row, those in flight, and one after each of two stops.
+        assert!(server.count() <= 10 + 8 + 2, "{} requests", server.count());
+        asking.abort();
+    }
+}

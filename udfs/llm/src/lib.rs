@@ -1,0 +1,266 @@
+//! Calls to a language model: limits, cost and answer cache. Nothing here depends on an engine: the crate `asap-udfs`
+//! reads the settings and writes the requests.
+//!
+//! ```text
+//! a request ─▶ answers: cached? in flight? in the store? ─no──▶ chat ─▶ limits, budget, retries, health ─▶ HTTP
+//!     ▲                       │                                  │
+//!     └──── used ◀── kept ◀───┴──────────────────────────────────┘
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`answers`], [`store`] | each answer is paid once: cache, single flight, and storage beyond the session |
+//! | [`chat`], [`request`] | one request to a language model and its key |
+//! | [`completions`] | whole responses to conversations, to evaluate a model |
+//! | [`provider`], `api`, `openai` | what differs between providers |
+//! | `http`, `response`, `json`, `retry`, `secret` | an endpoint over HTTP |
+//! | [`local`] | a model in a folder |
+//! | `endpoint`, [`throttle`] | one object per endpoint, and when calls may start |
+//! | `health` | whether an endpoint is down, and whether failed rows may be its fault |
+//! | [`form`], `refusal` | what an endpoint accepts of a request, learnt from its refusals |
+//! | [`meter`] | usage and limits |
+//! | `statement` | the failed requests of a statement |
+//! | [`config`] | the settings, and checks of those that depend on each other |
+//! | [`flights`] | one computation for equal requests |
+
+pub mod answers;
+mod api;
+pub mod chat;
+pub mod completions;
+pub mod config;
+mod endpoint;
+pub mod flights;
+pub mod form;
+mod health;
+mod http;
+mod json;
+pub mod local;
+pub mod meter;
+mod openai;
+pub mod provider;
+mod refusal;
+pub mod request;
+mod response;
+mod retry;
+mod secret;
+mod statement;
+pub mod store;
+pub mod throttle;
+pub mod usage;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use asap_lm::memo::Memory;
+use parking_lot::Mutex;
+
+use answers::Answers;
+use chat::{Chat, Defaults};
+pub use chat::{FailureKind, Standing};
+pub use config::Config;
+use flights::Interrupted;
+use health::OwnCalls;
+use http::HttpChat;
+use local::{Local, LocalModel};
+use meter::Meter;
+use provider::{Kind, Provider};
+pub use statement::Statement;
+use statement::Statements;
+use store::{AnswerStore, Purse, ReadOnly, StoreError};
+pub use usage::Usage;
+
+/// An error that ends a query with calls to a language model. The failure of one row is its status instead.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LlmError {
+    /// A setting is wrong. The message names the setting and the problem.
+    #[error("{0}")]
+    Setting(String),
+    #[error("{0}")]
+    EndpointDown(String),
+    /// There is no connection to the endpoint, and no call of the session was answered before.
+    #[error("{0}")]
+    Unreachable(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    #[error("cannot write a request or an answer as JSON: {0}")]
+    Request(String),
+}
+
+pub type Result<T> = std::result::Result<T, LlmError>;
+
+/// The language model of a session, with its answers and usage. Clones share them.
+#[derive(Debug, Clone)]
+pub struct Llm {
+    session: Arc<Session>,
+}
+
+#[derive(Debug)]
+struct Session {
+    answers: Arc<Answers>,
+    meter: Arc<Meter>,
+    memory: Arc<Memory>,
+    only_estimates: bool,
+    model: Mutex<Option<(Config, Arc<Model>)>>,
+    local: Mutex<Option<(String, Arc<LocalModel>)>>,
+    own: Arc<Mutex<OwnCalls>>,
+    statements: Statements,
+}
+
+#[derive(Debug)]
+pub struct Model {
+    pub name: String,
+    pub chat: Arc<dyn Chat>,
+    pub window: usize,
+}
+
+impl Llm {
+    pub fn new(store: Option<Arc<dyn AnswerStore>>) -> Self {
+        Self::with(store, false)
+    }
+
+    /// Creates a language model that is never called. The crate `asap-udfs` estimates what `store` does not have; nothing
+    /// is paid, sent or kept. [`Llm::usage`] is the estimated usage, in tokens of the scoring model.
+    pub fn estimate(store: Option<Arc<dyn AnswerStore>>) -> Self {
+        Self::with(store.map(|store| Arc::new(ReadOnly(store)) as Arc<dyn AnswerStore>), true)
+    }
+
+    fn with(store: Option<Arc<dyn AnswerStore>>, only_estimates: bool) -> Self {
+        let (meter, memory) = (Arc::new(Meter::default()), Arc::new(Memory::default()));
+        let answers = Arc::new(Answers::new(store, Arc::clone(&meter), &memory));
+        let (model, local) = (Mutex::default(), Mutex::default());
+        let (own, statements) = (Arc::default(), Statements::default());
+        Self { session: Arc::new(Session { answers, meter, memory, only_estimates, model, local, own, statements }) }
+    }
+
+    /// Returns the model of these settings. Checks the settings and reads the key from the environment. Returns the
+    /// same model until a setting changes.
+    ///
+    /// # Errors
+    /// If a setting is wrong. The error names the setting and the problem.
+    pub fn model(&self, config: &Config) -> Result<Arc<Model>> {
+        let mut last = self.session.model.lock();
+        if let Some((_, model)) = last.as_ref().filter(|(known, of)| known == config && !of.chat.is_over()) {
+            return Ok(Arc::clone(model));
+        }
+        config.check()?;
+        self.session.memory.limit(config.cache_memory);
+        self.session.answers.use_folder(config.cache_folder.as_deref());
+        let model = Arc::new(self.open(config)?);
+        *last = Some((config.clone(), Arc::clone(&model)));
+        Ok(model)
+    }
+
+    /// Returns whether no call is made.
+    pub fn only_estimates(&self) -> bool {
+        self.session.only_estimates
+    }
+
+    pub fn answers(&self) -> Arc<Answers> {
+        Arc::clone(&self.session.answers)
+    }
+
+    pub fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.session.meter)
+    }
+
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.session.memory
+    }
+
+    /// Makes all further spending come from a purse that other sessions share.
+    pub fn spend_from(&self, purse: Arc<dyn Purse>) {
+        self.session.meter.spend_from(purse);
+    }
+
+    /// Settles the purse: the amount taken becomes the amount spent.
+    ///
+    /// # Errors
+    /// If the purse cannot be written.
+    pub async fn settle(&self) -> Result<()> {
+        Ok(self.session.meter.settle().await?)
+    }
+
+    /// Waits until every request in flight is answered and its answer kept.
+    pub async fn drained(&self) {
+        self.session.answers.drained().await;
+    }
+
+    /// Returns the message of the first call that a limit rejected, whatever happened to its row.
+    pub fn budget_refusal(&self) -> Option<String> {
+        self.session.meter.refusal()
+    }
+
+    /// Returns whether failed rows of the session may be committed, or whether the endpoint may be the cause.
+    pub fn standing(&self) -> Standing {
+        let last = self.session.model.lock();
+        last.as_ref().map_or(Standing::Sound, |(_, model)| model.chat.standing(self.usage().calls))
+    }
+
+    /// Returns the endpoint's failure that a command without further calls ends with, if there is one.
+    pub fn failure(&self) -> Option<String> {
+        match self.standing() {
+            Standing::Failing(why) => Some(why),
+            Standing::Sound | Standing::Doubtful => None,
+        }
+    }
+
+    /// Returns the sampling parameters that answers of the session did not get from their requests, but from the
+    /// endpoint.
+    pub fn defaults(&self) -> Defaults {
+        self.session.meter.defaults()
+    }
+
+    /// Returns the statement of the engine's context, which all parts of a running statement share.
+    pub fn statement<Context: Any + Send + Sync>(&self, context: &Arc<Context>) -> Arc<Statement> {
+        let context: Arc<dyn Any + Send + Sync> = Arc::clone(context) as _;
+        self.session.statements.of(&context)
+    }
+
+    pub fn usage(&self) -> Usage {
+        self.session.meter.usage()
+    }
+
+    fn open(&self, config: &Config) -> Result<Model> {
+        let (meter, own) = (self.meter(), Arc::clone(&self.session.own));
+        let provider = config.provider;
+        match provider.kind() {
+            Kind::Endpoint(api) => {
+                let (base_url, key) = (config.base_url(api)?, config.key()?);
+                let chat = Arc::new(HttpChat::new(api, config, &base_url, key, meter, own)?);
+                Ok(Model { name: config.model()?.to_string(), window: chat.window(), chat })
+            }
+            Kind::Folder => {
+                let model = self.local(config.model()?)?;
+                let name = model.name().to_string();
+                Ok(Model { name, window: local::ROWS_IN_FLIGHT, chat: Arc::new(Local::new(config, model, meter, own)) })
+            }
+            Kind::Rules => {
+                let models = Provider::language_models();
+                Err(LlmError::Setting(format!(
+                    "asap.anchor.provider = '{provider}' asks no language model; set it to {models}"
+                )))
+            }
+        }
+    }
+
+    fn local(&self, folder: &str) -> Result<Arc<LocalModel>> {
+        let mut last = self.session.local.lock();
+        if let Some((_, model)) = last.as_ref().filter(|(known, model)| known == folder && !model.is_over()) {
+            return Ok(Arc::clone(model));
+        }
+        let model = Arc::new(LocalModel::load(folder, &self.session.memory)?);
+        *last = Some((folder.to_string(), Arc::clone(&model)));
+        Ok(model)
+    }
+}
+
+impl Default for Llm {
+    fn default() -> Self {
+        Self::new(None)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! OpenAI's chat completions API: `POST {base_url}/chat/completions`, and `GET {base_url}/models`.
+
+use reqwest::header::{AUTHORIZATION, HeaderMap};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::api::{Api, Choice, Completion, End};
+use crate::chat::Served;
+use crate::form::Sent;
+use crate::request::{ChatRequest, Message};
+use crate::secret::Secret;
+
+pub(super) const API: Api = Api { path: "/chat/completions", headers, body, read, models_path: "/models", served };
+
+fn headers(key: Option<&Secret>) -> HeaderMap {
+    key.and_then(Secret::bearer).map(|bearer| (AUTHORIZATION, bearer)).into_iter().collect()
+}
+
+fn body(request: &ChatRequest, Sent { form, tokens }: Sent) -> serde_json::Result<Vec<u8>> {
+    #[derive(Serialize)]
+    struct Body<'a> {
+        model: &'a str,
+        messages: &'a [Message],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        temperature: Option<f64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        top_p: Option<f64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_tokens: Option<u32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_completion_tokens: Option<u32>,
+        #[serde(skip_serializing_if = "<[String]>::is_empty")]
+        stop: &'a [String],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        seed: Option<u64>,
+    }
+    let ChatRequest { model, messages, stop, .. } = request;
+    let [is_completion_limit, no_temperature, no_top_p] = form.changes;
+    let temperature = (!no_temperature).then_some(request.temperature);
+    let top_p = (!no_top_p).then_some(request.top_p);
+    let [max_tokens, max_completion_tokens] = if is_completion_limit { [None, tokens] } else { [tokens, None] };
+    let seed = request.seed;
+    serde_json::to_vec(&Body { model, messages, temperature, top_p, max_tokens, max_completion_tokens, stop, seed })
+}
+
+fn read(completion: &Value) -> Completion {
+    let tokens = ["prompt_tokens", "completion_tokens"].map(|name| tokens(&completion["usage"][name]));
+    let choice = &completion["choices"][0];
+    let answer = choice.is_object().then(|| {
+        let end = match (choice["finish_reason"].as_str(), choice["message"]["refusal"].as_str()) {
+            (Some("length"), _) => End::Length,
+            (Some("content_filter"), _) => End::Filter,
+            (_, Some(refusal)) => End::Refusal(refusal.to_string()),
+            _ => End::Stop,
+        };
+        Choice {
+            text: content(&choice["message"]["content"]),
+            reasoning: reasoning(&choice["message"]),
+            end,
+            finish_reason: word(&choice["finish_reason"]),
+        }
+    });
+    Completion { tokens, model: word(&completion["model"]), answer }
+}
+
+/// Returns the thought: `reasoning_content` by DeepSeek, `reasoning` by newer servers.
+fn reasoning(message: &Value) -> Option<String> {
+    let mut thoughts = ["reasoning_content", "reasoning"].iter().filter_map(|name| content(&message[name]));
+    thoughts.find(|thought| !thought.is_empty())
+}
+
+fn served(list: &Value) -> Option<Vec<Served>> {
+    let model = |model: &Value| Some(Served { id: word(&model["id"])?, window: model["max_model_len"].as_u64() });
+    Some(list["data"].as_array()?.iter().filter_map(model).collect())
+}
+
+fn word(found: &Value) -> Option<String> {
+    found.as_str().map(str::to_string)
+}
+
+fn tokens(found: &Value) -> Option<u64> {
+    found.as_u64().or_else(|| found.as_f64().filter(|tokens| *tokens >= 0.0).map(|tokens| tokens as u64))
+}
+
+fn content(found: &Value) -> Option<String> {
+    match found {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(parts) => Some(parts.iter().filter_map(|part| part["text"].as_str()).collect()),
+        _ => None,
+    }
+}

@@ -1,0 +1,152 @@
+//! Reads why an endpoint refused a request, and how it must be sent instead. Endpoints have no common codes for this, so
+//! their words are read.
+
+use serde_json::Value;
+
+use crate::form::{COMPLETION_LIMIT, Forced, NO_TEMPERATURE, NO_TOP_P, Sent};
+use crate::request::ChatRequest;
+
+/// What to do with a refused request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Advice {
+    Resend(Sent),
+    /// The endpoint refuses every request for this reason.
+    RefusesAll(&'static str),
+}
+
+/// Fields of an error with the endpoint's own words. Others may repeat the prompt.
+const OWN: [&str; 10] = ["error", "message", "detail", "msg", "param", "loc", "code", "type", "metadata", "raw"];
+/// Names of the limit on an answer. A proxy uses the names of the server after it.
+const LIMITS: &str = "max_tokens|max_completion_tokens|max_new_tokens|max_output_tokens";
+/// Words before the size of the window, such as `maximum context length is 2048` and `context limit: 9 + 8 > 16`.
+const WINDOWS: &str = "context length|context window|context size|model length|max_model_len|max_seq_len|tokens` must be <=|context limit";
+/// Words for a limit that is too high.
+const TOO_HIGH: &str =
+    "too large|too high|too big|greater than|less than|at most|exceed|maximum|range|must be <|>|between|up to";
+/// Words for a field, or for a value of a field, that is not accepted.
+const NOT_ACCEPTED: &str = "unsupported|not support|n't support|not permitted|not allowed|n't allow|is allowed|unrecognized|unknown|unexpected|extra_forbidden|deprecated|removed|only the default|must be|must not|cannot|can't|invalid|should be|not available|range";
+/// The words before a number of tokens that is only a bound: the endpoint did not count the whole prompt.
+const NOT_EXACT: &str = "at least";
+/// How far the size of a window may be from the words for it.
+const NEAR: usize = 32;
+/// A smaller limit is not worth another try.
+const FEW: u32 = 16;
+
+/// Returns the endpoint's own words of an error, in lower case.
+pub(super) fn own_words(error: &Value) -> String {
+    match error {
+        // A proxy may wrap the error of the server after it.
+        Value::String(text) => match text.starts_with('{').then(|| serde_json::from_str::<Value>(text)) {
+            Some(Ok(inner)) => own_words(&inner),
+            _ if text.bytes().all(|byte| byte.is_ascii_digit()) => String::new(),
+            _ => text.to_lowercase() + " ",
+        },
+        Value::Array(all) => all.iter().map(own_words).collect(),
+        Value::Object(fields) => OWN.iter().filter_map(|name| fields.get(*name)).map(own_words).collect(),
+        _ => String::new(),
+    }
+}
+
+/// Whether the endpoint's list of models may say what these words do not: the window, or whether the prompt fits it.
+pub(super) fn needs_list(words: &str) -> bool {
+    window(words).is_none() || words.contains(NOT_EXACT)
+}
+
+/// Returns what to do with a request that was refused in these words; None if the request itself is the reason.
+/// `is_too_long` says that the words are about the window, and `listed` is the window by the list of models.
+pub(super) fn advice(
+    words: &str,
+    is_too_long: bool,
+    request: &ChatRequest,
+    sent: Sent,
+    forced: Forced,
+    listed: Option<u64>,
+) -> Option<Advice> {
+    if is_too_long || says(words, LIMITS) && says(words, TOO_HIGH) {
+        let shorter = shorter(words, request, sent, forced, listed);
+        if shorter.is_some() || is_too_long {
+            return shorter.map(Advice::Resend);
+        }
+    }
+    let Sent { mut form, tokens } = sent;
+    let has = |names: &[&str]| {
+        let mut parts = words.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-');
+        parts.any(|part| names.contains(&part.trim_matches('-')))
+    };
+    let is_sent = |change: usize| !form.changes[change];
+    let limit = if is_sent(COMPLETION_LIMIT) { "max_tokens" } else { "max_completion_tokens" };
+    // Some endpoints accept only one of temperature and top_p; a top_p of 1 changes nothing.
+    let (change, forces) = match says(words, NOT_ACCEPTED) {
+        true if tokens.is_some() && has(&[limit]) => {
+            (COMPLETION_LIMIT, "the limit that asap.anchor.send_max_completion_tokens names")
+        }
+        true if is_sent(NO_TOP_P) && has(&["top_p", "top-p", "topp"]) => {
+            (NO_TOP_P, "top_p, which asap.anchor.send_top_p = true sends")
+        }
+        true if is_sent(NO_TEMPERATURE) && has(&["temperature"]) => {
+            (NO_TEMPERATURE, "the temperature, which asap.anchor.send_temperature = true sends")
+        }
+        _ => return None,
+    };
+    if forced.changes[change].is_some() {
+        return Some(Advice::RefusesAll(forces));
+    }
+    if !is_sent(change) {
+        return Some(Advice::RefusesAll("max_tokens and max_completion_tokens"));
+    }
+    form.changes[change] = true;
+    Some(Advice::Resend(Sent { form, tokens }))
+}
+
+/// Returns the request with a limit that fits; None if no answer fits, or if the words do not say what fits.
+fn shorter(words: &str, request: &ChatRequest, sent: Sent, forced: Forced, listed: Option<u64>) -> Option<Sent> {
+    let Sent { mut form, tokens: Some(tokens) } = sent else { return None };
+    let (limit, said, all) = (u64::from(tokens), window(words), numbers(words));
+    let Some(window) = forced.window.or(said).or(listed) else {
+        let most = all.into_iter().filter(|number| (FEW.into()..limit).contains(number)).max()?;
+        form.most = u32::try_from(most).ok();
+        return Some(Sent { form, tokens: form.most });
+    };
+    form.window = Some(window);
+    // The words name the prompt's tokens, perhaps with their sum with the limit.
+    let summed = all.iter().copied().find(|number| all.contains(&(number + limit)));
+    let others = all.iter().copied().filter(|number| ![Some(window), said, Some(limit)].contains(&Some(*number)));
+    let prompt = summed.or_else(|| others.max());
+    if prompt.is_some_and(|prompt| prompt >= window) {
+        return None;
+    }
+    let room =
+        |prompt: u64| u32::try_from(window.saturating_sub(prompt)).ok().filter(|room| (1..tokens).contains(room));
+    let tokens = match prompt.filter(|_| !words.contains(NOT_EXACT)) {
+        Some(prompt) => Some(room(prompt)?),
+        None if limit >= window => Some(room(1)?),
+        // A server that lists its window ends an answer without a limit there.
+        None if listed.is_some() => None,
+        None => Some(room(request.bytes() as u64 / 4).unwrap_or(tokens / 2)).filter(|room| *room >= FEW).map(Some)?,
+    };
+    Some(Sent { form, tokens })
+}
+
+/// Returns the number after the words for a window.
+fn window(words: &str) -> Option<u64> {
+    WINDOWS.split('|').find_map(|phrase| {
+        let (_, after) = words.split_once(phrase)?;
+        let after =
+            if phrase == "context limit" { after.split_once('>').map_or(after, |(_, above)| above) } else { after };
+        numbers(&after.chars().take(NEAR).collect::<String>()).first().copied()
+    })
+}
+
+fn says(words: &str, any_of: &str) -> bool {
+    any_of.split('|').any(|phrase| words.contains(phrase))
+}
+
+/// Returns the whole numbers in a text, without parts of names, versions and fractions.
+fn numbers(text: &str) -> Vec<u64> {
+    let parts = text.split(|c: char| !c.is_alphanumeric() && !"_.,-".contains(c));
+    let parts = parts.map(|part| part.trim_matches(['.', ',', '-'])).flat_map(|part| {
+        let is_grouped = part.split(',').skip(1).all(|group| group.len() == 3);
+        if is_grouped { vec![part.replace(',', "")] } else { part.split(',').map(str::to_string).collect() }
+    });
+    parts.filter_map(|part| part.parse().ok()).collect()
+}

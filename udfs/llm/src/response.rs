@@ -1,0 +1,494 @@
+//! Interprets an endpoint's response.
+
+use std::time::Duration;
+
+use chrono::Utc;
+use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use serde_json::Value;
+
+use crate::api::{Api, Choice, Completion, End};
+use crate::chat::{Answer, CallError, ChatResponse, FailureKind};
+use crate::json;
+use crate::refusal;
+use crate::retry::retry_after;
+
+const QUOTED: usize = 300;
+/// Words of endpoints for a prompt that does not fit into the model's window.
+const TOO_LONG: [&str; 7] = [
+    "context_length_exceeded",
+    "context length",
+    "context window",
+    "context size",
+    "maximum context",
+    "max_model_len",
+    "too long",
+];
+/// Words of endpoints that reject a prompt for its content, not for its sender.
+const HELD_BACK: [&str; 5] =
+    ["input was flagged", "content_filter", "content filter", "content_policy", "content policy"];
+const INSPECTED: [&str; 5] = [
+    "content management policy",
+    "inappropriate content",
+    "content exists risk",
+    "considered high risk",
+    "safety system",
+];
+/// Words of endpoints that reject the account or the key, under any status.
+const NO_ACCOUNT: [&str; 12] = [
+    "insufficient_quota",
+    "exceeded_current_quota",
+    "credit balance",
+    "insufficient balance",
+    "arrearage",
+    "api key not valid",
+    "api key expired",
+    "invalid api key",
+    "incorrect api key",
+    "invalid_api_key",
+    "api_key_invalid",
+    "account is not active",
+];
+/// Also such a word, but endpoints use it for a mere pause (429) too.
+const BILLING: &str = "billing";
+
+#[derive(Debug, PartialEq)]
+pub(super) struct Failure {
+    pub error: CallError,
+    pub is_passing: bool,
+    pub after: Option<Duration>,
+    /// Why the endpoint refused the request, in its own words, if it may accept another form.
+    pub refusal: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn of(error: CallError) -> Self {
+        Self { error, is_passing: false, after: None, refusal: None }
+    }
+
+    pub(crate) fn lasting(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self::of(CallError::new(kind, message))
+    }
+
+    pub(crate) fn passing(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { is_passing: true, ..Self::lasting(kind, message) }
+    }
+}
+
+/// Returns the answer in a response, or the failure. `asked` is the prompt's length in bytes: without token counts in
+/// the response, one token per four bytes is assumed. With `whole`, the seconds of the call, the answer is the whole
+/// response. `redact` removes what must not be shown.
+pub(super) fn read(
+    api: &Api,
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &str,
+    asked: usize,
+    whole: Option<f64>,
+    redact: &dyn Fn(String) -> String,
+) -> Result<Answer, Failure> {
+    let response = Body { headers, text: body, redact };
+    if !status.is_success() {
+        return Err(response.of_status(status));
+    }
+    let completion = json::parse(body)
+        .map_err(|error| bad(format!("expected a chat completion, found {} ({error})", response.quoted(body))))?;
+    let error = &completion["error"];
+    if !error.is_null() {
+        return Err(response.of_error(error));
+    }
+    let Completion { tokens: [paid_in, paid_out], model, answer } = (api.read)(&completion);
+    let answer = answer.map(|choice| Choice {
+        text: choice.text.map(redact),
+        reasoning: choice.reasoning.map(redact),
+        ..choice
+    });
+    let text = answer.as_ref().and_then(|choice| choice.text.as_ref());
+    let tokens_in = paid_in.unwrap_or_else(|| asked.div_ceil(4) as u64);
+    let tokens_out = paid_out.unwrap_or_else(|| text.map_or(0, |text| text.len().div_ceil(4) as u64));
+    let useless = |kind, message: String| {
+        let error = CallError { tokens_in, tokens_out, ..CallError::new(kind, message) };
+        // A paid answer is not requested again, useful or not.
+        let is_passing = kind == FailureKind::BadResponse && paid_out.unwrap_or(0) == 0;
+        Failure { is_passing, ..Failure::of(error) }
+    };
+    let none = |expected: &str| {
+        useless(FailureKind::BadResponse, format!("expected {expected}, found none: {}", response.quoted(body)))
+    };
+    let Some(choice) = answer else { return Err(none("a choice in the response")) };
+    match (&choice.end, whole) {
+        (End::Length, None) => {
+            Err(useless(FailureKind::TooLong, format!("the answer was cut off after {tokens_out} tokens")))
+        }
+        (End::Filter, _) => Err(useless(FailureKind::Refused, "the endpoint's filter withheld the answer".to_string())),
+        (End::Refusal(words), _) => {
+            Err(useless(FailureKind::Refused, format!("the model refused: {}", response.quoted(words))))
+        }
+        (_, Some(seconds)) => {
+            let found = whole_response(choice, [paid_in, paid_out], model, seconds).ok_or_else(|| none("a text"))?;
+            found.answer(tokens_in, tokens_out).map_err(|error| useless(error.kind, error.message))
+        }
+        (End::Stop, None) => {
+            let expected = match &choice.reasoning {
+                Some(_) => "an answer next to the thought (check the reasoning parser of the server)",
+                None => "a text",
+            };
+            let text = choice.text.filter(|text| !text.is_empty()).ok_or_else(|| none(expected))?;
+            Ok(Answer { text, tokens_in, tokens_out, ..Answer::default() })
+        }
+    }
+}
+
+/// Returns the whole response; None if it has no text and was not cut off.
+fn whole_response(
+    Choice { text, reasoning, finish_reason, .. }: Choice,
+    [prompt_tokens, completion_tokens]: [Option<u64>; 2],
+    model: Option<String>,
+    seconds: f64,
+) -> Option<ChatResponse> {
+    let found = ChatResponse {
+        reasoning,
+        content: text.unwrap_or_default(),
+        opens_thought: false,
+        finish_reason,
+        prompt_tokens,
+        completion_tokens,
+        model,
+        seconds,
+        cached: false,
+    };
+    let is_empty = found.content.is_empty() && found.reasoning.is_none() && !found.is_cut_off();
+    (!is_empty).then_some(found)
+}
+
+struct Body<'a> {
+    headers: &'a HeaderMap,
+    text: &'a str,
+    redact: &'a dyn Fn(String) -> String,
+}
+
+impl Body<'_> {
+    /// Returns the failure of an error in a response with a success status.
+    fn of_error(&self, error: &Value) -> Failure {
+        let code = error["code"].as_u64().or_else(|| error["code"].as_str()?.parse().ok());
+        let inner = code.and_then(|code| StatusCode::from_u16(code.try_into().ok()?).ok());
+        match inner.filter(|inner| !inner.is_success()) {
+            Some(inner) => self.of_status(inner),
+            None if self.is_of_account(StatusCode::OK) => Failure::lasting(FailureKind::Denied, self.message()),
+            None => bad(format!("the response is an error: {}", self.message())),
+        }
+    }
+
+    fn of_status(&self, status: StatusCode) -> Failure {
+        let (headers, body) = (self.headers, self.text);
+        let said = format!("{}: {}", status.as_u16(), self.message());
+        match status.as_u16() {
+            // The key must go only to the address in the setting, so a redirect is not followed.
+            300..400 => Failure::lasting(
+                FailureKind::Denied,
+                format!("{}: the endpoint redirects; set asap.anchor.base_url to its new address", status.as_u16()),
+            ),
+            429 if self.is_of_account(status) => Failure::lasting(FailureKind::Denied, said),
+            429 => Failure { after: asked_for(headers), ..Failure::passing(FailureKind::RateLimited, said) },
+            408 => Failure::passing(FailureKind::Timeout, said),
+            400 | 403 | 422 if says(body, &TOO_LONG) => self.of_form(Failure::lasting(FailureKind::TooLong, said)),
+            413 => self.of_form(Failure::lasting(FailureKind::TooLong, said)),
+            403 if says(body, &HELD_BACK) => Failure::lasting(FailureKind::Refused, said),
+            400.. if status.is_client_error() && self.is_of_account(status) => {
+                Failure::lasting(FailureKind::Denied, said)
+            }
+            401..=405 | 407 | 410 => Failure::lasting(FailureKind::Denied, said),
+            409 | 425 | 500.. => {
+                Failure { after: asked_for(headers), ..Failure::passing(FailureKind::Unavailable, said) }
+            }
+            _ => {
+                let mut refused = Failure::lasting(FailureKind::Refused, said);
+                refused.error.is_general = !says(body, &HELD_BACK) && !says(body, &INSPECTED);
+                if refused.error.is_general { self.of_form(refused) } else { refused }
+            }
+        }
+    }
+
+    fn of_form(&self, failure: Failure) -> Failure {
+        let json = match self.json() {
+            Value::Null => self.text.into(),
+            json => json,
+        };
+        Failure { refusal: Some(refusal::own_words(&json)), ..failure }
+    }
+
+    /// Returns whether an error is about the account or its key. Only the endpoint's own words are searched: the rest
+    /// of an error may repeat the prompt.
+    fn is_of_account(&self, status: StatusCode) -> bool {
+        let said = match self.json() {
+            Value::Null => self.text.to_string(),
+            json => {
+                let error = if json["error"].is_object() { &json["error"] } else { &json };
+                let names = ["code", "type"].iter().filter_map(|name| error[name].as_str());
+                names.chain(own_words(&json)).collect::<Vec<_>>().join(" ")
+            }
+        };
+        says(&said, &NO_ACCOUNT) || status != StatusCode::TOO_MANY_REQUESTS && says(&said, &[BILLING])
+    }
+
+    /// Returns the error; Null if it is not JSON. Gemini wraps it in a list.
+    fn json(&self) -> Value {
+        match json::parse(self.text).unwrap_or_default() {
+            Value::Array(mut errors) if !errors.is_empty() => errors.swap_remove(0),
+            json => json,
+        }
+    }
+
+    fn message(&self) -> String {
+        self.quoted(own_words(&self.json()).unwrap_or(self.text))
+    }
+
+    /// Returns the beginning of a text, on one line. Secrets are removed before the text is cut.
+    fn quoted(&self, text: &str) -> String {
+        quoted(&(self.redact)(text.to_string()))
+    }
+}
+
+fn own_words(json: &Value) -> Option<&str> {
+    [&json["error"]["message"], &json["message"], &json["error"], &json["detail"]].into_iter().find_map(Value::as_str)
+}
+
+fn bad(message: String) -> Failure {
+    Failure::passing(FailureKind::BadResponse, message)
+}
+
+fn says(body: &str, any_of: &[&str]) -> bool {
+    let body = body.to_ascii_lowercase();
+    any_of.iter().any(|words| body.contains(words))
+}
+
+fn asked_for(headers: &HeaderMap) -> Option<Duration> {
+    retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, Utc::now())
+}
+
+fn quoted(text: &str) -> String {
+    let mut quoted = String::new();
+    for word in text.split_whitespace() {
+        if !quoted.is_empty() {
+            quoted.push(' ');
+        }
+        if quoted.chars().count() + word.chars().count() >= QUOTED {
+            quoted.extend(word.chars().take(QUOTED.saturating_sub(quoted.chars().count())));
+            quoted.push('…');
+            break;
+        }
+        quoted.push_str(word);
+    }
+    if quoted.is_empty() { "(nothing)".to_string() } else { quoted }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openai::API;
+    use serde_json::json;
+
+    fn read_ok(body: &Value) -> Result<Answer, Failure> {
+        read(&API, StatusCode::OK, &HeaderMap::new(), &body.to_string(), 40, None, &|text| text)
+    }
+
+    fn failure(status: u16, body: &str) -> Failure {
+        read(&API, StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body, 1, None, &|text| text).unwrap_err()
+    }
+
+    fn completion(content: Value, finish: &str) -> Value {
+        json!({
+            "choices": [{ "message": { "content": content }, "finish_reason": finish }],
+            "usage": { "prompt_tokens": 7, "completion_tokens": 3 },
+        })
+    }
+
+    #[test]
+    fn an_answer_comes_with_its_tokens() {
+        let answer = read_ok(&completion(json!("yes"), "stop")).unwrap();
+        assert_eq!(answer, Answer { text: "yes".to_string(), tokens_in: 7, tokens_out: 3, ..Answer::default() });
+        let without_usage = json!({ "choices": [{ "message": { "content": "hello" } }] });
+        let answer = read_ok(&without_usage).unwrap();
+        assert_eq!((answer.tokens_in, answer.tokens_out), (10, 2));
+        let of_python =
+            r#"{"choices": [{"message": {"content": "a \ud800"}}], "usage": {"x": NaN, "completion_tokens": 3}}"#;
+        let answer =
+            read(&API, StatusCode::OK, &HeaderMap::new(), &format!("\u{feff}{of_python}"), 4, None, &|text| text)
+                .unwrap();
+        assert_eq!((&*answer.text, answer.tokens_out), ("a \u{fffd}", 3));
+    }
+
+    #[test]
+    fn a_whole_response_keeps_the_thought_and_how_it_ended() {
+        let read_whole = |body: &Value| -> Result<ChatResponse, Failure> {
+            let answer = read(&API, StatusCode::OK, &HeaderMap::new(), &body.to_string(), 40, Some(2.5), &|text| text)?;
+            Ok(serde_json::from_str(&answer.text).unwrap())
+        };
+        for name in ["reasoning_content", "reasoning"] {
+            let mut body = completion(json!("42"), "stop");
+            body["choices"][0]["message"][name] = json!("17 + 25");
+            body["model"] = json!("r1");
+            let found = read_whole(&body).unwrap();
+            let expected = ChatResponse {
+                reasoning: Some("17 + 25".to_string()),
+                content: "42".to_string(),
+                opens_thought: false,
+                finish_reason: Some("stop".to_string()),
+                prompt_tokens: Some(7),
+                completion_tokens: Some(3),
+                model: Some("r1".to_string()),
+                seconds: 2.5,
+                cached: false,
+            };
+            assert_eq!(found.generation(), "<think>\n17 + 25\n</think>\n\n42");
+            assert_eq!(found, expected);
+        }
+        let mut cut = completion(Value::Null, "length");
+        assert_eq!(read_whole(&cut).unwrap().content, "");
+        cut["choices"][0]["message"]["reasoning"] = json!("17 +");
+        assert_eq!(read_whole(&cut).unwrap().generation(), "<think>\n17 +");
+        let without_usage = read_whole(&json!({ "choices": [{ "message": { "content": "42" } }] })).unwrap();
+        assert_eq!((without_usage.completion_tokens, without_usage.finish_reason), (None, None));
+        for body in [completion(Value::Null, "stop"), completion(json!("n"), "content_filter")] {
+            assert_eq!(read_whole(&body).unwrap_err().error.tokens_out, 3, "{body}");
+        }
+    }
+
+    #[test]
+    fn parts_and_counts_with_a_point_are_read() {
+        let parts = json!([{ "type": "text", "text": "ye" }, { "type": "text", "text": "s" }]);
+        let mut body = completion(parts, "stop");
+        body["usage"] = json!({ "prompt_tokens": 7.0, "completion_tokens": 3.0 });
+        let answer = read_ok(&body).unwrap();
+        assert_eq!(answer, Answer { text: "yes".to_string(), tokens_in: 7, tokens_out: 3, ..Answer::default() });
+    }
+
+    #[test]
+    fn what_is_taken_out_is_taken_out_before_errors_are_cut() {
+        let hide = |text: String| text.replace("secret", "…");
+        let body = json!({ "error": { "message": format!("{} secret", "x".repeat(QUOTED - 4)) } }).to_string();
+        let failure = read(&API, StatusCode::BAD_REQUEST, &HeaderMap::new(), &body, 1, None, &hide).unwrap_err();
+        assert!(failure.error.message.ends_with("x …"), "{failure:?}");
+        let answer = read(
+            &API,
+            StatusCode::OK,
+            &HeaderMap::new(),
+            &completion(json!("a secret"), "stop").to_string(),
+            1,
+            None,
+            &hide,
+        );
+        assert_eq!(answer.unwrap().text, "a …");
+    }
+
+    #[test]
+    fn what_is_no_answer_says_why_and_whether_to_try_again() {
+        let cases = [
+            (completion(json!("ye"), "length"), FailureKind::TooLong, false, "cut off after 3 tokens"),
+            (completion(json!("n"), "content_filter"), FailureKind::Refused, false, "filter"),
+            (completion(Value::Null, "stop"), FailureKind::BadResponse, false, "found none"),
+            (json!({ "choices": [{ "message": { "refusal": "I won't" } }] }), FailureKind::Refused, false, "I won't"),
+            (json!({ "choices": [{ "message": { "content": null } }] }), FailureKind::BadResponse, true, "found none"),
+            (json!({ "choices": [] }), FailureKind::BadResponse, true, "expected a choice"),
+            (json!({ "choices": "many" }), FailureKind::BadResponse, true, "expected a choice"),
+            (json!({ "error": { "message": "overloaded" } }), FailureKind::BadResponse, true, "overloaded"),
+            (json!({ "error": { "message": "slow", "code": 429 } }), FailureKind::RateLimited, true, "429: slow"),
+            (json!({ "error": { "message": "key", "code": "401" } }), FailureKind::Denied, false, "401: key"),
+        ];
+        for (body, kind, is_passing, words) in cases {
+            let failure = read_ok(&body).unwrap_err();
+            assert_eq!((failure.error.kind, failure.is_passing), (kind, is_passing), "{body}");
+            assert!(failure.error.message.contains(words), "{failure:?}");
+        }
+        let paid = read_ok(&completion(Value::Null, "stop")).unwrap_err().error;
+        assert_eq!((paid.tokens_in, paid.tokens_out), (7, 3));
+    }
+
+    #[test]
+    fn a_status_says_whether_to_try_again() {
+        let window = "This model's maximum context length is 8192 tokens. However, you requested 13000 tokens.";
+        let cases = [
+            (429, "", FailureKind::RateLimited, true),
+            (429, "insufficient_quota", FailureKind::Denied, false),
+            (500, "", FailureKind::Unavailable, true),
+            (529, "", FailureKind::Unavailable, true),
+            (408, "", FailureKind::Timeout, true),
+            (401, "", FailureKind::Denied, false),
+            (402, "", FailureKind::Denied, false),
+            (403, "", FailureKind::Denied, false),
+            (404, "", FailureKind::Denied, false),
+            (410, "", FailureKind::Denied, false),
+            (403, "Your chosen model requires moderation and your input was flagged", FailureKind::Refused, false),
+            (403, window, FailureKind::TooLong, false),
+            (400, "", FailureKind::Refused, false),
+            (413, "Payload Too Large", FailureKind::TooLong, false),
+            (400, window, FailureKind::TooLong, false),
+            (418, "", FailureKind::Refused, false),
+        ];
+        for (status, body, kind, is_passing) in cases {
+            let failure = failure(status, body);
+            assert_eq!((failure.error.kind, failure.is_passing), (kind, is_passing), "{status} {body}");
+        }
+        let body = json!({ "error": { "message": window } }).to_string();
+        assert_eq!(failure(400, &body).error.message, format!("400: {window}"));
+    }
+
+    #[test]
+    fn an_account_or_key_that_is_not_served_is_denied_under_any_status() {
+        let error =
+            |message: &str| json!({ "error": { "message": message, "code": 400, "status": "INVALID_ARGUMENT" } });
+        let quota = json!({ "error": { "message": "You exceeded your current quota", "code": "insufficient_quota" } });
+        let arrears = json!({ "code": "Arrearage", "message": "Access denied, your account is not in good standing." });
+        let limited = "Rate limit reached. Need more? Upgrade at https://console.example.org/settings/billing";
+        let cases = [
+            (400, error("API key not valid. Please pass a valid API key."), FailureKind::Denied),
+            (400, error("Your credit balance is too low to access the API."), FailureKind::Denied),
+            (400, error("Billing hard limit has been reached"), FailureKind::Denied),
+            (400, quota.clone(), FailureKind::Denied),
+            (422, quota.clone(), FailureKind::Denied),
+            (429, quota.clone(), FailureKind::Denied),
+            (200, quota, FailureKind::Denied),
+            (400, arrears, FailureKind::Denied),
+            (400, json!([error("API key not valid. Please pass a valid API key.")]), FailureKind::Denied),
+            // Only a pause, although the message names billing.
+            (429, error(limited), FailureKind::RateLimited),
+            // The endpoint repeats a prompt about billing after its own words.
+            (
+                422,
+                json!({ "detail": [{ "msg": "no", "input": "Our billing API key not valid" }] }),
+                FailureKind::Refused,
+            ),
+        ];
+        for (status, body, kind) in cases {
+            let failure = failure(status, &body.to_string());
+            assert_eq!((failure.error.kind, failure.is_passing), (kind, kind == FailureKind::RateLimited), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_general_is_known_from_a_text_that_is() {
+        let cases = [
+            (400, "temperature is not supported", true),
+            (418, "I am a teapot", true),
+            (400, "The prompt triggered our content management policy", false),
+            (400, "Input data may contain inappropriate content", false),
+            (403, "your input was flagged", false),
+            (400, "maximum context length is 10", false),
+            (413, "entity too large", false),
+            (401, "wrong key", false),
+        ];
+        for (status, message, is_general) in cases {
+            let body = json!({ "error": { "message": message } }).to_string();
+            assert_eq!(failure(status, &body).error.is_general, is_general, "{status} {message}");
+        }
+        let refusal = json!({ "choices": [{ "message": { "refusal": "I won't" } }] });
+        assert!(!read_ok(&refusal).unwrap_err().error.is_general);
+    }
+
+    #[test]
+    fn long_responses_are_quoted_in_part() {
+        assert_eq!(quoted(" a\n b "), "a b");
+        assert_eq!(quoted(&"é".repeat(9999)).chars().count(), QUOTED + 1);
+        assert!(quoted(&"word ".repeat(9999)).chars().count() <= QUOTED + 1);
+    }
+}
