@@ -9,7 +9,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`answers`], [`store`] | each answer is paid once: cache, single flight, and storage beyond the session |
+//! | [`answers`], [`store`] | each answer is paid once: cache, single flight, and storage beyond the session; failures of a statement |
 //! | [`chat`], [`request`] | one request to a language model and its key |
 //! | [`completions`] | whole responses to conversations, to evaluate a model |
 //! | [`provider`], `api`, `openai` | what differs between providers |
@@ -19,7 +19,6 @@
 //! | `health` | whether an endpoint is down, and whether failed rows may be its fault |
 //! | [`form`], `refusal` | what an endpoint accepts of a request, learnt from its refusals |
 //! | [`meter`] | usage and limits |
-//! | `statement` | the failed requests of a statement |
 //! | [`config`] | the settings, and checks of those that depend on each other |
 //! | [`flights`] | one computation for equal requests |
 
@@ -43,7 +42,6 @@ pub mod request;
 mod response;
 mod retry;
 mod secret;
-mod statement;
 pub mod store;
 pub mod throttle;
 pub mod usage;
@@ -54,7 +52,8 @@ use std::sync::Arc;
 use asap_lm::memo::Memory;
 use parking_lot::Mutex;
 
-use answers::Answers;
+pub use answers::Statement;
+use answers::{Answers, Statements};
 use chat::{Chat, Defaults};
 pub use chat::{FailureKind, Standing};
 pub use config::Config;
@@ -64,8 +63,6 @@ use http::HttpChat;
 use local::{Local, LocalModel};
 use meter::Meter;
 use provider::{Kind, Provider};
-pub use statement::Statement;
-use statement::Statements;
 use store::{AnswerStore, Purse, ReadOnly, StoreError};
 pub use usage::Usage;
 

@@ -1,6 +1,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
+use crate::error::SandboxError;
+
 /// What the child gets on its command line.
 pub(crate) struct Entry {
     pub(crate) memory_bytes: u64,
@@ -22,7 +24,7 @@ impl Entry {
         numbers.into_iter().chain(paths.map(|path| path.clone().into_os_string())).collect()
     }
 
-    pub(crate) fn of(arguments: &[OsString]) -> Option<Self> {
+    fn of(arguments: &[OsString]) -> Option<Self> {
         let number = |text: &OsStr| text.to_str()?.parse().ok();
         let [memory, file, seconds, folder, python, readable @ ..] = arguments else { return None };
         Some(Self {
@@ -34,4 +36,35 @@ impl Entry {
             readable: readable.iter().map(PathBuf::from).collect(),
         })
     }
+}
+
+/// Restricts this process for good and replaces it by Python with the harness. Returns only on failure.
+///
+/// The hidden command calls it before it starts a thread: Landlock and seccomp restrict the calling thread. `arguments`
+/// are those that [`Sandbox`](crate::Sandbox) puts after the arguments of the hidden command.
+pub fn enter(arguments: &[OsString]) -> SandboxError {
+    match Entry::of(arguments) {
+        Some(entry) => replace(&entry),
+        None => SandboxError::Arguments(arguments.len()),
+    }
+}
+
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn replace(entry: &Entry) -> SandboxError {
+    use std::os::unix::process::CommandExt;
+
+    let mut python = std::process::Command::new(&entry.python);
+    // Sets of texts have the same order in each run. The harness empties the environment.
+    python.args(["-s", "-B", "-X", "utf8", "-c", include_str!("harness.py")]).env_clear().env("PYTHONHASHSEED", "0");
+    python.current_dir(&entry.folder);
+    let limits = [entry.memory_bytes, entry.file_bytes, entry.seconds];
+    match crate::restrict::restrict(&entry.folder, &entry.readable, limits) {
+        Ok(()) => SandboxError::Io { what: "start Python in the sandbox", source: python.exec() },
+        Err(error) => error,
+    }
+}
+
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+fn replace(_: &Entry) -> SandboxError {
+    SandboxError::Unsupported
 }

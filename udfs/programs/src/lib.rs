@@ -13,13 +13,12 @@
 //! | `extract` | finding the program in a response |
 //! | `sandbox`, `child` | checking the sandbox, running a child, its verdict |
 //! | `judge`, `value`, `lines` | comparing results by the rules of the benches |
-//! | `enter`, `entry`, `restrict`, `syscalls` | what the child may do: limits, Landlock, seccomp |
+//! | `entry`, `restrict`, `syscalls` | what the child may do: limits, Landlock, seccomp |
 //! | `harness.py` | running a program, and taking tests apart, in Python |
 
 use std::fmt;
 
 mod child;
-mod enter;
 mod entry;
 mod error;
 mod extract;
@@ -35,7 +34,7 @@ mod sandbox;
 mod syscalls;
 mod value;
 
-pub use enter::enter;
+pub use entry::enter;
 pub use error::SandboxError;
 pub use extract::program;
 pub use problem::{Problem, Test, Tests};

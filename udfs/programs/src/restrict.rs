@@ -1,7 +1,7 @@
 //! Takes away the rights of this process.
 
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
@@ -10,7 +10,6 @@ use landlock::{
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
-use crate::entry::Entry;
 use crate::error::SandboxError;
 use crate::syscalls;
 
@@ -31,8 +30,9 @@ const READABLE: [&str; 9] = [
 const OPEN_FILES: u64 = 64;
 
 /// Restricts this process and what it executes. Nothing can lift these restrictions.
-pub(crate) fn restrict(entry: &Entry) -> Result<(), SandboxError> {
-    let status = landlock(entry).map_err(failed("Landlock"))?;
+/// The only folder to write to is `folder`. The limits are bytes of memory, bytes of the largest file, and processor seconds.
+pub(crate) fn restrict(folder: &Path, readable: &[PathBuf], limits: [u64; 3]) -> Result<(), SandboxError> {
+    let status = landlock(folder, readable).map_err(failed("Landlock"))?;
     if status == RulesetStatus::NotEnforced {
         return Err(SandboxError::NoLandlock);
     }
@@ -43,7 +43,7 @@ pub(crate) fn restrict(entry: &Entry) -> Result<(), SandboxError> {
     // If asap is killed, so are its programs.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed("the signal at the parent's end"))?;
     let filters = syscalls::filters().map_err(failed("seccomp"))?;
-    limit(entry).map_err(failed("limits"))?;
+    limit(limits).map_err(failed("limits"))?;
     filters.iter().try_for_each(|filter| seccompiler::apply_filter(filter)).map_err(failed("seccomp"))
 }
 
@@ -51,11 +51,11 @@ fn failed<E: Display>(what: &'static str) -> impl Fn(E) -> SandboxError {
     move |problem| SandboxError::Restrict { what, problem: problem.to_string() }
 }
 
-fn landlock(entry: &Entry) -> Result<RulesetStatus, RulesetError> {
+fn landlock(folder: &Path, readable: &[PathBuf]) -> Result<RulesetStatus, RulesetError> {
     // No folders and links: the folder holds only plain files, so that it can be deleted in any case.
     let writing = AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Truncate;
     let reading = AccessFs::from_read(LANDLOCK);
-    let readable = READABLE.iter().map(PathBuf::from).chain(entry.readable.iter().cloned());
+    let readable = READABLE.iter().map(PathBuf::from).chain(readable.iter().cloned());
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(LANDLOCK))?
         .handle_access(AccessNet::from_all(LANDLOCK))?
@@ -63,18 +63,18 @@ fn landlock(entry: &Entry) -> Result<RulesetStatus, RulesetError> {
         .create()?
         .add_rules(path_beneath_rules(readable, reading))?
         .add_rules(path_beneath_rules(["/dev/null"], AccessFs::WriteFile))?
-        .add_rules(path_beneath_rules([&entry.folder], AccessFs::ReadFile | AccessFs::ReadDir | writing))?
+        .add_rules(path_beneath_rules([folder], AccessFs::ReadFile | AccessFs::ReadDir | writing))?
         .restrict_self()?;
     Ok(status.ruleset)
 }
 
-fn limit(entry: &Entry) -> rustix::io::Result<()> {
+fn limit([memory_bytes, file_bytes, seconds]: [u64; 3]) -> rustix::io::Result<()> {
     let limits = [
         (Resource::Core, 0),
         (Resource::Nofile, OPEN_FILES),
-        (Resource::Fsize, entry.file_bytes),
-        (Resource::Cpu, entry.seconds),
-        (Resource::As, entry.memory_bytes),
+        (Resource::Fsize, file_bytes),
+        (Resource::Cpu, seconds),
+        (Resource::As, memory_bytes),
     ];
     limits.into_iter().try_for_each(|(resource, most)| {
         // A limit that is lower already cannot be raised.
