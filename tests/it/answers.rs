@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use crate::common::{Workplace, files_below};
+use asap_llm::chat::Answer;
+use asap_llm::store::AnswerStore;
 use asap_pipelines::answers::AnswerFolder;
-use asap_udfs::llm::chat::Answer;
-use asap_udfs::llm::store::AnswerStore;
 use url::Url;
 
 /// Caches answers to the requests 0, 1, …, each in its own segment.
