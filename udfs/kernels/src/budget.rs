@@ -7,18 +7,21 @@ use sha2::{Digest, Sha256};
 /// Returns Algorithm 2's order: the lowest score first, and the earlier step first on equal scores. A missing score and
 /// NaN count as 0.
 pub fn by_score(scores: &[Option<f64>]) -> Vec<usize> {
-    let score = |step: usize| scores[step].filter(|score| !score.is_nan()).unwrap_or(0.0);
     let mut order: Vec<usize> = (0..scores.len()).collect();
     // The sort is stable, and NaN is excluded, so the order is total.
-    order.sort_by(|a, b| score(*a).partial_cmp(&score(*b)).unwrap_or(std::cmp::Ordering::Equal));
+    order.sort_by(|a, b| number(scores[*a]).partial_cmp(&number(scores[*b])).unwrap_or(std::cmp::Ordering::Equal));
     order
+}
+
+fn number(score: Option<f64>) -> f64 {
+    score.filter(|score| !score.is_nan()).unwrap_or(0.0)
 }
 
 /// Returns for each score the fraction of the other scores that are lower. An equal score counts half, and a single
 /// score gets 0.5. A missing score and NaN count as 0.
 pub fn ranks(scores: &[Option<f64>]) -> Vec<f64> {
     let order = by_score(scores);
-    let score = |place: usize| scores[order[place]].filter(|score| !score.is_nan()).unwrap_or(0.0);
+    let score = |place: usize| number(scores[order[place]]);
     let mut ranks = vec![0.5; scores.len()];
     let mut first = 0;
     while first < order.len() {
@@ -103,11 +106,9 @@ mod tests {
 
     #[test]
     fn a_share_is_rounded_down_and_no_further() {
-        assert_eq!(share(0.29, 100), 29);
-        assert_eq!(share(0.5, 7), 3);
-        assert_eq!(share(0.0, 7), 0);
-        assert_eq!(share(1.0, 7), 7);
-        assert_eq!(share(1.0, 0), 0);
+        for (ratio, tokens, expected) in [(0.29, 100, 29), (0.5, 7, 3), (0.0, 7, 0), (1.0, 7, 7), (1.0, 0, 0)] {
+            assert_eq!(share(ratio, tokens), expected, "{ratio} of {tokens}");
+        }
     }
 
     proptest! {

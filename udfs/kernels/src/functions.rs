@@ -12,55 +12,16 @@ pub enum Function {
 
 /// The part of a step that is read, in characters.
 const OPENING: usize = 100;
-const FILLERS: [&str; 14] =
-    ["okay", "ok", "alright", "so", "but", "and", "now", "then", "well", "hmm", "ah", "oh", "also", "yes"];
-const OTHER_METHODS: [&str; 12] = [
-    "alternatively",
-    "another way",
-    "another approach",
-    "another method",
-    "another idea",
-    "another thought",
-    "a different way",
-    "a different approach",
-    "a different method",
-    "other approach",
-    "other method",
-    "try something else",
-];
-const CHECKS: [&str; 17] = [
-    "double-check",
-    "double check",
-    "verify",
-    "let me check",
-    "let's check",
-    "to check",
-    "to confirm",
-    "confirms",
-    "let me confirm",
-    "make sure",
-    "just to be sure",
-    "sanity check",
-    "plug it back",
-    "plugging back",
-    "plug back",
-    "does that make sense",
-    "does this make sense",
-];
-const CORRECTIONS: [&str; 10] = [
-    "a mistake",
-    "an error",
-    "that's not right",
-    "that's not correct",
-    "that's wrong",
-    "that is wrong",
-    "is incorrect",
-    "doesn't add up",
-    "let me reconsider",
-    "let me rethink",
-];
+const FILLERS: &str = "okay|ok|alright|so|but|and|now|then|well|hmm|ah|oh|also|yes";
+const OTHER_METHODS: &str = "alternatively|another way|another approach|another method|another idea|another thought|a different way|\
+    a different approach|a different method|other approach|other method|try something else";
+const CHECKS: &str = "double-check|double check|verify|let me check|let's check|to check|to confirm|confirms|let me confirm|\
+    make sure|just to be sure|sanity check|plug it back|plugging back|plug back|does that make sense|\
+    does this make sense";
+const CORRECTIONS: &str = "a mistake|an error|that's not right|that's not correct|that's wrong|that is wrong|is incorrect|\
+    doesn't add up|let me reconsider|let me rethink";
 /// Words that begin a correction.
-const TURNS: [&str; 6] = ["wait", "no", "actually", "hold on", "oops", "never mind"];
+const TURNS: &str = "wait|no|actually|hold on|oops|never mind";
 
 impl Function {
     pub const ALL: [Self; 4] = [Self::Progress, Self::Verification, Self::OtherMethod, Self::ErrorCorrection];
@@ -78,16 +39,16 @@ impl Function {
     pub fn of(step: &str) -> Self {
         let opening: String = step.chars().take(OPENING).flat_map(char::to_lowercase).collect();
         let opening = opening.replace('’', "'");
-        let has = |phrases: &[&str]| phrases.iter().any(|phrase| opening.contains(phrase));
-        let begins = |word: &&str| {
-            let after = without_fillers(&opening).strip_prefix(*word);
+        let has = |phrases: &str| phrases.split('|').any(|phrase| opening.contains(phrase));
+        let begins = |word: &str| {
+            let after = without_fillers(&opening).strip_prefix(word);
             after.is_some_and(|after| !after.starts_with(char::is_alphanumeric))
         };
-        if has(&OTHER_METHODS) {
+        if has(OTHER_METHODS) {
             Self::OtherMethod
-        } else if has(&CHECKS) || begins(&"check") || begins(&"checking") {
+        } else if has(CHECKS) || begins("check") || begins("checking") {
             Self::Verification
-        } else if has(&CORRECTIONS) || TURNS.iter().any(begins) {
+        } else if has(CORRECTIONS) || TURNS.split('|').any(begins) {
             Self::ErrorCorrection
         } else {
             Self::Progress
@@ -100,7 +61,7 @@ fn without_fillers(opening: &str) -> &str {
     loop {
         rest = rest.trim_start_matches(|letter: char| !letter.is_alphanumeric());
         let word = &rest[..rest.find(|letter: char| !letter.is_alphanumeric()).unwrap_or(rest.len())];
-        if !FILLERS.contains(&word) {
+        if !FILLERS.split('|').any(|filler| filler == word) {
             return rest;
         }
         rest = &rest[word.len()..];

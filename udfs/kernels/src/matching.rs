@@ -40,28 +40,23 @@ pub fn walk(gestalt: &mut Gestalt, original: &[&str], coarse: &[&str], threshold
 mod tests {
     use super::*;
 
-    fn walked(original: &[&str], coarse: &[&str]) -> (Vec<usize>, Option<usize>) {
-        let walk = walk(&mut Gestalt::new(false), original, coarse, 0.6);
-        (walk.matches.iter().map(|found| found.step).collect(), walk.failed)
-    }
-
     #[test]
-    fn steps_match_in_order() {
+    fn steps_match_in_order_and_once_each() {
         let original = ["first we add", "then we wait", "then we multiply", "so it is 4"];
-        assert_eq!(walked(&original, &["first, we add", "so it is 4"]), (vec![0, 3], None));
-        assert_eq!(walked(&original, &["so it is 4", "first we add"]), (vec![3], Some(1)));
-        assert_eq!(walked(&original, &["something else"]), (vec![], Some(0)));
-    }
-
-    #[test]
-    fn a_repeated_step_is_taken_once() {
-        assert_eq!(walked(&["a", "b", "a"], &["a", "a"]), (vec![0, 2], None));
-        assert_eq!(walked(&["a", "b"], &["a", "a"]), (vec![0], Some(1)));
-    }
-
-    #[test]
-    fn nothing_matches_anything_of_nothing() {
-        assert_eq!(walked(&[], &["a"]), (vec![], Some(0)));
-        assert_eq!(walked(&["a"], &[]), (vec![], None));
+        type Case<'a> = (&'a [&'a str], &'a [&'a str], &'a [usize], Option<usize>);
+        let cases: [Case; 7] = [
+            (&original, &["first, we add", "so it is 4"], &[0, 3], None),
+            (&original, &["so it is 4", "first we add"], &[3], Some(1)),
+            (&original, &["something else"], &[], Some(0)),
+            (&["a", "b", "a"], &["a", "a"], &[0, 2], None),
+            (&["a", "b"], &["a", "a"], &[0], Some(1)),
+            (&[], &["a"], &[], Some(0)),
+            (&["a"], &[], &[], None),
+        ];
+        for (original, coarse, matched, failed) in cases {
+            let walk = walk(&mut Gestalt::new(false), original, coarse, 0.6);
+            let found: Vec<usize> = walk.matches.iter().map(|found| found.step).collect();
+            assert_eq!((&*found, walk.failed), (matched, failed), "{original:?}, {coarse:?}");
+        }
     }
 }

@@ -83,10 +83,6 @@ pub fn openings() -> impl Iterator<Item = &'static str> {
     PAIRS.iter().chain(&FIRST).map(|(opening, _)| *opening)
 }
 
-fn closings() -> impl Iterator<Item = &'static str> {
-    PAIRS.iter().map(|(_, closing)| *closing)
-}
-
 /// Returns the tags that no answer may contain: the end of its chain would be ambiguous.
 pub fn of_chains() -> impl Iterator<Item = &'static str> {
     PAIRS.iter().flat_map(|(opening, closing)| [*opening, *closing])
@@ -165,7 +161,7 @@ pub fn response_or_all(generation: &str) -> Option<&str> {
         return Some(after);
     }
     let start = generation.trim_start();
-    let is_cut_off = first_of(generation, PAIRS.iter().map(|(opening, _)| *opening)).is_some()
+    let is_cut_off = first_of(generation, PAIRS.map(|(opening, _)| opening)).is_some()
         || FIRST.iter().any(|(tag, _)| start.starts_with(tag));
     (!is_cut_off).then_some(generation)
 }
@@ -204,15 +200,16 @@ fn span(generation: &str) -> Option<(usize, usize, usize)> {
     if found.is_some() {
         return found;
     }
-    let from = first_of(generation, PAIRS.iter().map(|(opening, _)| *opening)).map_or(0, |(_, end)| end);
-    match first_of(&generation[from..], closings()) {
+    let from = first_of(generation, PAIRS.map(|(opening, _)| opening)).map_or(0, |(_, end)| end);
+    let closings = PAIRS.map(|(_, closing)| closing);
+    match first_of(&generation[from..], closings) {
         Some((start, end)) => Some((from, from + start, from + end)),
         // The only opening tag is after the chain: it belongs to the response.
-        None => first_of(generation, closings()).map(|(start, end)| (0, start, end)),
+        None => first_of(generation, closings).map(|(start, end)| (0, start, end)),
     }
 }
 
-fn first_of(text: &str, tags: impl Iterator<Item = &'static str>) -> Option<(usize, usize)> {
+fn first_of(text: &str, tags: [&str; PAIRS.len()]) -> Option<(usize, usize)> {
     let (mut found, mut before) = (None, text);
     for tag in tags {
         if let Some(start) = before.find(tag) {
@@ -227,55 +224,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_of_tags() {
-        assert_eq!(think("<think>\n a \n</think>\nb").as_deref(), Some("a"));
-        assert_eq!(response("<think>\n a \n</think>\nb\n").as_deref(), Some("b"));
-        let open_thoughts =
-            "<|begin_of_thought|>\n\na\n\n<|end_of_thought|>\n\n<|begin_of_solution|>\nb\n<|end_of_solution|>";
-        assert_eq!(think(open_thoughts).as_deref(), Some("a"));
-        assert_eq!(response(open_thoughts).as_deref(), Some("b"));
-    }
-
-    #[test]
-    fn tags_that_are_words_too_count_where_a_generation_begins() {
-        for (tag, solution) in [("Thought", "Output"), ("thinking", "answer"), ("reasoning", "output")] {
-            let generation = format!("\n<{tag}>\na</think>b\n</{tag}>\n\n<{solution}>\nc\n</{solution}>");
+    fn chain_and_response_are_found_by_their_tags() {
+        let cases = [
+            ("<think>\n a \n</think>\nb\n", Some("a"), Some("b")),
+            (
+                "<|begin_of_thought|>\n\na\n\n<|end_of_thought|>\n\n<|begin_of_solution|>\nb\n<|end_of_solution|>",
+                Some("a"),
+                Some("b"),
+            ),
+            ("a</think>b", Some("a"), Some("b")),
+            ("<think>a", None, None),
+            ("", None, None),
+            // Tags that are also words count only where a generation begins.
+            ("in <thinking> tags</thinking>b", None, None),
+            ("<thinking>cut off</think>", None, None),
+            ("a</think>say <answer>4</answer>", Some("a"), Some("say <answer>4</answer>")),
+            ("\n<Thought>\na</think>b\n</Thought>\n\n<Output>\nc\n</Output>", Some("a</think>b"), Some("c")),
+            ("\n<thinking>\na</think>b\n</thinking>\n\n<answer>\nc\n</answer>", Some("a</think>b"), Some("c")),
+            ("\n<reasoning>\na</think>b\n</reasoning>\n\n<output>\nc\n</output>", Some("a</think>b"), Some("c")),
+            // A response has no tags of a solution.
+            ("<think>a</think><|begin_of_solution|>b<|end_of_solution|>\n\nSo b.", Some("a"), Some("b\n\nSo b.")),
+            ("<think>a</think>b\n<|end_of_solution|>", Some("a"), Some("b")),
+            ("<think>a</think><|begin_of_solution|>b", Some("a"), Some("b")),
+            ("<think>a</think>\n<Output>\nb", Some("a"), Some("b")),
+            ("<think>a</think>\n<output>b<|im_end|>", Some("a"), Some("b")),
+            ("<think>a</think>b\n</Output>", Some("a"), Some("b")),
+            // Another tag of the answer's own.
+            ("<think>a</think><answer>4</answer> is it", Some("a"), Some("<answer>4</answer> is it")),
+            ("<think>a</think>use the <output> element", Some("a"), Some("use the <output> element")),
+        ];
+        for (generation, chain, answer) in cases {
             assert_eq!(
-                (think(&generation).as_deref(), response(&generation).as_deref()),
-                (Some("a</think>b"), Some("c"))
+                (think(generation).as_deref(), response(generation).as_deref()),
+                (chain, answer),
+                "{generation}"
             );
         }
-        assert_eq!(think("in <thinking> tags</thinking>b"), None);
-        assert_eq!(think("<thinking>cut off</think>"), None);
-        assert_eq!(response("a</think>say <answer>4</answer>").as_deref(), Some("say <answer>4</answer>"));
-    }
-
-    #[test]
-    fn the_token_that_ends_a_turn_is_no_part_of_an_answer() {
         for token in END_OF_TURN {
             assert_eq!(response(&format!("<think>a</think>b {token}\n")).as_deref(), Some("b"));
         }
-    }
-
-    #[test]
-    fn an_answer_has_no_tags_of_a_solution() {
-        for (generation, expected) in [
-            ("<think>a</think><|begin_of_solution|>b<|end_of_solution|>\n\nSo b.", "b\n\nSo b."),
-            ("<think>a</think>b\n<|end_of_solution|>", "b"),
-            ("<think>a</think><|begin_of_solution|>b", "b"),
-            ("<think>a</think>\n<Output>\nb", "b"),
-            ("<think>a</think>\n<output>b<|im_end|>", "b"),
-            ("<think>a</think>b\n</Output>", "b"),
-            // Another tag of the answer's own.
-            ("<think>a</think><answer>4</answer> is it", "<answer>4</answer> is it"),
-            ("<think>a</think>use the <output> element", "use the <output> element"),
-        ] {
-            assert_eq!(response(generation).as_deref(), Some(expected), "{generation}");
-        }
-    }
-
-    #[test]
-    fn what_is_wrapped_comes_back() {
         let generation = wrap("a\n\nb", "c");
         assert_eq!(generation, "<think>\na\n\nb\n</think>\n\nc");
         assert_eq!((think(&generation).as_deref(), response(&generation).as_deref()), (Some("a\n\nb"), Some("c")));
@@ -283,20 +270,16 @@ mod tests {
 
     #[test]
     fn a_chain_that_is_cut_off_has_nothing_after_it() {
-        assert_eq!(response_or_all("<think>a</think>b"), Some("b"));
-        assert_eq!(response_or_all("a</think>b"), Some("b"));
-        assert_eq!(response_or_all("b"), Some("b"));
-        for cut_off in ["<think>a", "x <|begin_of_thought|>", "\n<thinking>a"] {
-            assert_eq!(response_or_all(cut_off), None);
+        for (generation, expected) in [
+            ("<think>a</think>b", Some("b")),
+            ("a</think>b", Some("b")),
+            ("b", Some("b")),
+            ("<think>a", None),
+            ("x <|begin_of_thought|>", None),
+            ("\n<thinking>a", None),
+            ("in <thinking> tags", Some("in <thinking> tags")),
+        ] {
+            assert_eq!(response_or_all(generation), expected, "{generation}");
         }
-        assert_eq!(response_or_all("in <thinking> tags"), Some("in <thinking> tags"));
-    }
-
-    #[test]
-    fn a_missing_opening_tag_is_accepted_and_a_missing_closing_one_is_not() {
-        assert_eq!(think("a</think>b").as_deref(), Some("a"));
-        assert_eq!(think("<think>a"), None);
-        assert_eq!(response("<think>a"), None);
-        assert_eq!(think(""), None);
     }
 }

@@ -18,6 +18,10 @@
 
 use std::fmt;
 
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::StrDeserializer;
+
 mod child;
 mod entry;
 mod error;
@@ -60,7 +64,8 @@ impl Verdict {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Reason {
     Ok,
     WrongAnswer,
@@ -77,18 +82,6 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 9] = [
-        Self::Ok,
-        Self::WrongAnswer,
-        Self::RuntimeError,
-        Self::SyntaxError,
-        Self::Timeout,
-        Self::Memory,
-        Self::EarlyExit,
-        Self::NoCode,
-        Self::NoAnswer,
-    ];
-
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -104,7 +97,8 @@ impl Reason {
     }
 
     pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.name() == name)
+        let name: StrDeserializer<'_, serde::de::value::Error> = name.into_deserializer();
+        Self::deserialize(name).ok()
     }
 }
 

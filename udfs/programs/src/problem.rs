@@ -44,14 +44,6 @@ pub struct Test {
     pub output: String,
 }
 
-impl Tests {
-    pub(crate) fn expect(&mut self, values: String) {
-        if let Self::Calls { expected, .. } = self {
-            *expected = Some(values);
-        }
-    }
-}
-
 /// Whether the code defines a name on its outermost level: as a function, as a class or by assignment.
 pub(crate) fn defines(code: &str, name: &str) -> bool {
     code.lines().any(|line| {

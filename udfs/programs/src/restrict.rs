@@ -16,17 +16,7 @@ use crate::syscalls;
 /// The latest version that is tested. Older kernels enforce the part that they know.
 const LANDLOCK: ABI = ABI::V7;
 /// What Python and its libraries read next to their own folders. Missing ones are skipped.
-const READABLE: [&str; 9] = [
-    "/usr",
-    "/lib",
-    "/lib64",
-    "/nix/store",
-    "/etc/ld.so.cache",
-    "/etc/localtime",
-    "/dev/urandom",
-    "/dev/zero",
-    "/dev/null",
-];
+const READABLE: &str = "/usr /lib /lib64 /nix/store /etc/ld.so.cache /etc/localtime /dev/urandom /dev/zero /dev/null";
 const OPEN_FILES: u64 = 64;
 
 /// Restricts this process and what it executes. Nothing can lift these restrictions.
@@ -55,7 +45,7 @@ fn landlock(folder: &Path, readable: &[PathBuf]) -> Result<RulesetStatus, Rulese
     // No folders and links: the folder holds only plain files, so that it can be deleted in any case.
     let writing = AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Truncate;
     let reading = AccessFs::from_read(LANDLOCK);
-    let readable = READABLE.iter().map(PathBuf::from).chain(readable.iter().cloned());
+    let readable = READABLE.split(' ').map(PathBuf::from).chain(readable.iter().cloned());
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(LANDLOCK))?
         .handle_access(AccessNet::from_all(LANDLOCK))?

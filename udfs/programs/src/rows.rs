@@ -18,26 +18,8 @@ const SECONDS_OF_TEST: f64 = 6.0;
 /// The most bytes of a problem's unpacked private tests.
 const UNPACKED: u64 = 1 << 30;
 /// What LiveCodeBench imports before a program, in its order: later modules hide names of earlier ones.
-const MODULES: [&str; 18] = [
-    "string",
-    "re",
-    "datetime",
-    "collections",
-    "heapq",
-    "bisect",
-    "copy",
-    "math",
-    "random",
-    "statistics",
-    "itertools",
-    "functools",
-    "operator",
-    "io",
-    "sys",
-    "json",
-    "builtins",
-    "typing",
-];
+const MODULES: &str = "string re datetime collections heapq bisect copy math random statistics itertools functools \
+    operator io sys json builtins typing";
 
 struct Row(BTreeMap<String, Value>);
 
@@ -117,12 +99,13 @@ pub fn livecodebench(line: &str) -> Result<Problem, String> {
         ["question_id", "question_content", "starter_code", "public_test_cases", "private_test_cases", "metadata"];
     let row = Row::of(line, &needed)?;
     let starter = row.text("starter_code")?;
-    let metadata: BTreeMap<String, serde_json::Value> = parsed("metadata", &row.text("metadata")?)?;
-    let entry_point = metadata.get("func_name").and_then(|name| name.as_str()).map(str::to_string);
+    let metadata: BTreeMap<String, Value> = parsed("metadata", &row.text("metadata")?)?;
+    let entry_point = metadata.get("func_name").and_then(Value::as_str).map(str::to_string);
     let mut tests: Vec<Test> = parsed("public_test_cases", &row.text("public_test_cases")?)?;
     tests.extend(private_tests(&row.text("private_test_cases")?)?);
-    let imports = MODULES.map(|name| format!("from {name} import *\n")).concat()
-        + &MODULES.map(|name| format!("import {name}\n")).concat();
+    let modules = || MODULES.split(' ');
+    let all = modules().map(|name| format!("from {name} import *\n"));
+    let imports = all.chain(modules().map(|name| format!("import {name}\n"))).collect();
     Ok(Problem {
         id: row.id("question_id"),
         question: row.text("question_content")?,

@@ -97,10 +97,8 @@ impl Sandbox {
         let found = Python::find(python)?;
         if found.version < OLDEST {
             let [major, minor, patch] = found.version;
-            return Err(SandboxError::OldPython {
-                python: python.to_string(),
-                found: format!("{major}.{minor}.{patch}"),
-            });
+            let found = format!("{major}.{minor}.{patch}");
+            return Err(SandboxError::OldPython { python: python.to_string(), found });
         }
         let readable: BTreeSet<_> = found.folders.into_iter().collect();
         let sandbox = Self {
@@ -169,7 +167,9 @@ impl Sandbox {
             if !verdict.passed() {
                 return Ok(Some(verdict));
             }
-            problem.tests.expect(results.join("\n"));
+            if let Tests::Calls { expected, .. } = &mut problem.tests {
+                *expected = Some(results.join("\n"));
+            }
         }
         let verdict = self.run(problem, &reference, PATIENCE)?.0;
         problem.seconds = problem.seconds.max(TIMES_REFERENCE * verdict.seconds);

@@ -6,129 +6,44 @@ use seccompiler::{
     BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
+macro_rules! calls {
+    ($($name:ident)*) => { &[$(libc::$name),*] };
+}
+
 /// Refused in all cases.
-const REFUSED: &[i64] = &[
+const REFUSED: &[i64] = calls! {
     // Other hosts and processes. A pair of sockets stays, for event loops.
-    libc::SYS_socket,
-    libc::SYS_connect,
-    libc::SYS_bind,
-    libc::SYS_listen,
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_sendmsg,
-    libc::SYS_sendmmsg,
-    libc::SYS_kill,
-    libc::SYS_tkill,
-    libc::SYS_rt_sigqueueinfo,
-    libc::SYS_rt_tgsigqueueinfo,
-    libc::SYS_pidfd_open,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_pidfd_send_signal,
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_process_madvise,
-    libc::SYS_kcmp,
-    libc::SYS_setpriority,
-    libc::SYS_ioprio_set,
-    libc::SYS_sched_setscheduler,
-    libc::SYS_sched_setparam,
-    libc::SYS_sched_setattr,
-    libc::SYS_sched_setaffinity,
+    SYS_socket SYS_connect SYS_bind SYS_listen SYS_accept SYS_accept4 SYS_sendmsg SYS_sendmmsg SYS_kill SYS_tkill
+    SYS_rt_sigqueueinfo SYS_rt_tgsigqueueinfo SYS_pidfd_open SYS_pidfd_getfd SYS_pidfd_send_signal SYS_ptrace
+    SYS_process_vm_readv SYS_process_vm_writev SYS_process_madvise SYS_kcmp SYS_setpriority SYS_ioprio_set
+    SYS_sched_setscheduler SYS_sched_setparam SYS_sched_setattr SYS_sched_setaffinity
     // Memory that outlives the process, or that its limit does not cover.
-    libc::SYS_shmget,
-    libc::SYS_shmat,
-    libc::SYS_semget,
-    libc::SYS_msgget,
-    libc::SYS_mq_open,
-    libc::SYS_memfd_create,
-    libc::SYS_memfd_secret,
+    SYS_shmget SYS_shmat SYS_semget SYS_msgget SYS_mq_open SYS_memfd_create SYS_memfd_secret
     // Attributes of files, which Landlock leaves open, and truncation, which its first versions do.
-    libc::SYS_truncate,
-    libc::SYS_fchmod,
-    libc::SYS_fchmodat,
-    FCHMODAT2,
-    libc::SYS_fchown,
-    libc::SYS_fchownat,
-    libc::SYS_utimensat,
-    libc::SYS_setxattr,
-    libc::SYS_lsetxattr,
-    libc::SYS_fsetxattr,
-    SETXATTRAT,
-    libc::SYS_removexattr,
-    libc::SYS_lremovexattr,
-    libc::SYS_fremovexattr,
-    REMOVEXATTRAT,
-    FILE_SETATTR,
+    SYS_truncate SYS_fchmod SYS_fchmodat SYS_fchown SYS_fchownat SYS_utimensat SYS_setxattr SYS_lsetxattr
+    SYS_fsetxattr SYS_removexattr SYS_lremovexattr SYS_fremovexattr
     // The kernel and the machine.
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    libc::SYS_keyctl,
-    libc::SYS_unshare,
-    libc::SYS_setns,
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_open_tree,
-    libc::SYS_move_mount,
-    libc::SYS_fsopen,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fspick,
-    libc::SYS_mount_setattr,
-    libc::SYS_name_to_handle_at,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_fanotify_init,
-    libc::SYS_quotactl,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_reboot,
-    libc::SYS_syslog,
-    libc::SYS_acct,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_kexec_load,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_clock_adjtime,
-    libc::SYS_adjtimex,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
+    SYS_bpf SYS_perf_event_open SYS_userfaultfd SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register
+    SYS_add_key SYS_request_key SYS_keyctl SYS_unshare SYS_setns SYS_mount SYS_umount2 SYS_pivot_root SYS_chroot
+    SYS_open_tree SYS_move_mount SYS_fsopen SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr
+    SYS_name_to_handle_at SYS_open_by_handle_at SYS_fanotify_init SYS_quotactl SYS_swapon SYS_swapoff SYS_reboot
+    SYS_syslog SYS_acct SYS_init_module SYS_finit_module SYS_delete_module SYS_kexec_load SYS_settimeofday
+    SYS_clock_settime SYS_clock_adjtime SYS_adjtimex SYS_sethostname SYS_setdomainname
     // Limits.
-    libc::SYS_setrlimit,
-];
+    SYS_setrlimit
+};
 
 #[cfg(target_arch = "x86_64")]
-const REFUSED_HERE: &[i64] = &[
-    libc::SYS_fork,
-    libc::SYS_vfork,
-    libc::SYS_chmod,
-    libc::SYS_chown,
-    libc::SYS_lchown,
-    libc::SYS_utime,
-    libc::SYS_utimes,
-    libc::SYS_futimesat,
-    libc::SYS_iopl,
-    libc::SYS_ioperm,
-    libc::SYS_modify_ldt,
-    libc::SYS_kexec_file_load,
-];
+const REFUSED_HERE: &[i64] = calls! {
+    SYS_fork SYS_vfork SYS_chmod SYS_chown SYS_lchown SYS_utime SYS_utimes SYS_futimesat SYS_iopl SYS_ioperm
+    SYS_modify_ldt SYS_kexec_file_load
+};
 #[cfg(target_arch = "aarch64")]
 const REFUSED_HERE: &[i64] = &[];
 
-// New calls have the same numbers on all machines; libc does not name them yet.
-const FCHMODAT2: i64 = 452;
-const SETXATTRAT: i64 = 463;
-const REMOVEXATTRAT: i64 = 466;
-const FILE_SETATTR: i64 = 469;
+/// fchmodat2, setxattrat, removexattrat and file_setattr: new calls with the same numbers on all machines, which libc
+/// does not name yet.
+const REFUSED_WITHOUT_NAME: &[i64] = &[452, 463, 466, 469];
 
 /// The bit of calls with pointers of 32 bits, and the numbers that only they have.
 #[cfg(target_arch = "x86_64")]
@@ -143,7 +58,8 @@ const FCNTLS: [u64; 3] = [8, 10, 15];
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 pub(crate) fn filters() -> Result<Vec<BpfProgram>, Error> {
-    let mut rules: Rules = REFUSED.iter().chain(REFUSED_HERE).map(|call| (*call, Vec::new())).collect();
+    let refused = [REFUSED, REFUSED_HERE, REFUSED_WITHOUT_NAME].concat();
+    let mut rules: Rules = refused.into_iter().map(|call| (call, Vec::new())).collect();
     let threads = libc::CLONE_THREAD as u64;
     let own = u64::from(std::process::id());
     rules.insert(libc::SYS_clone, vec![when(0, SeccompCmpOp::MaskedEq(threads), 0)?]);

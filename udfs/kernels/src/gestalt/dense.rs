@@ -3,7 +3,7 @@
 use super::diagonals::{Columns, Diagonals};
 use super::long::{self, LONG};
 use super::small::{SIDE, Small};
-use super::{Block, Gap, LongestMatch, Texts};
+use super::{Block, Gap, Texts};
 
 /// The symbol of the first non-ASCII scalar. An ASCII scalar is its own symbol.
 const OTHERS: u8 = 128;
@@ -83,13 +83,12 @@ impl Texts for Dense {
         (a.len() <= SIDE && b.len() <= SIDE).then(|| self.small.matched(a, b, part.bound))
     }
 
-    fn longest(&mut self, part: &Gap) -> LongestMatch {
+    fn longest(&mut self, part: &Gap) -> (Block, usize) {
         let (a, b) = (&self.a[part.a.0..part.a.1], &self.b[part.b.0..part.b.1]);
         let bound = part.bound.min(part.capacity());
         self.columns.set(b);
         let long = if bound < LONG { None } else { long::longest_run(a, &self.columns, bound) };
         let run = long.unwrap_or_else(|| self.diagonals.longest_run(a, &self.columns, bound.min(LONG - 1)));
-        let block = Block { a: part.a.0 + run.a, b: part.b.0 + run.b, size: run.size };
-        LongestMatch { run: block.size, block }
+        (Block { a: part.a.0 + run.a, b: part.b.0 + run.b, size: run.size }, run.size)
     }
 }

@@ -72,12 +72,6 @@ struct Block {
     size: usize,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct LongestMatch {
-    block: Block,
-    run: usize,
-}
-
 trait Texts {
     fn lengths(&self) -> (usize, usize);
 
@@ -87,9 +81,12 @@ trait Texts {
     fn common_scalars(&mut self) -> usize;
 
     /// Returns the total size of all blocks of a part, if it is small enough to find them together.
-    fn matched_at_once(&mut self, part: &Gap) -> Option<usize>;
+    fn matched_at_once(&mut self, _: &Gap) -> Option<usize> {
+        None
+    }
 
-    fn longest(&mut self, part: &Gap) -> LongestMatch;
+    /// Returns the longest block of a part, and the size of the run of equal scalars that it grew from.
+    fn longest(&mut self, part: &Gap) -> (Block, usize);
 }
 
 impl Gestalt {
@@ -163,7 +160,7 @@ fn matched(texts: &mut impl Texts, parts: &mut Vec<Gap>, reaches: impl Fn(usize)
             matched += here;
             possible += here;
         } else {
-            let LongestMatch { block, run } = texts.longest(&part);
+            let (block, run) = texts.longest(&part);
             if block.size > 0 {
                 let around = part.around(block, run);
                 matched += block.size;

@@ -1,7 +1,7 @@
 //! Texts with many distinct scalars, or with autojunk.
 
 use super::alphabet::{Alphabet, Occurrences};
-use super::{Block, Gap, LongestMatch, Texts};
+use super::{Block, Gap, Texts};
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sparse {
@@ -47,7 +47,7 @@ impl Sparse {
         }
         self.runs.begin(part.a.1 - part.a.0);
         for a in part.a.0..part.a.1 {
-            self.runs.next_row();
+            self.runs.row += 1;
             let longest_before = best.size;
             // From right to left, so that a run is read before the next one overwrites it.
             for &b in self.b_occurrences.of(self.a[a], part.b).iter().rev() {
@@ -102,13 +102,9 @@ impl Texts for Sparse {
         self.a_counts.iter().zip(&self.b_counts).map(|(a, b)| *a.min(b) as usize).sum()
     }
 
-    fn matched_at_once(&mut self, _: &Gap) -> Option<usize> {
-        None
-    }
-
-    fn longest(&mut self, part: &Gap) -> LongestMatch {
+    fn longest(&mut self, part: &Gap) -> (Block, usize) {
         let run = self.longest_run(part);
-        LongestMatch { run: run.size, block: self.extend(part, run) }
+        (self.extend(part, run), run.size)
     }
 }
 
@@ -132,10 +128,6 @@ impl Runs {
             self.places.fill((0, 0));
             self.row = 0;
         }
-        self.row += 1;
-    }
-
-    fn next_row(&mut self) {
         self.row += 1;
     }
 
