@@ -13,10 +13,21 @@ impl<R, F: FnMut() -> R> WithSimd for Work<F> {
     }
 }
 
-/// Runs a loop compiled for the widest vector instructions of this CPU. Only inlined code profits: `work` and every
-/// function it calls must be `#[inline(always)]`.
+/// Runs a closure that [`vectorized!`](crate::vectorized!) made, whose code is inlined.
 ///
 /// Passing the closure to `pulp` directly goes through the shim of `FnOnce`, which is not inlined.
 pub fn vectorized<R>(work: impl FnMut() -> R) -> R {
     Arch::new().dispatch(Work(work))
+}
+
+/// Runs an expression compiled for the widest vector instructions of this CPU. Only inlined code profits: every function
+/// that it calls must be `#[inline(always)]`.
+#[macro_export]
+macro_rules! vectorized {
+    ($work:expr) => {
+        $crate::vectorized::vectorized(
+            #[inline(always)]
+            || $work,
+        )
+    };
 }

@@ -5,7 +5,7 @@
 //! that the counters stay in registers and a search can end after a strip.
 
 use super::Block;
-use crate::vectorized::vectorized;
+use crate::vectorized;
 
 pub(super) const LANES: usize = 128;
 /// Rows of the first strip (few, since many searches end there) and of the longest one.
@@ -53,10 +53,7 @@ impl Diagonals {
         debug_assert!(bound <= u8::MAX as usize);
         self.lengths.clear();
         self.lengths.resize(a.len() + columns.len + LANES, 0);
-        vectorized(
-            #[inline(always)]
-            || self.search(a, columns, bound),
-        )
+        vectorized!(self.search(a, columns, bound))
     }
 
     #[inline(always)]

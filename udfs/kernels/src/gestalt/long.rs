@@ -2,7 +2,7 @@
 
 use super::Block;
 use super::diagonals::{Columns, LANES};
-use crate::vectorized::vectorized;
+use crate::vectorized;
 
 pub(super) const LONG: usize = 64;
 const GRAM: usize = 8;
@@ -12,10 +12,7 @@ const STRIDE: usize = LONG - GRAM + 1;
 /// Returns the longest run of equal symbols if it has at least `LONG`. Ties go to the first in `a`, then the first in
 /// `b`. The caller guarantees that no run is longer than `bound`; the search ends when it finds a run of that length.
 pub(super) fn longest_run(a: &[u8], columns: &Columns, bound: usize) -> Option<Block> {
-    vectorized(
-        #[inline(always)]
-        || search(a, columns, bound),
-    )
+    vectorized!(search(a, columns, bound))
 }
 
 #[inline(always)]

@@ -1,7 +1,7 @@
 //! All blocks of two short texts, found in a bit matrix.
 
 use super::{Block, Gap};
-use crate::vectorized::vectorized;
+use crate::vectorized;
 
 pub(super) const SIDE: usize = 64;
 
@@ -33,10 +33,7 @@ impl Small {
         for symbol in b {
             self.places[*symbol as usize] = 0;
         }
-        vectorized(
-            #[inline(always)]
-            || self.find_ends(&equal, bound),
-        );
+        vectorized!(self.find_ends(&equal, bound));
         self.matched_in(&Gap { a: (0, a.len()), b: (0, b.len()), bound: self.ends.len() })
     }
 

@@ -1,6 +1,6 @@
 //! One AdamW step.
 
-use asap_kernels::vectorized::vectorized;
+use asap_kernels::vectorized;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Step {
@@ -22,18 +22,15 @@ pub struct Step {
 impl Step {
     /// Updates `values` and their moments in place. Weight decay multiplies each value by `keep`.
     pub fn make(&self, values: &mut [f32], [first, second]: [&mut [f32]; 2], gradient: &[f32], keep: f32) {
-        vectorized(
-            #[inline(always)]
-            || {
-                let moments = first.iter_mut().zip(second.iter_mut());
-                for ((value, (first, second)), gradient) in values.iter_mut().zip(moments).zip(gradient) {
-                    let gradient = gradient * self.clipped;
-                    *first += (gradient - *first) * self.towards_first;
-                    *second = *second * self.keep_second + gradient * gradient * self.towards_second;
-                    let root = second.sqrt() / self.second_correction + self.epsilon;
-                    *value = *value * keep - self.size * (*first / root);
-                }
-            },
-        );
+        vectorized!({
+            let moments = first.iter_mut().zip(second.iter_mut());
+            for ((value, (first, second)), gradient) in values.iter_mut().zip(moments).zip(gradient) {
+                let gradient = gradient * self.clipped;
+                *first += (gradient - *first) * self.towards_first;
+                *second = *second * self.keep_second + gradient * gradient * self.towards_second;
+                let root = second.sqrt() / self.second_correction + self.epsilon;
+                *value = *value * keep - self.size * (*first / root);
+            }
+        });
     }
 }

@@ -3,7 +3,7 @@
 use super::attention::head_of;
 use super::exp::{exp_in_place, max};
 use super::{Cores, Matrix, Update, multiply};
-use asap_kernels::vectorized::vectorized;
+use asap_kernels::vectorized;
 
 /// Queries per product: their scores, 128 × 512 values, fit the L2 cache.
 const QUERIES: usize = 128;
@@ -37,16 +37,13 @@ pub fn attend_all(qkv: [&[f32]; 3], heads: usize, width: usize, room: &mut Score
 }
 
 fn softmax_rows(rows: &mut [f32], width: usize) {
-    vectorized(
-        #[inline(always)]
-        || {
-            for row in rows.chunks_exact_mut(width) {
-                let highest = max(row);
-                let scale = exp_in_place(row, highest).recip();
-                row.iter_mut().for_each(|x| *x *= scale);
-            }
-        },
-    );
+    vectorized!({
+        for row in rows.chunks_exact_mut(width) {
+            let highest = max(row);
+            let scale = exp_in_place(row, highest).recip();
+            row.iter_mut().for_each(|x| *x *= scale);
+        }
+    });
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::attention::head_of;
 use super::gradients::add;
 use super::sums::dot;
 use super::{Cores, Heads, Matrix, Pool, Sequence, Update, exp, multiply};
-use asap_kernels::vectorized::vectorized;
+use asap_kernels::vectorized;
 
 const QUERIES: usize = 256;
 const KEYS: usize = 512;
@@ -135,21 +135,18 @@ impl KeyBlock {
         by_scores.resize(rows * count, 0.0);
         multiply(queries, keys.t(), scale, probabilities, Update::Replace, Cores::One);
         multiply(gradients, values.t(), 1.0, by_scores, Update::Replace, Cores::One);
-        vectorized(
-            #[inline(always)]
-            || {
-                for row in 0..rows {
-                    let (token, head) = (tokens.start + row / shared, self.head * shared + row % shared);
-                    let seen = (token + 1).saturating_sub(self.first).min(count);
-                    let place = (self.chain + token) * query + head;
-                    let gathered = &given.gathered[place * width..(place + 1) * width];
-                    let mean = dot(gathered, &gradient[row * width..(row + 1) * width]);
-                    let part = row * count..(row + 1) * count;
-                    let parts = (&mut probabilities[part.clone()], &mut by_scores[part]);
-                    softmax_backward(parts, seen, given.log_sums[place], mean);
-                }
-            },
-        );
+        vectorized!({
+            for row in 0..rows {
+                let (token, head) = (tokens.start + row / shared, self.head * shared + row % shared);
+                let seen = (token + 1).saturating_sub(self.first).min(count);
+                let place = (self.chain + token) * query + head;
+                let gathered = &given.gathered[place * width..(place + 1) * width];
+                let mean = dot(gathered, &gradient[row * width..(row + 1) * width]);
+                let part = row * count..(row + 1) * count;
+                let parts = (&mut probabilities[part.clone()], &mut by_scores[part]);
+                softmax_backward(parts, seen, given.log_sums[place], mean);
+            }
+        });
         let probabilities = Matrix::dense(probabilities, rows, count);
         let by_scores = Matrix::dense(by_scores, rows, count);
         self.by_q.resize(rows * width, 0.0);

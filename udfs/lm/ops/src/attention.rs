@@ -2,7 +2,7 @@
 
 use super::exp::{exp, exp_in_place, max};
 use super::{Cores, Matrix, Pool, Result, Update, multiply, on_all_cores};
-use asap_kernels::vectorized::vectorized;
+use asap_kernels::vectorized;
 
 /// Queries per product: enough rows for a matrix product, few enough to split a short chain between cores.
 const QUERIES: usize = 256;
@@ -118,14 +118,11 @@ impl Softmax {
             let keys = head_of(k, block.chain + first, count, (key_head, key, width));
             multiply(queries, keys.t(), (width as f32).sqrt().recip(), &mut self.scores, Update::Replace, Cores::One);
             let seen = |row: usize| (from + 1 + row / shared).saturating_sub(first).min(count);
-            vectorized(
-                #[inline(always)]
-                || {
-                    for row in 0..rows {
-                        self.weigh(row, count, seen(row));
-                    }
-                },
-            );
+            vectorized!({
+                for row in 0..rows {
+                    self.weigh(row, count, seen(row));
+                }
+            });
             let weights = Matrix::dense(&self.scores, rows, count);
             let values = head_of(v, block.chain + first, count, (key_head, key, width));
             multiply(weights, values, 1.0, &mut self.gathered, Update::Add, Cores::One);

@@ -18,7 +18,7 @@ use super::tiles::Right;
 use super::{Result, read};
 #[cfg(target_arch = "x86_64")]
 use super::{amx, dots};
-use asap_kernels::vectorized::vectorized;
+use asap_kernels::vectorized;
 
 /// Most pairs of inputs per tile: 40 KiB of weights, which stay in the L1 cache for all rows.
 #[cfg(target_arch = "x86_64")]
@@ -56,10 +56,7 @@ impl Bf16Matrix {
     /// Rounds rows of `inputs` numbers to bf16 and packs them like a weight.
     pub(super) fn round(rows: &[f32], inputs: usize) -> Self {
         let mut rounded = vec![bf16::ZERO; rows.len()];
-        vectorized(
-            #[inline(always)]
-            || rounded.iter_mut().zip(rows).for_each(|(to, x)| *to = bf16::from_bits(nearest(*x) as u16)),
-        );
+        vectorized!(rounded.iter_mut().zip(rows).for_each(|(to, x)| *to = bf16::from_bits(nearest(*x) as u16)));
         Self::pack(&rounded, rows.len() / inputs, inputs)
     }
 
@@ -110,10 +107,7 @@ impl Bf16Matrix {
                     let first = 2 * part * index;
                     // The last pairs of a panel may be padding.
                     let Some(inputs) = self.inputs.checked_sub(first).filter(|inputs| *inputs > 0) else { break };
-                    vectorized(
-                        #[inline(always)]
-                        || widen(lines, widened),
-                    );
+                    vectorized!(widen(lines, widened));
                     let inputs = inputs.min(2 * part);
                     let weights = Panels::new(widened, (inputs, outputs), PANEL, panel_width());
                     let x = Matrix::new(x.get(first..).unwrap_or_default(), (rows, inputs), (self.inputs, 1));
@@ -135,10 +129,7 @@ impl Bf16Matrix {
         ROUNDED.with_borrow_mut(|rounded| {
             let rows = (x.len() / self.inputs).next_multiple_of(at_once);
             rounded.resize(rows * padded_pairs(self.inputs), 0);
-            vectorized(
-                #[inline(always)]
-                || round(x, self.inputs, rounded),
-            );
+            vectorized!(round(x, self.inputs, rounded));
             self.multiply_pairs(rounded, to, write, unit);
         });
     }

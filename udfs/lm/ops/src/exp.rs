@@ -1,6 +1,6 @@
 //! The exponential function, written so that loops over it vectorize.
 
-use asap_kernels::vectorized::vectorized;
+use asap_kernels::vectorized;
 
 /// Independent partial sums per loop, so that additions do not wait for each other.
 const LANES: usize = 16;
@@ -73,27 +73,24 @@ impl SumOfExponentials {
     pub fn new(logits: &[f32]) -> Self {
         // Partial sums of 1024 values keep their precision in f32; sums across parts need f64.
         const PART: usize = 1024;
-        vectorized(
-            #[inline(always)]
-            || {
-                let max = max(logits);
-                let (mut sum, mut weighted) = (0.0_f64, 0.0_f64);
-                for part in logits.chunks(PART) {
-                    let (mut sums, mut weighted_sums) = ([0.0_f32; LANES], [0.0_f32; LANES]);
-                    for chunk in part.chunks(LANES) {
-                        for ((sum, weighted), x) in sums.iter_mut().zip(&mut weighted_sums).zip(chunk) {
-                            let below = x - max;
-                            let e = exp(below);
-                            *sum += e;
-                            *weighted += e * below;
-                        }
+        vectorized!({
+            let max = max(logits);
+            let (mut sum, mut weighted) = (0.0_f64, 0.0_f64);
+            for part in logits.chunks(PART) {
+                let (mut sums, mut weighted_sums) = ([0.0_f32; LANES], [0.0_f32; LANES]);
+                for chunk in part.chunks(LANES) {
+                    for ((sum, weighted), x) in sums.iter_mut().zip(&mut weighted_sums).zip(chunk) {
+                        let below = x - max;
+                        let e = exp(below);
+                        *sum += e;
+                        *weighted += e * below;
                     }
-                    sum += f64::from(sums.iter().sum::<f32>());
-                    weighted += f64::from(weighted_sums.iter().sum::<f32>());
                 }
-                Self { max, sum, weighted }
-            },
-        )
+                sum += f64::from(sums.iter().sum::<f32>());
+                weighted += f64::from(weighted_sums.iter().sum::<f32>());
+            }
+            Self { max, sum, weighted }
+        })
     }
 
     pub fn merge(self, other: Self) -> Self {

@@ -1,14 +1,11 @@
 //! The activation of an encoder's MLP.
 
 use super::exp::exp;
-use asap_kernels::vectorized::vectorized;
+use asap_kernels::vectorized;
 
 /// Computes GELU in place: x · Φ(x), Φ(x) = (1 + erf(x / √2)) / 2, within 1e-7 · |x|. This is the erf form, not tanh.
 pub fn gelu_rows(values: &mut [f32]) {
-    vectorized(
-        #[inline(always)]
-        || values.iter_mut().for_each(|x| *x *= 0.5 * (1.0 + erf(*x * std::f32::consts::FRAC_1_SQRT_2))),
-    );
+    vectorized!(values.iter_mut().for_each(|x| *x *= 0.5 * (1.0 + erf(*x * std::f32::consts::FRAC_1_SQRT_2))));
 }
 
 /// The error function within 2e-7: a polynomial near 0, elsewhere 1 − exp(polynomial), fitted by N. Juffa.

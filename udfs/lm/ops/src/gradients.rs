@@ -6,7 +6,7 @@
 use super::exp;
 use super::norm::inverse_root_mean_square;
 use super::sums::dot;
-use asap_kernels::vectorized::vectorized;
+use asap_kernels::vectorized;
 
 /// Rows per partial sum. Blocks of a multiple of this many rows give the same sums as all rows together.
 pub const ROWS_PER_SUM: usize = 64;
@@ -18,10 +18,7 @@ pub fn rms_norm(gradient: &mut [f32], x: &[f32], weight: &[f32], epsilon: f64) -
     let mut sums = vec![0.0; x.len().div_ceil(part) * weight.len()];
     let parts = gradient.chunks_mut(part).zip(x.chunks(part)).zip(sums.chunks_exact_mut(weight.len()));
     for ((gradient, x), sum) in parts {
-        vectorized(
-            #[inline(always)]
-            || rms_norm_part(gradient, x, weight, epsilon, sum),
-        );
+        vectorized!(rms_norm_part(gradient, x, weight, epsilon, sum));
     }
     sums
 }
@@ -46,17 +43,14 @@ fn rms_norm_part(gradient: &mut [f32], x: &[f32], weight: &[f32], epsilon: f64, 
 
 /// Replaces gate and up by their gradients, given the gradient of the result of `swiglu_rows(gate, up)`.
 pub fn swiglu(gradient: &[f32], gate: &mut [f32], up: &mut [f32]) {
-    vectorized(
-        #[inline(always)]
-        || {
-            for (gradient, (gate, up)) in gradient.iter().zip(gate.iter_mut().zip(up.iter_mut())) {
-                let sigmoid = 1.0 / (1.0 + exp(-*gate));
-                let by_up = gradient * *gate * sigmoid;
-                *gate = gradient * *up * sigmoid * (1.0 + *gate * (1.0 - sigmoid));
-                *up = by_up;
-            }
-        },
-    );
+    vectorized!({
+        for (gradient, (gate, up)) in gradient.iter().zip(gate.iter_mut().zip(up.iter_mut())) {
+            let sigmoid = 1.0 / (1.0 + exp(-*gate));
+            let by_up = gradient * *gate * sigmoid;
+            *gate = gradient * *up * sigmoid * (1.0 + *gate * (1.0 - sigmoid));
+            *up = by_up;
+        }
+    });
 }
 
 pub fn sum_rows(rows: &[f32], sum: &mut [f32]) {
@@ -73,10 +67,7 @@ pub fn add(sum: &mut [f32], addends: &[f32]) {
 }
 
 pub fn sum_of_squares(numbers: &[f32]) -> f32 {
-    vectorized(
-        #[inline(always)]
-        || dot(numbers, numbers),
-    )
+    vectorized!(dot(numbers, numbers))
 }
 
 #[cfg(test)]

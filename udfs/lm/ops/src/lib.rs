@@ -49,7 +49,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use candle_core::{DType, Error, Storage, Tensor, WithDType};
 use rayon::prelude::*;
 
-use asap_kernels::vectorized::vectorized;
+use asap_kernels::vectorized;
 pub use attend_all::{Scores, attend_all};
 pub use attend_backward::{BackwardScratch, Gathered, attend_backward};
 pub use attention::{Heads, Sequence, Softmax, attend};
@@ -101,10 +101,7 @@ pub fn read_rows<R>(
     }
     read::<half::bf16, 1, _>([table], |[table]| {
         let (numbers, widened) = (&table[values], at_least(widened, rows.len() * width));
-        vectorized(
-            #[inline(always)]
-            || widen(numbers, widened),
-        );
+        vectorized!(widen(numbers, widened));
         reader(widened)
     })
 }

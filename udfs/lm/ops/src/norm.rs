@@ -1,32 +1,26 @@
 //! RMSNorm and layer norm of rows.
 
 use super::sums::{dot, sum};
-use asap_kernels::vectorized::vectorized;
+use asap_kernels::vectorized;
 
 /// Applies RMSNorm to each group of `weight.len()` values: a whole row, or a head of queries or keys.
 pub fn rms_norm_rows(rows: &mut [f32], weight: &[f32], epsilon: f64) {
-    vectorized(
-        #[inline(always)]
-        || {
-            for group in rows.chunks_exact_mut(weight.len()) {
-                let scale = inverse_root_mean_square(group, epsilon);
-                group.iter_mut().zip(weight).for_each(|(x, w)| *x *= scale * w);
-            }
-        },
-    );
+    vectorized!({
+        for group in rows.chunks_exact_mut(weight.len()) {
+            let scale = inverse_root_mean_square(group, epsilon);
+            group.iter_mut().zip(weight).for_each(|(x, w)| *x *= scale * w);
+        }
+    });
 }
 
 /// [`rms_norm_rows`], written to another slice.
 pub fn rms_norm_to(rows: &[f32], weight: &[f32], epsilon: f64, to: &mut [f32]) {
-    vectorized(
-        #[inline(always)]
-        || {
-            for (to, group) in to.chunks_exact_mut(weight.len()).zip(rows.chunks_exact(weight.len())) {
-                let scale = inverse_root_mean_square(group, epsilon);
-                to.iter_mut().zip(group.iter().zip(weight)).for_each(|(to, (x, w))| *to = x * (scale * w));
-            }
-        },
-    );
+    vectorized!({
+        for (to, group) in to.chunks_exact_mut(weight.len()).zip(rows.chunks_exact(weight.len())) {
+            let scale = inverse_root_mean_square(group, epsilon);
+            to.iter_mut().zip(group.iter().zip(weight)).for_each(|(to, (x, w))| *to = x * (scale * w));
+        }
+    });
 }
 
 #[inline(always)]
@@ -36,17 +30,14 @@ pub(crate) fn inverse_root_mean_square(values: &[f32], epsilon: f64) -> f32 {
 
 /// Normalizes each row of `weight.len()` values to mean 0 and variance 1, then multiplies by `weight` and adds `bias`.
 pub fn layer_norm_rows(rows: &mut [f32], weight: &[f32], bias: &[f32], epsilon: f64) {
-    vectorized(
-        #[inline(always)]
-        || {
-            for row in rows.chunks_exact_mut(weight.len()) {
-                let mean = sum(row) / row.len() as f32;
-                row.iter_mut().for_each(|x| *x -= mean);
-                let scale = inverse_root_mean_square(row, epsilon);
-                row.iter_mut().zip(weight.iter().zip(bias)).for_each(|(x, (w, b))| *x = *x * scale * w + b);
-            }
-        },
-    );
+    vectorized!({
+        for row in rows.chunks_exact_mut(weight.len()) {
+            let mean = sum(row) / row.len() as f32;
+            row.iter_mut().for_each(|x| *x -= mean);
+            let scale = inverse_root_mean_square(row, epsilon);
+            row.iter_mut().zip(weight.iter().zip(bias)).for_each(|(x, (w, b))| *x = *x * scale * w + b);
+        }
+    });
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! RoPE on queries and keys.
 
-use asap_kernels::vectorized::vectorized;
+use asap_kernels::vectorized;
 
 /// Cosines and sines of the positions 0 … n − 1, head_dim / 2 each per position.
 #[derive(Debug, Clone)]
@@ -31,22 +31,19 @@ pub enum Direction {
 pub fn rotate_rows(rows: &mut [f32], width: usize, positions: &[usize], table: &RopeTable, direction: Direction) {
     let pairs = table.pairs;
     let sign = if direction == Direction::Forward { 1.0 } else { -1.0 };
-    vectorized(
-        #[inline(always)]
-        || {
-            for (row, position) in rows.chunks_exact_mut(width).zip(positions) {
-                let angles = position * pairs..(position + 1) * pairs;
-                let (cos, sin) = (&table.cos[angles.clone()], &table.sin[angles]);
-                for head in row.chunks_exact_mut(2 * pairs) {
-                    let (first, second) = head.split_at_mut(pairs);
-                    for (((a, b), cos), sin) in first.iter_mut().zip(second).zip(cos).zip(sin) {
-                        let sin = sign * sin;
-                        (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
-                    }
+    vectorized!({
+        for (row, position) in rows.chunks_exact_mut(width).zip(positions) {
+            let angles = position * pairs..(position + 1) * pairs;
+            let (cos, sin) = (&table.cos[angles.clone()], &table.sin[angles]);
+            for head in row.chunks_exact_mut(2 * pairs) {
+                let (first, second) = head.split_at_mut(pairs);
+                for (((a, b), cos), sin) in first.iter_mut().zip(second).zip(cos).zip(sin) {
+                    let sin = sign * sin;
+                    (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
                 }
             }
-        },
-    );
+        }
+    });
 }
 
 #[cfg(test)]

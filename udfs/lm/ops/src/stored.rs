@@ -13,7 +13,7 @@ use rayon::prelude::*;
 #[cfg(target_arch = "x86_64")]
 use super::{Bf16Matrix, amx};
 use super::{Cores, Projection, Result, Update, Weight, read, widen};
-use asap_kernels::vectorized::vectorized;
+use asap_kernels::vectorized;
 
 const LANES: usize = 16;
 const VECTORS: usize = 3;
@@ -162,13 +162,10 @@ impl Number for f32 {
 impl Number for bf16 {
     fn widened<'a>(rows: &'a [Self], stride: usize, count: usize, room: &'a mut Vec<f32>) -> (&'a [f32], usize) {
         room.resize(GROUP * INPUTS, 0.0);
-        vectorized(
-            #[inline(always)]
-            || {
-                let rows = rows.chunks(stride).zip(room.chunks_exact_mut(count));
-                rows.for_each(|(numbers, room)| widen(&numbers[..count], room));
-            },
-        );
+        vectorized!({
+            let rows = rows.chunks(stride).zip(room.chunks_exact_mut(count));
+            rows.for_each(|(numbers, room)| widen(&numbers[..count], room));
+        });
         (room, count)
     }
 }
@@ -265,20 +262,17 @@ impl Group<'_> {
     }
 
     fn by_loops<const O: usize, const V: usize>(&mut self) {
-        vectorized(
-            #[inline(always)]
-            || {
-                // Loops, not `for_each`, which is not always inlined: otherwise only SSE2 instructions are used.
-                for vector in 0..V {
-                    for output in (0..O - O % 4).step_by(4) {
-                        self.vector::<4, V>(output, vector);
-                    }
-                    for output in O - O % 4..O {
-                        self.vector::<1, V>(output, vector);
-                    }
+        vectorized!({
+            // Loops, not `for_each`, which is not always inlined: otherwise only SSE2 instructions are used.
+            for vector in 0..V {
+                for output in (0..O - O % 4).step_by(4) {
+                    self.vector::<4, V>(output, vector);
                 }
-            },
-        );
+                for output in O - O % 4..O {
+                    self.vector::<1, V>(output, vector);
+                }
+            }
+        });
     }
 
     #[inline(always)]
