@@ -1,4 +1,5 @@
-//! Memory layout of bf16 weights.
+//! Memory layout of bf16 weights. Instructions for bf16 multiply pairs of numbers and add both products to one sum.
+//! A line therefore holds the same pair of inputs of 16 outputs: one vector, or one row of a tile of AMX.
 
 pub(super) const PANEL: usize = 64;
 /// A weight is padded with zeros to a multiple of this many pairs, which AMX takes per instruction.

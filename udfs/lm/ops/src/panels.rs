@@ -1,4 +1,6 @@
-//! The right side of products in panels, the layout that tiles read. Weights are packed once.
+//! The right side of products in panels, the layout that tiles read. Weights are packed once. A tile needs two vectors
+//! of each row of the right side. In a matrix these are a whole row apart, or scattered if it is transposed; in a panel
+//! they are consecutive.
 #![allow(unsafe_code, reason = "transposing is only as fast as copying by instructions that have to be there")]
 
 use pulp::{Arch, Simd, WithSimd};

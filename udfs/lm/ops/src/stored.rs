@@ -16,7 +16,10 @@ use super::{Cores, Projection, Result, Update, Weight, read, widen};
 use asap_kernels::vectorized;
 
 const LANES: usize = 16;
+/// Most vectors of rows per tile: of 32 registers, eight outputs of three vectors take 24 for sums, which leaves enough
+/// for inputs and a weight.
 const VECTORS: usize = 3;
+/// Rows that share a pass over the weight. Their inputs of a pass, 384 KiB, leave room in the L2 cache for weights.
 const CACHED_ROWS: usize = 96;
 /// Inputs per pass: their weights and the rows' inputs stay in the L2 cache.
 const INPUTS: usize = 1024;
@@ -24,7 +27,8 @@ const INPUTS: usize = 1024;
 const GROUP: usize = 48;
 /// Outputs per task: a multiple of `GROUP` and of the AMX block.
 const TASK: usize = 192;
-/// The room for the sums of an output is a multiple of this many rows.
+/// The room for the sums of an output is a multiple of this many rows, since AMX writes whole blocks and vectors whole
+/// tiles: what they compute for missing rows needs a place, too.
 const SUMS: usize = 32;
 
 thread_local! {
@@ -123,7 +127,8 @@ fn write_rows(sums: &[f32], stride: usize, to: &mut [&mut [f32]], write: Update)
     }
 }
 
-/// Multiplies with AMX. The roles are swapped: the weight takes the place of the rows, in its stored layout.
+/// Multiplies with AMX. The roles are swapped: the weight takes the place of the rows, in its stored layout. The unit
+/// reads its left side row by row, as files store weights; only the right side must be packed, and rows are few.
 #[cfg(target_arch = "x86_64")]
 fn by_unit(weight: &[bf16], x: &[f32], inputs: usize, target: Target) {
     use amx::BLOCK;

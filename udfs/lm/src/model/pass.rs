@@ -74,7 +74,8 @@ pub(crate) struct Chunk {
     pub(crate) of: Option<usize>,
 }
 
-/// Splits concatenated chains of these lengths into parts of at most [`TOKENS_PER_PASS`].
+/// Splits concatenated chains of these lengths into parts of at most [`TOKENS_PER_PASS`]. Chains stay in order, so that
+/// a part is a range of the tokens. A part of a longer chain is alone: in a pass, all chains have KV caches or none has.
 pub(crate) fn chunked(lengths: &[usize]) -> Vec<Chunk> {
     let mut parts: Vec<Chunk> = Vec::new();
     let mut first = 0;
