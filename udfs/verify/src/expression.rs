@@ -6,52 +6,30 @@ use super::number::Number;
 use super::rational::Rational;
 use super::work::Work;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Function {
-    Sin,
-    Cos,
-    Tan,
-    Cot,
-    Sec,
-    Csc,
-    Arcsin,
-    Arccos,
-    Arctan,
-    Arccot,
-    Sinh,
-    Cosh,
-    Tanh,
-    Ln,
-    Log,
-    Lg,
-    Exp,
-    Cis,
+macro_rules! functions {
+    ($($function:ident $($name:literal)*;)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Function { $($function),* }
+
+        impl Function {
+            pub(crate) fn named(name: &str) -> Option<Self> {
+                Some(match name {
+                    $($($name => Self::$function,)*)*
+                    _ => return None,
+                })
+            }
+        }
+    };
+}
+
+// Each function with its names. `log` is a token of its own, since it may have a base.
+functions! {
+    Sin "sin"; Cos "cos"; Tan "tan" "tg"; Cot "cot" "ctg"; Sec "sec"; Csc "csc";
+    Arcsin "arcsin" "asin"; Arccos "arccos" "acos"; Arctan "arctan" "atan"; Arccot "arccot";
+    Sinh "sinh"; Cosh "cosh"; Tanh "tanh"; Ln "ln"; Log; Lg "lg"; Exp "exp"; Cis "cis";
 }
 
 impl Function {
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "sin" => Self::Sin,
-            "cos" => Self::Cos,
-            "tan" | "tg" => Self::Tan,
-            "cot" | "ctg" => Self::Cot,
-            "sec" => Self::Sec,
-            "csc" => Self::Csc,
-            "arcsin" | "asin" => Self::Arcsin,
-            "arccos" | "acos" => Self::Arccos,
-            "arctan" | "atan" => Self::Arctan,
-            "arccot" => Self::Arccot,
-            "sinh" => Self::Sinh,
-            "cosh" => Self::Cosh,
-            "tanh" => Self::Tanh,
-            "ln" => Self::Ln,
-            "lg" => Self::Lg,
-            "exp" => Self::Exp,
-            "cis" => Self::Cis,
-            _ => return None,
-        })
-    }
-
     /// Whether the values on one side of a point do not determine those on the other side.
     fn has_branches(self) -> bool {
         use Function::{Arccos, Arccot, Arcsin, Arctan, Lg, Ln, Log};

@@ -10,6 +10,8 @@ use asap_kernels::code_fences::Blocks;
 use asap_kernels::tags;
 
 const SEARCHED: usize = 65_536;
+/// The marks of formulas.
+pub(crate) const MARKS: [(&str, &str); 4] = [("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")];
 /// The maximum bytes of a heading before "answer".
 const HEADING: usize = 40;
 
@@ -238,7 +240,6 @@ fn first_formulas(text: &str) -> Option<usize> {
 }
 
 fn formula(text: &str) -> Option<usize> {
-    const MARKS: [(&str, &str); 4] = [("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")];
     let (opening, closing) = MARKS.iter().find(|(opening, _)| text.starts_with(opening))?;
     let from = opening.len();
     // `\$` is money.

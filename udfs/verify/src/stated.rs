@@ -101,13 +101,12 @@ fn formulas(text: &str) -> impl Iterator<Item = &str> {
 
 /// The formulas of a text, with their marks.
 fn formula_spans(text: &str) -> Vec<Range<usize>> {
-    const MARKS: [(&str, &str); 4] = [("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")];
     let (mut spans, mut at) = (Vec::new(), 0);
     loop {
         let rest = &text[at..];
         let next = |(opening, closing): &(&str, &'static str)| Some((rest.find(opening)?, opening.len(), *closing));
         // `$$` wins over `$` at the same position.
-        let first = MARKS.iter().filter_map(next).min_by_key(|(from, length, _)| (*from, 2 - *length));
+        let first = extract::MARKS.iter().filter_map(next).min_by_key(|(from, length, _)| (*from, 2 - *length));
         let Some((from, length, closing)) = first else { return spans };
         let Some(end) = rest[from + length..].find(closing) else { return spans };
         let end = from + length + end + closing.len();
