@@ -24,11 +24,11 @@ const FIRST_SOURCE: &str = "source_source";
 pub(super) struct Segment {
     corpus: Corpus,
     files: Vec<Arc<str>>,
-    places: Vec<Place>,
+    places: Vec<SourceRow>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct SourceRow {
     file: u32,
     row: u32,
 }
@@ -103,7 +103,7 @@ impl Segment {
             let encoded = encoded.map_err(|error| exec_datafusion_err!("tokenizing rows stopped: {error}"))??;
             found.extend(places.into_iter().zip(encoded));
         }
-        let take = |place: &Place| {
+        let take = |place: &SourceRow| {
             let Some(row) = found.remove(&(place.file, place.row)) else {
                 return exec_err!("row {} of {} no longer exists", place.row, self.files[place.file as usize]);
             };
@@ -150,14 +150,14 @@ fn is_output(corpus: &Corpus) -> bool {
     names == ["file", "row"]
 }
 
-fn place(file: usize, row: u64) -> Result<Place> {
+fn place(file: usize, row: u64) -> Result<SourceRow> {
     match (u32::try_from(file), u32::try_from(row)) {
-        (Ok(file), Ok(row)) => Ok(Place { file, row }),
+        (Ok(file), Ok(row)) => Ok(SourceRow { file, row }),
         _ => exec_err!("a file has 4,294,967,296 rows at most, found row {row}"),
     }
 }
 
-fn by_place(corpus: &Corpus, files: &[Arc<str>]) -> Result<Vec<Place>> {
+fn by_place(corpus: &Corpus, files: &[Arc<str>]) -> Result<Vec<SourceRow>> {
     let mut order: Vec<(usize, &FileRows)> = corpus.files().map(|(_, file)| file).enumerate().collect();
     order.sort_by(|a, b| files[a.0].cmp(&files[b.0]));
     let mut places = Vec::with_capacity(corpus.rows() as usize);
@@ -171,7 +171,7 @@ fn by_place(corpus: &Corpus, files: &[Arc<str>]) -> Result<Vec<Place>> {
 }
 
 /// Orders all rows by the file that they were in before pruning, and their row number there.
-async fn by_first_source(context: &SessionContext, corpus: &Corpus, files: &[Arc<str>]) -> Result<Vec<Place>> {
+async fn by_first_source(context: &SessionContext, corpus: &Corpus, files: &[Arc<str>]) -> Result<Vec<SourceRow>> {
     let numbers: HashMap<&str, usize> = files.iter().map(|file| file.as_ref()).zip(0..).collect();
     let rows: DataFrame = context.read_table(Arc::new(corpus.view(&context.state())?))?;
     let rows = rows.select(vec![
@@ -181,7 +181,7 @@ async fn by_first_source(context: &SessionContext, corpus: &Corpus, files: &[Arc
         coalesced(cast(col(FIRST_SOURCE).field("row"), DataType::Int64), lit(0i64)),
     ])?;
     let mut firsts: HashMap<String, u32> = HashMap::new();
-    let mut found: Vec<(u32, i64, Place)> = Vec::with_capacity(corpus.rows() as usize);
+    let mut found: Vec<(u32, i64, SourceRow)> = Vec::with_capacity(corpus.rows() as usize);
     let mut batches = rows.execute_stream().await?;
     while let Some(batch) = batches.next().await {
         let batch = batch?;
@@ -205,7 +205,7 @@ async fn by_first_source(context: &SessionContext, corpus: &Corpus, files: &[Arc
     }
     // Two rows of one source, which no run makes, are ordered by their files.
     found.sort_unstable_by(|a, b| {
-        let key = |of: &(u32, i64, Place)| (rank[of.0 as usize], of.1);
+        let key = |of: &(u32, i64, SourceRow)| (rank[of.0 as usize], of.1);
         key(a)
             .cmp(&key(b))
             .then_with(|| files[a.2.file as usize].cmp(&files[b.2.file as usize]))

@@ -96,12 +96,18 @@ struct Seen<'a> {
 
 struct OfFile {
     seen: Vec<bool>,
-    rows: Rows,
+    rows: RowCounts,
 }
 
 impl Seen<'_> {
     /// Reads the rows of a shard, counts them in `of`, and returns their number. Read errors are faults.
-    async fn take(&mut self, log: &Log, shard: &LiveFile, of: fn(&mut Rows) -> &mut u64, found: &mut Verified) -> u64 {
+    async fn take(
+        &mut self,
+        log: &Log,
+        shard: &LiveFile,
+        of: fn(&mut RowCounts) -> &mut u64,
+        found: &mut Verified,
+    ) -> u64 {
         let mut rows = 0;
         let columns: &[&str] = if self.is_quick { &["source"] } else { &[] };
         let read = async {
@@ -139,7 +145,7 @@ impl Seen<'_> {
         &mut self,
         batch: &RecordBatch,
         shard: &str,
-        of: fn(&mut Rows) -> &mut u64,
+        of: fn(&mut RowCounts) -> &mut u64,
         found: &mut Verified,
     ) -> Result<()> {
         let wrong = || exec_datafusion_err!("its column source must have the fields file and row");
@@ -166,11 +172,11 @@ impl Seen<'_> {
     }
 
     /// Whether a row occurs for the first time; None if it belongs to no done slice.
-    fn see(&mut self, file: &str, row: i64, of: fn(&mut Rows) -> &mut u64) -> Option<bool> {
+    fn see(&mut self, file: &str, row: i64, of: fn(&mut RowCounts) -> &mut u64) -> Option<bool> {
         let row = u64::try_from(row).ok()?;
         let held = self.ledger.file(file).filter(|held| row < held.rows && held.overlaps(row, row + 1))?;
         if !self.files.contains_key(file) {
-            let none = OfFile { seen: vec![false; held.rows as usize], rows: Rows::default() };
+            let none = OfFile { seen: vec![false; held.rows as usize], rows: RowCounts::default() };
             self.files.insert(file.to_string(), none);
         }
         let of_file = self.files.get_mut(file)?;
@@ -183,7 +189,7 @@ impl Seen<'_> {
         let mut once = 0;
         let mut differing = Vec::new();
         for (path, _) in self.ledger.files() {
-            let there = self.files.get(path).map_or(Rows::default(), |of_file| of_file.rows);
+            let there = self.files.get(path).map_or(RowCounts::default(), |of_file| of_file.rows);
             once += there.output + there.rejected;
             match expected.get(path) {
                 Some(Recorded { rows, .. }) if *rows != there => differing.push((path, *rows, there)),
@@ -214,7 +220,7 @@ impl Seen<'_> {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Rows {
+struct RowCounts {
     output: u64,
     rejected: u64,
 }
@@ -222,7 +228,7 @@ struct Rows {
 /// The rows of a file in its commits.
 #[derive(Debug)]
 struct Recorded {
-    rows: Rows,
+    rows: RowCounts,
     /// The rows read and the filtered ones; None if an earlier version of asap made one of the commits.
     sums: Option<(u64, u64)>,
 }
@@ -249,7 +255,7 @@ async fn expected(log: &Log, ledger: &Ledger) -> Result<HashMap<String, Recorded
             if !is_last && !retried.remove(&done) {
                 continue;
             }
-            let none = || Recorded { rows: Rows::default(), sums: Some((0, 0)) };
+            let none = || Recorded { rows: RowCounts::default(), sums: Some((0, 0)) };
             let Recorded { rows: of_file, sums } = rows.entry(done.0.path.clone()).or_insert_with(none);
             of_file.output += record.rows_out;
             of_file.rejected += if is_last { record.rows_rejected } else { 0 };

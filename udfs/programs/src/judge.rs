@@ -34,7 +34,7 @@ pub(crate) struct Parts {
 }
 
 #[derive(Deserialize)]
-struct Row {
+struct Tolerance {
     atol: f64,
 }
 
@@ -59,7 +59,7 @@ impl<'a> Judge<'a> {
         let (inputs, expected) = match &problem.tests {
             Tests::Check { .. } => (calls(), parted()),
             Tests::Calls { row, expected } => {
-                tolerance = serde_json::from_str(row).map_or(0.0, |row: Row| row.atol);
+                tolerance = serde_json::from_str(row).map_or(0.0, |row: Tolerance| row.atol);
                 let expected = expected.as_ref().map(|expected| expected.split('\n').map(Some).collect());
                 (calls(), expected.unwrap_or_else(|| vec![None; parts.calls.len()]))
             }

@@ -172,11 +172,11 @@ impl LayerWeights {
 
 pub(crate) struct Files {
     list: PathBuf,
-    tensors: BTreeMap<String, (PathBuf, Place)>,
+    tensors: BTreeMap<String, (PathBuf, InFile)>,
     read: RefCell<BTreeSet<String>>,
 }
 
-struct Place {
+struct InFile {
     info: TensorInfo,
     data: u64,
 }
@@ -195,7 +195,7 @@ impl Files {
             let path = folder.join(shard);
             let (metadata, data) = header(&path)?;
             for (name, info) in metadata.tensors() {
-                let place = Place { info: info.clone(), data };
+                let place = InFile { info: info.clone(), data };
                 if tensors.insert(name.clone(), (path.clone(), place)).is_some() {
                     return Err(LmError::unsupported(&path, format!("tensor '{name}' is in two files")));
                 }
@@ -229,7 +229,7 @@ impl Files {
     }
 
     fn read_as<T: WithDType>(&self, name: &str, shape: &[usize], number: fn(f32) -> T) -> Result<Tensor> {
-        let Some((path, Place { info, data })) = self.tensors.get(name) else {
+        let Some((path, InFile { info, data })) = self.tensors.get(name) else {
             let found = format!("there is no tensor '{name}' of shape {shape:?}, which config.json requires");
             return Err(LmError::unsupported(&self.list, found));
         };
