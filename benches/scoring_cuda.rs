@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use asap_lm::backend::{Packed, Target};
+use asap_lm::backend::{Backend, Packed, Target};
 use asap_lm::config::ModelConfig;
 use asap_lm::cuda::{CudaModel, Weights};
 use candle_core::{DType, Device, Tensor};

@@ -5,8 +5,24 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::Tokenizer;
+use crate::backend::{Backend, IsWanted, Packed, Target, TokenScore};
 use crate::text::cuts::Cuts;
+use crate::{Result, Tokenizer};
+
+/// A backend that scores by a function.
+pub(crate) struct By<F>(pub F)
+where
+    F: FnMut(Packed, &[Target], &IsWanted) -> Result<Vec<TokenScore>> + Send;
+
+impl<F: FnMut(Packed, &[Target], &IsWanted) -> Result<Vec<TokenScore>> + Send> Backend for By<F> {
+    fn name(&self) -> &'static str {
+        "stub"
+    }
+
+    fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
+        (self.0)(chains, targets, is_wanted)
+    }
+}
 
 /// The values of a file with one in JSON per line.
 pub(crate) fn lines<T: serde::de::DeserializeOwned>(path: impl AsRef<Path>) -> Vec<T> {

@@ -58,6 +58,13 @@ pub(crate) struct Checker {
     held: Memo<QuestionKey, Held>,
 }
 
+/// The model that reads the texts of a call, as long as a caller waits.
+pub(crate) struct Reader<'a, M> {
+    pub decoder: &'a Decoder<M>,
+    pub output: &'a Output,
+    pub is_wanted: &'a IsWanted<'a>,
+}
+
 /// The tokens of a text that were read, and their keys and values.
 #[derive(Debug)]
 struct Held {
@@ -83,13 +90,7 @@ impl Checker {
     }
 
     /// Returns the survival of each check, in order. What the model states is greedy: no penalties apply.
-    pub(crate) fn check<M: Projection>(
-        &self,
-        decoder: &Decoder<M>,
-        output: &Output,
-        checks: &[&Continuation],
-        is_wanted: &IsWanted,
-    ) -> Result<Vec<Continued>> {
+    pub(crate) fn check<M: Projection>(&self, reader: &Reader<M>, checks: &[&Continuation]) -> Result<Vec<Continued>> {
         let order =
             walk(checks, |check| self.held.get(&check.question).map_or(0, |held| in_common(&held.ids, &check.shared)));
         let mut found: Vec<(usize, Continued)> = Vec::with_capacity(checks.len());
@@ -101,10 +102,10 @@ impl Checker {
                 Some(walking) if walking.0 == check.question => walking,
                 other => {
                     self.hold(other);
-                    (check.question, self.take(check, decoder))
+                    (check.question, self.take(check, reader.decoder))
                 }
             };
-            let tokens_read = held.go_to(&check.shared, decoder, is_wanted)?;
+            let tokens_read = held.go_to(&check.shared, reader)?;
             let room = check.longest() - check.shared.len();
             let kv_cache = held.kv_cache.copy_with_room(room);
             walking = Some((question, held));
@@ -113,13 +114,13 @@ impl Checker {
             if texts.iter().map(copied).sum::<usize>() + kv_cache.bytes() > COPIED
                 || texts.iter().map(tokens).sum::<usize>() + check.tail() > TOKENS_PER_PASS
             {
-                self.finish(std::mem::take(&mut texts), decoder, output, is_wanted, &mut found)?;
+                self.finish(std::mem::take(&mut texts), reader, &mut found)?;
             }
             let (written, stated) = (Vec::new(), None);
             texts.push(Text { place, check, kv_cache, log_probability: 0.0, tokens_read, written, stated });
         }
         self.hold(walking);
-        self.finish(texts, decoder, output, is_wanted, &mut found)?;
+        self.finish(texts, reader, &mut found)?;
         found.sort_by_key(|(place, _)| *place);
         Ok(found.into_iter().map(|(_, survival)| survival).collect())
     }
@@ -140,16 +141,14 @@ impl Checker {
     fn finish<M: Projection>(
         &self,
         mut texts: Vec<Text>,
-        decoder: &Decoder<M>,
-        output: &Output,
-        is_wanted: &IsWanted,
+        reader: &Reader<M>,
         found: &mut Vec<(usize, Continued)>,
     ) -> Result<()> {
         if texts.is_empty() {
             return Ok(());
         }
-        score(&mut texts, decoder, output, is_wanted)?;
-        self.state(&mut texts, decoder, output, is_wanted)?;
+        score(&mut texts, reader)?;
+        self.state(&mut texts, reader)?;
         found.extend(texts.into_iter().map(|text| {
             let Text { place, log_probability, tokens_read, written, stated, .. } = text;
             (place, Continued { log_probability, stated, tokens_read, tokens_written: written.len() })
@@ -158,26 +157,19 @@ impl Checker {
     }
 
     /// Writes the likeliest tokens, one for each text at a time, until each has closed its box.
-    fn state<M: Projection>(
-        &self,
-        texts: &mut [Text],
-        decoder: &Decoder<M>,
-        output: &Output,
-        is_wanted: &IsWanted,
-    ) -> Result<()> {
+    fn state<M: Projection>(&self, texts: &mut [Text], reader: &Reader<M>) -> Result<()> {
         let mut writing: Vec<&mut Text> = texts.iter_mut().filter(|text| text.check.states).collect();
         let mut next: Vec<Vec<u32>> = writing.iter().map(|text| text.check.before_answer.clone()).collect();
         writing.iter_mut().zip(&next).for_each(|(text, next)| text.tokens_read += next.len());
         while !writing.is_empty() {
-            let hidden = append(decoder, &mut writing, &next, is_wanted)?;
-            let last: Vec<u32> = next
-                .iter()
-                .scan(0, |end, ids| {
-                    *end += ids.len() as u32;
-                    Some(*end - 1)
-                })
-                .collect();
-            let mut logits = output.logits(&hidden.index_select(&Tensor::new(last, &Device::Cpu)?, 0)?)?;
+            let hidden = reader.append(&mut writing, &next)?;
+            let mut end = 0;
+            let last_of = |ids: &Vec<u32>| {
+                end += ids.len() as u32;
+                end - 1
+            };
+            let last: Vec<u32> = next.iter().map(last_of).collect();
+            let mut logits = reader.output.logits(&hidden.index_select(&Tensor::new(last, &Device::Cpu)?, 0)?)?;
             let vocabulary = logits.len() / writing.len();
             for (text, logits) in writing.iter_mut().zip(logits.chunks_exact_mut(vocabulary)) {
                 self.write(text, likeliest(logits))?;
@@ -203,13 +195,13 @@ impl Checker {
 
 impl Held {
     /// Drops what a text does not share and reads the rest of it. Returns the number of tokens read.
-    fn go_to<M: Projection>(&mut self, ids: &[u32], decoder: &Decoder<M>, is_wanted: &IsWanted) -> Result<usize> {
+    fn go_to<M: Projection>(&mut self, ids: &[u32], reader: &Reader<M>) -> Result<usize> {
         let common = in_common(&self.ids, ids);
         self.ids.truncate(common);
         self.kv_cache.truncate(common);
         let rest = &ids[common..];
         if !rest.is_empty() {
-            decoder.read_on(rest, &[], &mut self.kv_cache, is_wanted)?;
+            reader.decoder.read_on(rest, &[], &mut self.kv_cache, reader.is_wanted)?;
             self.ids.extend_from_slice(rest);
         }
         Ok(rest.len())
@@ -217,7 +209,7 @@ impl Held {
 }
 
 /// Scores the answers of texts, and leaves their KV caches without them.
-fn score<M: Projection>(texts: &mut [Text], decoder: &Decoder<M>, output: &Output, is_wanted: &IsWanted) -> Result<()> {
+fn score<M: Projection>(texts: &mut [Text], reader: &Reader<M>) -> Result<()> {
     let mut targets = Vec::new();
     let mut start = 0;
     for text in texts.iter_mut() {
@@ -226,8 +218,8 @@ fn score<M: Projection>(texts: &mut [Text], decoder: &Decoder<M>, output: &Outpu
         text.tokens_read += text.check.with_answer.len();
     }
     let ids: Vec<Vec<u32>> = texts.iter().map(|text| text.check.with_answer.clone()).collect();
-    let hidden = append(decoder, &mut texts.iter_mut().collect::<Vec<_>>(), &ids, is_wanted)?;
-    let scores = output.score(&hidden, &targets)?;
+    let hidden = reader.append(&mut texts.iter_mut().collect::<Vec<_>>(), &ids)?;
+    let scores = reader.output.score(&hidden, &targets)?;
     let mut rest = scores.as_slice();
     for text in texts {
         let (own, later) = rest.split_at(text.check.with_answer.len() - text.check.answer);
@@ -238,14 +230,11 @@ fn score<M: Projection>(texts: &mut [Text], decoder: &Decoder<M>, output: &Outpu
     Ok(())
 }
 
-fn append<M: Projection>(
-    decoder: &Decoder<M>,
-    texts: &mut [&mut Text],
-    ids: &[Vec<u32>],
-    is_wanted: &IsWanted,
-) -> Result<Tensor> {
-    let mut before: Vec<&mut KvCache> = texts.iter_mut().map(|text| &mut text.kv_cache).collect();
-    decoder.append(ids, &mut before, is_wanted)
+impl<M: Projection> Reader<'_, M> {
+    fn append(&self, texts: &mut [&mut Text], ids: &[Vec<u32>]) -> Result<Tensor> {
+        let mut before: Vec<&mut KvCache> = texts.iter_mut().map(|text| &mut text.kv_cache).collect();
+        self.decoder.append(ids, &mut before, self.is_wanted)
+    }
 }
 
 /// The position of the brace that closes a box, in the text after the one that opens it.

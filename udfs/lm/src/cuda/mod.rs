@@ -98,42 +98,6 @@ impl CudaModel {
         Ok(Self { config, gpu, weights, buffers, rope, angles })
     }
 
-    /// Scores `targets`. The row of a target is an index into the ids of all chains together. A score is NaN if an f16
-    /// value overflows.
-    ///
-    /// # Errors
-    /// If a token is not in the model's vocabulary, or if the GPU fails. For example, its memory has no room for the KV
-    /// cache of a chain of more than [`CudaModel::longest`] tokens. [`LmError::Abandoned`] soon after `is_wanted`
-    /// returns false.
-    pub fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
-        let Packed { ids, lengths } = chains;
-        let mut scores = vec![TokenScore { surprisal: f32::NAN, entropy: f32::NAN }; targets.len()];
-        if targets.is_empty() {
-            return Ok(scores);
-        }
-        self.check_ids(ids)?;
-        self.gpu.enter()?;
-        self.reach(lengths.iter().copied().max().unwrap_or(0))?;
-        let mut before: Option<Vec<KvCache>> = None;
-        for part in chunked(lengths) {
-            if part.chains[0].earlier == 0 {
-                // Free the KV cache of the previous chain first.
-                drop(before.take());
-                before = part.of.map(|length| self.empty_kv_cache(length)).transpose()?;
-            }
-            if !is_wanted() {
-                return Err(LmError::Abandoned);
-            }
-            self.pass(&ids[part.tokens.clone()], &part.chains, before.as_deref_mut())?;
-            crate::model::pass::count_read(part.tokens.len());
-            let (places, own) = targets_in(&part.tokens, targets);
-            for (place, score) in places.into_iter().zip(self.score_rows(&own)?) {
-                scores[place] = score;
-            }
-        }
-        Ok(scores)
-    }
-
     /// GPU memory in bytes for a model of this shape, without the KV cache of long chains.
     fn bytes(config: &ModelConfig) -> usize {
         let ModelConfig { hidden_size: hidden, intermediate_size: wide, vocab_size: vocabulary, .. } = *config;
@@ -201,8 +165,40 @@ impl Backend for CudaModel {
         "cuda"
     }
 
+    /// Scores `targets`. The row of a target is an index into the ids of all chains together. A score is NaN if an f16
+    /// value overflows.
+    ///
+    /// # Errors
+    /// If a token is not in the model's vocabulary, or if the GPU fails. For example, its memory has no room for the KV
+    /// cache of a chain of more than [`CudaModel::longest`] tokens. [`LmError::Abandoned`] soon after `is_wanted`
+    /// returns false.
     fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
-        Self::score(self, chains, targets, is_wanted)
+        let Packed { ids, lengths } = chains;
+        let mut scores = vec![TokenScore { surprisal: f32::NAN, entropy: f32::NAN }; targets.len()];
+        if targets.is_empty() {
+            return Ok(scores);
+        }
+        self.check_ids(ids)?;
+        self.gpu.enter()?;
+        self.reach(lengths.iter().copied().max().unwrap_or(0))?;
+        let mut before: Option<Vec<KvCache>> = None;
+        for part in chunked(lengths) {
+            if part.chains[0].earlier == 0 {
+                // Free the KV cache of the previous chain first.
+                drop(before.take());
+                before = part.of.map(|length| self.empty_kv_cache(length)).transpose()?;
+            }
+            if !is_wanted() {
+                return Err(LmError::Abandoned);
+            }
+            self.pass(&ids[part.tokens.clone()], &part.chains, before.as_deref_mut())?;
+            crate::model::pass::count_read(part.tokens.len());
+            let (places, own) = targets_in(&part.tokens, targets);
+            for (place, score) in places.into_iter().zip(self.score_rows(&own)?) {
+                scores[place] = score;
+            }
+        }
+        Ok(scores)
     }
 }
 

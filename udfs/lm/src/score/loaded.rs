@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use crate::ask::survival::Checker;
+use crate::ask::survival::{Checker, Reader};
 use crate::backend::{Backend, Continuation, Continued, Fork, IsWanted, Packed, Target, TokenScore};
 #[cfg(feature = "cuda")]
 use crate::cuda::CudaModel;
@@ -171,6 +171,6 @@ impl<M: Projection> Backend for DecoderWithOutput<M> {
     }
 
     fn continue_greedily(&mut self, texts: &[&Continuation], is_wanted: &IsWanted) -> Result<Vec<Continued>> {
-        self.checker.check(&self.decoder, &self.output, texts, is_wanted)
+        self.checker.check(&Reader { decoder: &self.decoder, output: &self.output, is_wanted }, texts)
     }
 }

@@ -199,8 +199,9 @@ fn awaited(calls: &[Call]) -> BTreeSet<RowKey> {
     open.flat_map(|call| &call.requests).map(|request| request.key).collect()
 }
 
-/// Number of the first rows that form one batch: at least one; a row of forked texts is its own batch. Checks run
-/// together.
+/// Number of the first rows that form one batch: at least one. Rows are packed, since a pass reads each weight once,
+/// however many tokens it has. A row of forked texts is its own batch: only its own texts share the beginning that is
+/// read once. Checks run together, since those of one question share their prompts.
 fn rows_of_a_run(requests: &[Request]) -> usize {
     let checks = requests.iter().take_while(|request| request.row.check.is_some()).count();
     if checks > 0 {
@@ -244,30 +245,26 @@ fn prefill(model: &mut impl Backend, run: &[Request], is_wanted: &IsWanted) -> R
 mod tests {
     use super::*;
     use crate::backend::TokenScore;
+    use crate::testing::By;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use futures::future::join_all;
 
     /// Scores a token by its id and reports the lengths of every batch.
-    struct Stub(Sender<Vec<usize>>);
-
-    impl Backend for Stub {
-        fn name(&self) -> &'static str {
-            "stub"
+    fn by_id(
+        runs: &Sender<Vec<usize>>,
+        Packed { ids, lengths }: Packed,
+        targets: &[Target],
+    ) -> Result<Vec<TokenScore>> {
+        runs.send(lengths.to_vec()).unwrap();
+        if ids.contains(&666) {
+            return Err(LmError::Tokenize("unlucky".to_string()));
         }
-
-        fn score(&mut self, chains: Packed, targets: &[Target], _: &IsWanted) -> Result<Vec<TokenScore>> {
-            let Packed { ids, lengths } = chains;
-            self.0.send(lengths.to_vec()).unwrap();
-            if ids.contains(&666) {
-                return Err(LmError::Tokenize("unlucky".to_string()));
-            }
-            let score = |target: &Target| {
-                assert_eq!(ids[target.row as usize + 1], target.id);
-                TokenScore { surprisal: target.id as f32, entropy: 0.0 }
-            };
-            Ok(targets.iter().map(score).collect())
-        }
+        let score = |target: &Target| {
+            assert_eq!(ids[target.row as usize + 1], target.id);
+            TokenScore { surprisal: target.id as f32, entropy: 0.0 }
+        };
+        Ok(targets.iter().map(score).collect())
     }
 
     fn request(id: u32, tokens: usize) -> Request {
@@ -278,10 +275,29 @@ mod tests {
         Request { key: [id as u8; 32], row, wanted: Wanted::FirstTokens }
     }
 
-    /// The thread of a [`Stub`], and the lengths of its batches.
+    fn thread<F>(score: F) -> ModelThread
+    where
+        F: FnMut(Packed, &[Target], &IsWanted) -> Result<Vec<TokenScore>> + Send + 'static,
+    {
+        ModelThread::spawn(By(score), &Arc::default()).unwrap()
+    }
+
+    /// A thread that scores by id, and the lengths of its batches.
     fn stub() -> (ModelThread, Receiver<Vec<usize>>) {
         let (sender, runs) = channel();
-        (ModelThread::spawn(Stub(sender), &Arc::default()).unwrap(), runs)
+        (thread(move |chains, targets, _| by_id(&sender, chains, targets)), runs)
+    }
+
+    /// A thread that scores by id and reports when a batch begins, which then waits for the gate; and the lengths of its
+    /// batches.
+    fn gated() -> (ModelThread, Receiver<()>, Sender<()>, Receiver<Vec<usize>>) {
+        let ((begins, begun), (gate, opened), (sender, runs)) = (channel(), channel(), channel());
+        let score = move |chains: Packed, targets: &[Target], _: &IsWanted| {
+            begins.send(()).unwrap();
+            opened.recv().unwrap();
+            by_id(&sender, chains, targets)
+        };
+        (thread(score), begun, gate, runs)
     }
 
     fn surprisals(answers: &[Arc<Scores>]) -> Vec<f32> {
@@ -320,26 +336,9 @@ mod tests {
         assert_eq!(thread.prefills(), 8);
     }
 
-    struct Gated(Sender<()>, Receiver<()>, Stub);
-
-    impl Backend for Gated {
-        fn name(&self) -> &'static str {
-            "stub"
-        }
-
-        fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
-            self.0.send(()).unwrap();
-            self.1.recv().unwrap();
-            self.2.score(chains, targets, is_wanted)
-        }
-    }
-
     #[tokio::test]
     async fn what_no_one_waits_for_is_not_computed() {
-        let (sender, runs) = channel();
-        let (gate, closed) = channel();
-        let (begins, begun) = channel();
-        let thread = ModelThread::spawn(Gated(begins, closed, Stub(sender)), &Arc::default()).unwrap();
+        let (thread, begun, gate, runs) = gated();
         let mut first = Box::pin(thread.score(vec![request(1, 8192)]));
         let mut dropped = Box::pin(thread.score(vec![request(2, 10)]));
         assert!(futures::poll!(&mut first).is_pending() && futures::poll!(&mut dropped).is_pending());
@@ -378,23 +377,9 @@ mod tests {
         assert_eq!(surprisals(&thread.score(vec![request(7, 10)]).await.unwrap()), [7.0]);
     }
 
-    struct Endless(Sender<()>);
+    struct OnDrop(Sender<()>);
 
-    impl Backend for Endless {
-        fn name(&self) -> &'static str {
-            "stub"
-        }
-
-        fn score(&mut self, _: Packed, _: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
-            self.0.send(()).unwrap();
-            while is_wanted() {
-                std::thread::yield_now();
-            }
-            Err(LmError::Abandoned)
-        }
-    }
-
-    impl Drop for Endless {
+    impl Drop for OnDrop {
         fn drop(&mut self) {
             self.0.send(()).unwrap();
         }
@@ -403,7 +388,15 @@ mod tests {
     #[tokio::test]
     async fn a_thread_that_is_dropped_stops_computing_and_has_ended_then() {
         let (sender, events) = channel();
-        let thread = ModelThread::spawn(Endless(sender), &Arc::default()).unwrap();
+        let model = OnDrop(sender);
+        let thread = thread(move |_, _, is_wanted| {
+            let OnDrop(events) = &model;
+            events.send(()).unwrap();
+            while is_wanted() {
+                std::thread::yield_now();
+            }
+            Err(LmError::Abandoned)
+        });
         let mut asking = Box::pin(thread.score(vec![request(1, 10)]));
         assert!(futures::poll!(&mut asking).is_pending());
         events.recv().unwrap();
@@ -414,32 +407,19 @@ mod tests {
 
     #[test]
     fn a_core_that_drops_a_thread_does_not_wait_for_it() {
-        let ((begun, begins), (gate, waits)) = (channel(), channel());
-        let thread = ModelThread::spawn(Gated(begun, waits, Stub(channel().0)), &Arc::default()).unwrap();
+        let (thread, begun, gate, _runs) = gated();
         let mut asking = Box::pin(thread.score(vec![request(1, 10)]));
         assert!(futures::FutureExt::now_or_never(&mut asking).is_none());
-        begins.recv().unwrap();
+        begun.recv().unwrap();
         drop(asking);
         // The model's pass may need that core.
         rayon::scope(|scope| scope.spawn(|_| drop(thread)));
         drop(gate);
     }
 
-    struct Panics;
-
-    impl Backend for Panics {
-        fn name(&self) -> &'static str {
-            "stub"
-        }
-
-        fn score(&mut self, _: Packed, _: &[Target], _: &IsWanted) -> Result<Vec<TokenScore>> {
-            panic!("no such luck");
-        }
-    }
-
     #[tokio::test]
     async fn a_panic_reaches_all_callers_and_is_seen() {
-        let thread = ModelThread::spawn(Panics, &Arc::default()).unwrap();
+        let thread = thread(|_, _, _| panic!("no such luck"));
         assert!(!thread.is_over());
         for _ in 0..2 {
             let error = thread.score(vec![request(1, 10)]).await.unwrap_err().to_string();

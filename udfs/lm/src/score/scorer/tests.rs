@@ -1,17 +1,14 @@
 //! Compares scores with transformers, and tests how rows are read.
 
 use super::*;
-use crate::Asked;
-use crate::GreedilyPruned;
-use crate::Joined;
 use crate::ask::survival::Checker;
-use crate::backend::{Backend, Fork, IsWanted, Packed, Target, TokenScore};
+use crate::backend::{Backend, Fork, IsWanted, Packed, Target};
 use crate::model::decoder::Decoder;
 use crate::model::output::Output;
 use crate::model::pass::TOKENS_PER_PASS;
 use crate::score::loaded::DecoderWithOutput;
-use crate::testing::{ScoredChain, chains, golden, lines};
-use crate::{Computed, Dtype};
+use crate::testing::{By, ScoredChain, chains, golden, lines};
+use crate::{Asked, Computed, Dtype, GreedilyPruned, Joined};
 
 fn scorer(name: &str, setting: &str) -> Scorer {
     scorer_in(Computed::Cpu(Dtype::F32), name, setting)
@@ -309,18 +306,6 @@ fn a_chain_beyond_the_window_says_so_in_numbers() {
     assert_eq!(scorer.too_long(&fits, Some("7")).unwrap(), None);
 }
 
-struct Unshared(DecoderWithOutput<candle_core::Tensor>);
-
-impl Backend for Unshared {
-    fn name(&self) -> &'static str {
-        "stub"
-    }
-
-    fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
-        self.0.score(chains, targets, is_wanted)
-    }
-}
-
 #[test]
 fn texts_that_share_their_beginning_have_the_scores_that_each_has_alone() {
     let mut model = model("qwen2");
@@ -332,7 +317,9 @@ fn texts_that_share_their_beginning_have_the_scores_that_each_has_alone() {
     texts.extend((0..12).map(|i| fork(i * 97, 1100 - i * 80, i as u32 + 2)));
     texts.push(fork(1196, 4, 1));
     let shared = model.score_forks(&texts, &|| true).unwrap();
-    let alone = Unshared(model).score_forks(&texts, &|| true).unwrap();
+    let mut unshared =
+        By(|chains: Packed, targets: &[Target], is_wanted: &IsWanted| model.score(chains, targets, is_wanted));
+    let alone = unshared.score_forks(&texts, &|| true).unwrap();
     assert_eq!((shared.len(), alone.len()), (3 * texts.len(), 3 * texts.len()));
     for (shared, alone) in shared.iter().zip(&alone) {
         assert!((shared.surprisal - alone.surprisal).abs() < 1e-4, "{shared:?} {alone:?}");
