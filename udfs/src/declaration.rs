@@ -55,6 +55,18 @@ impl Argument {
     }
 }
 
+/// `argument!(name: Kind, "what it is for")`; with `name?`, a call may leave it out.
+macro_rules! argument {
+    ($name:ident: $kind:ident, $about:literal) => {
+        $crate::declaration::Argument::new(stringify!($name), $crate::declaration::Arg::$kind, $about)
+    };
+    ($name:ident?: $kind:ident, $about:literal) => {
+        $crate::declaration::Argument::optional(stringify!($name), $crate::declaration::Arg::$kind, $about)
+    };
+}
+
+pub(crate) use argument;
+
 impl Declaration {
     fn syntax(&self) -> String {
         let mut syntax = format!("{}(", self.name);

@@ -58,28 +58,21 @@ pub(crate) fn lists(items: ArrayRef, lengths: &[Option<usize>]) -> Result<ArrayR
     Ok(Arc::new(ListArray::try_new(item, offsets, items, Some(valid))?))
 }
 
-impl Output for Cow<'_, str> {
-    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        Ok(Arc::new(StringArray::from_iter(rows)))
-    }
+macro_rules! outputs {
+    ($($value:ty => $array:ty;)*) => {
+        $(impl Output for $value {
+            fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
+                Ok(Arc::new(<$array>::from_iter(rows)))
+            }
+        })*
+    };
 }
 
-impl Output for bool {
-    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        Ok(Arc::new(BooleanArray::from(rows)))
-    }
-}
-
-impl Output for i64 {
-    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        Ok(Arc::new(Int64Array::from(rows)))
-    }
-}
-
-impl Output for f64 {
-    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        Ok(Arc::new(Float64Array::from(rows)))
-    }
+outputs! {
+    Cow<'_, str> => StringArray;
+    bool => BooleanArray;
+    i64 => Int64Array;
+    f64 => Float64Array;
 }
 
 impl Output for Vec<f64> {

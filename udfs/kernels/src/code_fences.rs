@@ -140,7 +140,6 @@ mod tests {
     }
 
     #[test]
-    #[test]
     fn the_code_is_the_last_closed_block() {
         for (answer, expected) in [
             ("```python\nx = 1\n```", "x = 1"),

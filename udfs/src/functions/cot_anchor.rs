@@ -8,12 +8,12 @@ use datafusion::common::Result;
 
 use super::by_anchorer::{AskedFunction, structs};
 use crate::anchor::{Pruned, Row};
-use crate::declaration::{Arg, Argument};
+use crate::declaration::argument;
 
 pub(super) const AI_COMPLETE: AskedFunction<Option<String>> = AskedFunction {
     name: "ai_complete",
     about: "The answer to a prompt by the language model of `asap.anchor.*`, at temperature 0. The model gets only the prompt, without changes. Equal prompts of a session share one call. An answer that was paid for earlier comes from the answer cache (`asap.cache.dir`). CASE and COALESCE call the model for every row that reaches them, even if the row takes another branch. To pay for some rows only, use WHERE, or pass a NULL prompt for the other rows. A NULL prompt and a failed call give NULL. EXPLAIN ANALYZE counts failed calls. With `asap.on_error = 'fail'`, a failed call fails the query. With asap.anchor.provider = 'extractive', asap rejects the query.",
-    arguments: &[Argument::new("prompt", Arg::Text, "The prompt to send.")],
+    arguments: &[argument!(prompt: Text, "The prompt to send.")],
     example: "select ai_complete('Name the topic in one word: ' || question) from corpus;",
     needs_language_model: true,
     ask: |anchorer, row, statement| {
@@ -33,8 +33,8 @@ pub(super) const COT_ANCHOR: AskedFunction<String> = AskedFunction {
     name: "cot_anchor",
     about: "The direct thought from a question to its answer, in a struct of thought, status, error, tokens_in, tokens_out and cached. The language model of `asap.anchor.*` writes the thought at temperature 0 with the prompt anchor.md. status is 'ok', or 'no_anchor' if the question is NULL or the answer is NULL or blank. A failed call gives one of the statuses timeout, rate_limited, unavailable, denied, refused, bad_response, too_long and budget. If status is not 'ok', error holds the reason. cached is true if the answer was paid for earlier or for an equal row. With asap.anchor.provider = 'extractive', asap calls no language model, and tokens_in and tokens_out are 0. The thought then has up to four parts. goal is the sentence that asks. given lists the values and names of the question. through lists further values and names of the answer. reach is the program in the answer's fenced blocks, or the last sentence of an answer without a program.",
     arguments: &[
-        Argument::new("question", Arg::Text, "The question."),
-        Argument::new("answer", Arg::Text, "The answer that the chain of thought led to."),
+        argument!(question: Text, "The question."),
+        argument!(answer: Text, "The answer that the chain of thought led to."),
     ],
     example: "select cot_anchor('A crate holds 12 trays of 8 rolls. How many rolls fill 3 crates?', '3 crates hold 288 rolls.')['thought'];\n-- goal: How many rolls fill 3 crates?\n-- given: 12, 8, 3\n-- reach: 3 crates hold 288 rolls.",
     needs_language_model: false,
@@ -49,8 +49,8 @@ pub(super) const COT_COARSE: AskedFunction<Pruned> = AskedFunction {
     name: "cot_coarse",
     about: "A chain of thought after coarse pruning, guided by its direct thought and validated by Algorithm 1 of the ASAP paper, in a struct of cot, kept, similarity, attempts, status, error, tokens_in, tokens_out and cached. The language model of `asap.anchor.*` prunes at temperature 1 with the prompt coarse.md. asap requests samples until Algorithm 1 accepts one, at most asap.anchor.max_attempts. attempts is the number of requested samples. cot holds the remaining steps, joined by a blank line. For each remaining step, kept holds the number (from 1) of the matching step of the original chain, and similarity holds the Gestalt similarity of the two steps. status is 'ok', 'no_anchor' for a NULL thought, 'empty_chain' for a chain that is NULL or has no step, or 'no_match' if Algorithm 1 rejects every sample. A failed call gives one of the statuses timeout, rate_limited, unavailable, denied, refused, bad_response, too_long and budget. If status is not 'ok', cot, kept and similarity are NULL, and error holds the reason. With asap.anchor.provider = 'extractive', asap calls no language model, and tokens_in and tokens_out are 0. Instead, rules keep the step that states the answer. Going backward, they keep each step that is the first to contain a value, name or line of code of the thought or of a later kept step. If the kept steps are less than a third of the chain, the rules add steps from its start and its end. The rules are a stub and do not understand the text.",
     arguments: &[
-        Argument::new("cot", Arg::Text, "The chain of thought."),
-        Argument::new("thought", Arg::Text, "The direct thought, as cot_anchor returns it."),
+        argument!(cot: Text, "The chain of thought."),
+        argument!(thought: Text, "The direct thought, as cot_anchor returns it."),
     ],
     example: "select cot_coarse(E'Let me see.\\n\\n12 * 8 = 96.\\n\\nOr is it 12 + 8 = 20?\\n\\n3 * 96 = 288, so 288 rolls.', 'reach: 288 rolls')['kept'];\n-- [2, 4]",
     needs_language_model: false,

@@ -8,11 +8,11 @@ use asap_lm::Tokenizer;
 use super::arguments::{STATED_ANSWER, STEPS};
 use super::by_row::RowFunction;
 use crate::columns::NoValue;
-use crate::declaration::{Arg, Argument};
+use crate::declaration::{Argument, argument};
 use crate::output::{Numbers, Text, Texts};
 
 const RESPONSE: Argument =
-    Argument::new("response", Arg::Text, "The text that a model wrote, with or without its chain of thought.");
+    argument!(response: Text, "The text that a model wrote, with or without its chain of thought.");
 
 pub(super) const COT_ANSWER: RowFunction<(), Text> = RowFunction {
     name: "cot_answer",
@@ -26,11 +26,7 @@ pub(super) const COT_VERIFY: RowFunction<(), bool> = RowFunction {
     name: "cot_verify",
     about: "Whether the answer that `response` states (`cot_answer`) equals the expected answer `gold`. asap compares rational numbers exactly, other numbers to 120 digits, and expressions by their values at random points. Lists and sets may be in any order, and tuples must be in the same order. Intervals (also `[2,5[`) and sets such as `\\{x \\mid 2 \\le x < 5\\}` are compared as the inequalities that they stand for, matrices entry by entry, and equations up to a factor. `x = 5` equals `5`. A unit or a currency sign may be omitted. The response may also have one word of another script after its number if `gold` has no unit. The `%` of a number of at least 10 may be omitted too. The letter of a choice equals the letter with its text (`B` and `B. 12`), and several letters may be in any order (`ABD` and `D, A, B`). Arguments of functions may have other names (`f(x) = x^2` and `f(t) = t^2`), and so may the constant `C` at the end of a sum. If `gold` is a list or a set, boxes with only commas, \"and\" or white space between them are a list. Four kinds of answers are equal only if their texts are identical: answers with two readings, answers whose letters look multiplied but are not (`P(2)`, `\\frac{dy}{dx}`), answers that `cot_verify` cannot parse, and answers that cost too much to compare. So `cot_verify` may reject a right answer. A rounded answer is always rejected. A response without an answer gives false.",
     arguments: &[
-        Argument::new(
-            "gold",
-            Arg::Text,
-            "The expected answer, or a solution that states it in a form that `cot_answer` finds, such as `\\boxed{4}`.",
-        ),
+        argument!(gold: Text, "The expected answer, or a solution that states it in a form that `cot_answer` finds, such as `\\boxed{4}`."),
         RESPONSE,
     ],
     example: "select cot_verify('0.5', '<think>Half of it.</think>It is \\boxed{\\frac{1}{2}}.');\n-- true",
@@ -61,12 +57,8 @@ pub(super) const COT_SHORTEST_CORRECT: RowFunction<Arc<Tokenizer>, i64> = RowFun
     name: "cot_shortest_correct",
     about: "The number (from 1) of the generation with the fewest tokens among the generations that have a chain of thought and state the expected answer, by the rules of `cot_verify`. If several are equally short, the result is the first. If no generation states the answer, the result is NULL. Training on the shortest correct sample of each question shortens answers without rewriting any text (Sky-T1-Flash; Munkhbat et al. 2025).",
     arguments: &[
-        Argument::new(
-            "generations",
-            Arg::TextList,
-            "Several generations for a question, each with the chain in think tags and then the answer.",
-        ),
-        Argument::new("gold", Arg::Text, "The expected answer, or a solution that states it as a response does."),
+        argument!(generations: TextList, "Several generations for a question, each with the chain in think tags and then the answer."),
+        argument!(gold: Text, "The expected answer, or a solution that states it as a response does."),
     ],
     example: "select cot_shortest_correct(['<think>So 2 + 2 is 4.</think>\\boxed{4}', '<think>4</think>\\boxed{4}', '<think></think>\\boxed{5}'], '4');\n-- 2",
     row: |tokenizer, row| {

@@ -15,7 +15,7 @@ use datafusion::execution::TaskContext;
 use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
 use crate::cores;
-use crate::declaration::{Arg, Argument, Declaration};
+use crate::declaration::{Declaration, argument};
 use crate::function::{AsyncCall, CallRows, Function};
 use crate::llm;
 use crate::models::failed;
@@ -29,28 +29,22 @@ const DECLARATION: Declaration = Declaration {
     name: "cot_llmlingua2",
     about: "The words of a text that the encoder `asap.compressor.model` scores highest; together they have about the share `rate` of the text's tokens. The method is LLMLingua-2 (Pan et al. 2024). The result has the format of the Python package llmlingua: each run of white space, line ends included, becomes a single space. `asap.compressor.force_tokens`, `asap.compressor.reserve_digits` and `asap.compressor.drop_consecutive` override the encoder. To apply `rate`, the package counts tokens of GPT-3.5, and this function counts tokens of `asap.scorer.model`. A rate of 1 returns the text unchanged.",
     arguments: &[
-        Argument::new("text", Arg::Text, "The text to compress, such as a chain of thought."),
-        Argument::new(
-            "rate",
-            Arg::Share,
-            "The share of the text to keep, above 0 and at most 1. Another value gives NULL.",
-        ),
+        argument!(text: Text, "The text to compress, such as a chain of thought."),
+        argument!(rate: Share, "The share of the text to keep, above 0 and at most 1. Another value gives NULL."),
     ],
     example: "select cot_llmlingua2('Hm, so 2 + 2 is 4, I think.', 0.5);",
 };
 
-struct CotLlmlingua2 {
-    session: SessionModels,
-}
+struct CotLlmlingua2(SessionModels);
 
 pub(super) fn cot_llmlingua2(session: &SessionModels) -> Result<Function> {
-    Ok(Function::of_calls(DECLARATION, Cow::data_type()?, CotLlmlingua2 { session: session.clone() }))
+    Ok(Function::of_calls(DECLARATION, Cow::data_type()?, CotLlmlingua2(session.clone())))
 }
 
 impl CotLlmlingua2 {
     /// Returns the encoder and the tokenizer of the scoring model, whose tokens weigh the words.
     fn models(&self, config: &ConfigOptions) -> Result<(Arc<Compressor>, Arc<Tokenizer>)> {
-        Ok((self.session.models.compressor(config)?, self.session.models.tokenizer(config)?))
+        Ok((self.0.models.compressor(config)?, self.0.models.tokenizer(config)?))
     }
 }
 

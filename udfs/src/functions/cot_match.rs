@@ -10,13 +10,13 @@ use datafusion::common::Result;
 use super::by_row::RowFunction;
 use super::needs::Compared;
 use crate::columns::NoValue;
-use crate::declaration::{Arg, Argument};
+use crate::declaration::{Argument, argument};
 use crate::output::{Output, lists, structs};
 use crate::settings::Settings;
 
 const TWO_TEXTS: &[Argument] = &[
-    Argument::new("a", Arg::Text, "The text to compare."),
-    Argument::new("b", Arg::Text, "The text to compare `a` with. Swapping `a` and `b` may change the result."),
+    argument!(a: Text, "The text to compare."),
+    argument!(b: Text, "The text to compare `a` with. Swapping `a` and `b` may change the result."),
 ];
 
 pub(super) const COT_SIMILARITY: RowFunction<Compared<false>, f64> = RowFunction {
@@ -39,13 +39,9 @@ pub(super) const COT_MATCH: RowFunction<(Compared<false>, Settings), Vec<Match>>
     name: "cot_match",
     about: "For each step of a coarse chain, the number (from 1) of the matching step of the original chain and the Gestalt similarity of the two steps, by Algorithm 1 of the ASAP paper. The search for each coarse step starts after the previous match, and takes the first original step whose similarity is at least `tau`. White space around steps is ignored. The whole result is NULL if any coarse step matches nothing, or if the coarse chain has no step.",
     arguments: &[
-        Argument::new("cot", Arg::Text, "The original chain of thought."),
-        Argument::new("coarse", Arg::Text, "The coarse chain, which should consist of steps of the original chain."),
-        Argument::optional(
-            "tau",
-            Arg::Ratio,
-            "The minimum similarity of a match, from 0 to 1. Another value gives NULL. The default is the setting `asap.match.threshold`.",
-        ),
+        argument!(cot: Text, "The original chain of thought."),
+        argument!(coarse: Text, "The coarse chain, which should consist of steps of the original chain."),
+        argument!(tau?: Ratio, "The minimum similarity of a match, from 0 to 1. Another value gives NULL. The default is the setting `asap.match.threshold`."),
     ],
     example: "select cot_match(E'Hm.\\n\\n2 + 2 is 4.\\n\\nDone.', E'2 + 2 = 4.\\n\\nDone.');\n-- [{step: 2, similarity: 0.8571428571428571}, {step: 3, similarity: 1.0}]",
     row: |(compared, settings), row| {

@@ -9,20 +9,17 @@ use datafusion::common::exec_datafusion_err;
 
 use super::arguments::STEPS;
 use super::by_row::RowFunction;
-use crate::declaration::{Arg, Argument};
+use crate::declaration::{Argument, argument};
 use crate::models::failed;
 use crate::output::Numbers;
 
-const RATIO: Argument = Argument::new(
-    "ratio",
-    Arg::Ratio,
-    "The share of the tokens that may remain, from 0 to 1. Another value gives NULL.",
-);
+const RATIO: Argument =
+    argument!(ratio: Ratio, "The share of the tokens that may remain, from 0 to 1. Another value gives NULL.");
 
 pub(super) const COT_RANDOM: RowFunction<Arc<Tokenizer>, Numbers> = RowFunction {
     name: "cot_random",
     about: "The numbers (from 1, ascending) of a random subset of steps with at most `ratio` of the tokens. The subset is a baseline that a score must beat. asap removes steps in a random order until the remaining steps, joined by a blank line, have at most `ratio` of the tokens of all steps joined, rounded down. The order depends only on `seed` and the steps, so a smaller ratio gives a subset of the result of a larger ratio. For a budget in tokens, pass `CAST(budget AS DOUBLE) / tokens` as the ratio. The limit is then exactly `budget` tokens.",
-    arguments: &[STEPS, RATIO, Argument::new("seed", Arg::Int, "A whole number. Another seed gives another subset.")],
+    arguments: &[STEPS, RATIO, argument!(seed: Int, "A whole number. Another seed gives another subset.")],
     example: "select cot_random(['Hm.', '2 + 2 is 4.', 'Done.'], 0.7, 7);\n-- [2]",
     row: |tokenizer, row| {
         let (steps, ratio, seed) = (row.texts(0)?, row.ratio(1)?, row.int(2)?);
@@ -48,7 +45,7 @@ pub(super) const COT_TRUNCATE: RowFunction<Arc<Tokenizer>, Numbers> = RowFunctio
 pub(super) const COT_RANDOM_SCORES: RowFunction<(), Vec<f64>> = RowFunction {
     name: "cot_random_scores",
     about: "A random score for each step, from 0 to below 1, all different. The scores depend only on `seed` and the steps. `cot_random` with the same `seed` removes the step with the lowest score first.",
-    arguments: &[STEPS, Argument::new("seed", Arg::Int, "A whole number. Another seed gives other scores.")],
+    arguments: &[STEPS, argument!(seed: Int, "A whole number. Another seed gives other scores.")],
     example: "select cot_random_scores(['Hm.', '2 + 2 is 4.'], 7);\n-- [0.0, 0.5]",
     row: |_, row| Ok(Control::Random.scores(&row.texts(0)?, &[], row.int(1)?)),
 };
@@ -58,8 +55,8 @@ pub(super) const COT_CONTROL_SCORES: RowFunction<Arc<Tokenizer>, Vec<f64>> = Row
     about: "A score for each step by its place, its length or chance: a baseline that other scores must beat. The step with the lowest score is removed first. `prefix` removes the last step first, and so keeps the beginning. `suffix` removes the first step first, and so keeps the end. `middle` removes the step nearest the middle of the chain first. `longest` removes the step with the most tokens first. `random` removes a random step first, as `cot_random` does. `block` keeps a random contiguous block. The scores of `random` depend on `seed` and the steps. The scores of `block` also depend on the lengths of the steps in tokens. The other controls ignore `seed`. An unknown control fails the query.",
     arguments: &[
         STEPS,
-        Argument::new("control", Arg::Text, "`block`, `longest`, `middle`, `prefix`, `random` or `suffix`."),
-        Argument::new("seed", Arg::Int, "A whole number. Another seed gives other random scores."),
+        argument!(control: Text, "`block`, `longest`, `middle`, `prefix`, `random` or `suffix`."),
+        argument!(seed: Int, "A whole number. Another seed gives other random scores."),
     ],
     example: "select cot_control_scores(['Hm.', '2 + 2 is 4.', 'Done.'], 'suffix', 7);\n-- [0.0, 1.0, 2.0]",
     row: |tokenizer, row| {
@@ -78,7 +75,7 @@ pub(super) const COT_CONTROL_SCORES: RowFunction<Arc<Tokenizer>, Vec<f64>> = Row
 pub(super) const COT_RANK: RowFunction<(), Vec<f64>> = RowFunction {
     name: "cot_rank",
     about: "For each score, the share of the chain's other scores that are lower, from 0 to 1; an equal score counts half. Ranks make scores of different units comparable: `array_add(cot_rank(a), cot_rank(b))` gives both scores the same weight. A NULL or NaN score counts as 0, as in `cot_refine`. If a chain has only one score, its rank is 0.5.",
-    arguments: &[Argument::new("scores", Arg::FloatList, "A number for each step of a chain.")],
+    arguments: &[argument!(scores: FloatList, "A number for each step of a chain.")],
     example: "select cot_rank([0.1, 3.2, 1.4, 1.4]);\n-- [0.0, 1.0, 0.5, 0.5]",
     row: |_, row| Ok(budget::ranks(&row.floats(0)?)),
 };

@@ -16,7 +16,7 @@ use super::cot_survives::{Expected, Judged, check};
 use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, NoValue, nullable};
-use crate::declaration::{Arg, Argument, Declaration};
+use crate::declaration::{Arg, Declaration, argument};
 use crate::function::{AsyncCall, CallRows, Function};
 use crate::models::failed;
 use crate::output::{Numbers, Output, structs};
@@ -33,28 +33,18 @@ const DECLARATION: Declaration = Declaration {
         STEPS,
         SCORES,
         STATED_ANSWER,
-        Argument::optional(
-            "shares",
-            Arg::FloatList,
-            "The shares of the chain's tokens that the prunings keep: numbers above 0 and at most 1. Other numbers fail the query. The default is `[0.25, 0.35, 0.5, 0.7, 1.0]`.",
-        ),
+        argument!(shares?: FloatList, "The shares of the chain's tokens that the prunings keep: numbers above 0 and at most 1. Other numbers fail the query. The default is `[0.25, 0.35, 0.5, 0.7, 1.0]`."),
     ],
     example: "select cot_shortest_surviving('2 + 2?', ['Hm.', '2 + 2 is 4.', 'Done.'], [0.1, 3.2, 1.4], '4')['share'];",
 };
 
-struct CotShortestSurviving {
-    session: SessionModels,
-}
+struct CotShortestSurviving(SessionModels);
 
 pub(super) fn cot_shortest_surviving(session: &SessionModels) -> Result<Function> {
-    Ok(Function::of_calls(
-        DECLARATION,
-        array(&[])?.data_type().clone(),
-        CotShortestSurviving { session: session.clone() },
-    ))
+    Ok(Function::of_calls(DECLARATION, array(&[])?.data_type().clone(), CotShortestSurviving(session.clone())))
 }
 
-struct Row<'a> {
+struct Chain<'a> {
     question: Asked<'a>,
     steps: Vec<&'a str>,
     scores: Vec<Option<f64>>,
@@ -67,7 +57,7 @@ struct Rung {
     kept: Vec<usize>,
 }
 
-fn row(row: Args) -> Cell<Row> {
+fn row(row: Args) -> Cell<Chain> {
     let (question, steps, scores, answer) = (row.asked(0)?, row.texts(1)?, row.floats(2)?, row.text(3)?);
     if steps.len() != scores.len() || answer.trim().is_empty() {
         return Err(NoValue::Null);
@@ -86,10 +76,10 @@ fn row(row: Args) -> Cell<Row> {
         }
     }
     shares.sort_by(f64::total_cmp);
-    Ok(Row { question, steps, scores, expected: Expected::of(answer), shares })
+    Ok(Chain { question, steps, scores, expected: Expected::of(answer), shares })
 }
 
-impl Row<'_> {
+impl Chain<'_> {
     /// The rungs that keep a step, each shorter than the next; the last one is the whole chain.
     fn ladder(&self, tokenizer: &Tokenizer) -> asap_lm::Result<Vec<Rung>> {
         let mut rungs: Vec<Rung> = Vec::new();
@@ -161,7 +151,7 @@ fn array(rows: &[Option<(Rung, Judged)>]) -> Result<ArrayRef> {
 #[async_trait]
 impl AsyncCall for CotShortestSurviving {
     fn scorer_of(&self) -> Option<&SessionModels> {
-        Some(&self.session)
+        Some(&self.0)
     }
 
     fn window(&self, _: &ConfigOptions) -> usize {
@@ -173,8 +163,8 @@ impl AsyncCall for CotShortestSurviving {
     }
 
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {
-        let scorer = self.session.models.scorer(rows.config())?;
-        let tokenizer = self.session.models.tokenizer(rows.config())?;
+        let scorer = self.0.models.scorer(rows.config())?;
+        let tokenizer = self.0.models.tokenizer(rows.config())?;
         let climb = |place| {
             let (scorer, tokenizer) = (&scorer, &tokenizer);
             async move {
@@ -187,7 +177,7 @@ impl AsyncCall for CotShortestSurviving {
             }
         };
         let found = try_join_all((0..rows.columns.rows()).map(climb)).await?;
-        self.session.count_remembered(&rows.context);
+        self.0.count_remembered(&rows.context);
         array(&found)
     }
 }

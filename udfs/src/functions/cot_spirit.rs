@@ -14,7 +14,7 @@ use super::by_score::lost;
 use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, nullable};
-use crate::declaration::{Arg, Argument, Declaration};
+use crate::declaration::{Declaration, argument};
 use crate::function::{AsyncCall, CallRows, Function};
 use crate::models::failed;
 use crate::output::{Numbers, Output};
@@ -26,21 +26,14 @@ const ROWS_IN_FLIGHT: usize = 8;
 const DECLARATION: Declaration = Declaration {
     name: "cot_spirit",
     about: "The numbers (from 1, ascending) of the steps that remain when the least necessary step is removed in each round, until the remaining steps fit the budget. The method is SPIRIT (Cui et al. 2025), without the merging of steps by a language model. In each round, asap leaves out each remaining step in turn, and the scoring model (`asap.scorer.model`) reads the question, the other steps, `</think>` and the answer. asap then removes the step whose omission gives the text after the question the lowest perplexity. Rounds end when the remaining steps, joined by a blank line, have at most `max_tokens` tokens. The model reads about K²/6 times the tokens of a chain of K steps. With `cot_refine` on the scores of `cot_perplexity`, the model reads the chain only once. A chain that fits keeps all steps, and the model does not read it. A chain longer than the model's window gives NULL.",
-    arguments: &[
-        QUESTION,
-        STEPS,
-        Argument::new("answer", Arg::Text, "The answer, as it stands after `</think>`."),
-        MAX_TOKENS,
-    ],
+    arguments: &[QUESTION, STEPS, argument!(answer: Text, "The answer, as it stands after `</think>`."), MAX_TOKENS],
     example: "select cot_spirit('2 + 2?', ['Hm.', '2 + 2 is 4.', 'Done.'], '4', 12);",
 };
 
-struct CotSpirit {
-    session: SessionModels,
-}
+struct CotSpirit(SessionModels);
 
 pub(super) fn cot_spirit(session: &SessionModels) -> Result<Function> {
-    Ok(Function::of_calls(DECLARATION, Numbers::data_type()?, CotSpirit { session: session.clone() }))
+    Ok(Function::of_calls(DECLARATION, Numbers::data_type()?, CotSpirit(session.clone())))
 }
 
 fn arguments<'a>(row: Args<'a>, settings: &Settings) -> Cell<(QuestionAndSteps<'a>, &'a str, usize)> {
@@ -53,7 +46,7 @@ fn arguments<'a>(row: Args<'a>, settings: &Settings) -> Cell<(QuestionAndSteps<'
 #[async_trait]
 impl AsyncCall for CotSpirit {
     fn scorer_of(&self) -> Option<&SessionModels> {
-        Some(&self.session)
+        Some(&self.0)
     }
 
     fn window(&self, _: &ConfigOptions) -> usize {
@@ -65,8 +58,7 @@ impl AsyncCall for CotSpirit {
     }
 
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {
-        let (scorer, tokenizer) =
-            (self.session.models.scorer(rows.config())?, self.session.models.tokenizer(rows.config())?);
+        let (scorer, tokenizer) = (self.0.models.scorer(rows.config())?, self.0.models.tokenizer(rows.config())?);
         let settings = Settings::of(rows.config())?;
         let prune = |row| {
             let (scorer, tokenizer) = (&scorer, &tokenizer);
@@ -85,7 +77,7 @@ impl AsyncCall for CotSpirit {
             }
         };
         let kept = try_join_all((0..rows.columns.rows()).map(prune)).await?;
-        self.session.count_remembered(&rows.context);
+        self.0.count_remembered(&rows.context);
         Numbers::array(kept)
     }
 }

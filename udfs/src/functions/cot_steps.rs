@@ -6,13 +6,13 @@ use asap_kernels::steps;
 use super::arguments::STEPS;
 use super::by_row::RowFunction;
 use crate::columns::NoValue;
-use crate::declaration::{Arg, Argument};
+use crate::declaration::argument;
 use crate::output::{Numbers, Text, Texts};
 
 pub(super) const COT_STEPS: RowFunction<(), Texts> = RowFunction {
     name: "cot_steps",
     about: "The steps of a chain of thought, split at blank lines. The separator is `(\\r?\\n){2,}`, so a line that contains spaces does not separate steps. A step loses the blank lines around it and the white space at its end, but keeps the indentation of its first line. Empty steps are dropped.",
-    arguments: &[Argument::new("cot", Arg::Text, "A chain of thought.")],
+    arguments: &[argument!(cot: Text, "A chain of thought.")],
     example: "select cot_steps(E'2 + 2?\\n\\nIt is 4.');\n-- [2 + 2?, It is 4.]",
     row: |_, row| Ok(steps::steps(row.text(0)?).into_iter().map(|step| Some(step.into())).collect()),
 };
@@ -20,7 +20,7 @@ pub(super) const COT_STEPS: RowFunction<(), Texts> = RowFunction {
 pub(super) const COT_SELECT: RowFunction<(), Text> = RowFunction {
     name: "cot_select",
     about: "The chosen steps, in the order of `kept`, joined by a blank line. An empty list `kept` gives an empty text. A number in `kept` that no step has gives NULL.",
-    arguments: &[STEPS, Argument::new("kept", Arg::IntList, "The numbers of the steps to join, from 1.")],
+    arguments: &[STEPS, argument!(kept: IntList, "The numbers of the steps to join, from 1.")],
     example: "select cot_select(['Hm.', '2 + 2 is 4.', 'Done.'], [2, 3]);\n-- 2 + 2 is 4.\\n\\nDone.",
     row: |_, row| {
         let all = row.texts(0)?;
@@ -40,9 +40,9 @@ pub(super) const COT_DROP_FUNCTIONAL: RowFunction<(), Numbers> = RowFunction {
     name: "cot_drop_functional",
     about: "The numbers (from 1, ascending) of the steps that remain after the functional steps with the lowest scores are dropped. A functional step has any function except `progress` (see `cot_functions`). asap drops `share` of the functional steps, rounded down. With the scores of `cot_attribution` and a `share` of 0.2 to 0.3, this is the rule of PIR (Xiao et al. 2025). Steps of the function `progress` always stay, so the result may exceed a budget. If scores are equal, asap drops the earlier step first. A NULL score counts as 0. Lists of different lengths, or an unknown function, give NULL.",
     arguments: &[
-        Argument::new("functions", Arg::TextList, "The function of each step, as `cot_functions` returns it."),
-        Argument::new("scores", Arg::FloatList, "A number for each step."),
-        Argument::new("share", Arg::Ratio, "The share of the functional steps to drop, from 0 to 1."),
+        argument!(functions: TextList, "The function of each step, as `cot_functions` returns it."),
+        argument!(scores: FloatList, "A number for each step."),
+        argument!(share: Ratio, "The share of the functional steps to drop, from 0 to 1."),
     ],
     example: "select cot_drop_functional(['progress', 'verification', 'verification'], [0.1, 0.3, 0.2], 0.5);\n-- [1, 2]",
     row: |_, row| {

@@ -15,7 +15,7 @@ use super::by_score::lost;
 use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, NoValue};
-use crate::declaration::{Arg, Argument, Declaration};
+use crate::declaration::{Declaration, argument};
 use crate::function::{AsyncCall, CallRows, Function};
 use crate::models::failed;
 use crate::output::structs;
@@ -30,22 +30,17 @@ const DECLARATION: Declaration = Declaration {
     arguments: &[
         QUESTION,
         STEPS,
-        Argument::new("kept", Arg::IntList, "The numbers of the steps that the model reads, from 1."),
+        argument!(kept: IntList, "The numbers of the steps that the model reads, from 1."),
         STATED_ANSWER,
     ],
     example: "select cot_survives('2 + 2?', ['Hm.', '2 + 2 is 4.', 'Done.'], [2], '4')['survives'];",
 };
 
-struct CotSurvives {
-    session: SessionModels,
-}
+struct CotSurvives(SessionModels);
 
 pub(super) fn cot_survives(session: &SessionModels) -> Result<Function> {
-    Ok(Function::of_calls(
-        DECLARATION,
-        structs(Judged::columns(&[]), None)?.data_type().clone(),
-        CotSurvives { session: session.clone() },
-    ))
+    let returns = structs(Judged::columns(&[]), None)?.data_type().clone();
+    Ok(Function::of_calls(DECLARATION, returns, CotSurvives(session.clone())))
 }
 
 /// What is checked for a row.
@@ -67,7 +62,7 @@ fn row(row: Args) -> Cell<Row> {
 #[async_trait]
 impl AsyncCall for CotSurvives {
     fn scorer_of(&self) -> Option<&SessionModels> {
-        Some(&self.session)
+        Some(&self.0)
     }
 
     fn window(&self, _: &ConfigOptions) -> usize {
@@ -75,7 +70,7 @@ impl AsyncCall for CotSurvives {
     }
 
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {
-        let scorer = self.session.models.scorer(rows.config())?;
+        let scorer = self.0.models.scorer(rows.config())?;
         let read = rows.columns.read(row)?;
         let readings: Vec<_> =
             read.iter().flatten().map(|row| row.expected.reading(row.question, row.kept.iter().copied())).collect();
@@ -86,7 +81,7 @@ impl AsyncCall for CotSurvives {
             _ => Ok(None),
         };
         let judged = read.iter().map(judge).collect::<Result<Vec<_>>>()?;
-        self.session.count_remembered(&rows.context);
+        self.0.count_remembered(&rows.context);
         let valid = judged.iter().map(Option::is_some).collect();
         structs(Judged::columns(&judged.iter().map(Option::as_ref).collect::<Vec<_>>()), Some(valid))
     }

@@ -4,10 +4,10 @@ use asap_kernels::tags;
 
 use super::by_row::RowFunction;
 use crate::columns::NoValue;
-use crate::declaration::{Arg, Argument};
+use crate::declaration::{Argument, argument};
 use crate::output::Text;
 
-const GENERATION: Argument = Argument::new("generation", Arg::Text, "The text that the reasoning model wrote.");
+const GENERATION: Argument = argument!(generation: Text, "The text that the reasoning model wrote.");
 
 pub(super) const COT_THINK: RowFunction<(), Text> = RowFunction {
     name: "cot_think",

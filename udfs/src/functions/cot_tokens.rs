@@ -8,14 +8,14 @@ use asap_lm::{QuestionAndSteps, Scorer, Tokenizer};
 use super::arguments::{QUESTION, READ_STEPS};
 use super::by_row::RowFunction;
 use crate::columns::NoValue;
-use crate::declaration::{Arg, Argument};
+use crate::declaration::argument;
 use crate::output::Text;
 use crate::settings::Settings;
 
 pub(super) const COT_TOKENS: RowFunction<Arc<Tokenizer>, i64> = RowFunction {
     name: "cot_tokens",
     about: "The length of a text in tokens of the scoring model (`asap.scorer.model`), without special tokens.",
-    arguments: &[Argument::new("text", Arg::Text, "Any text.")],
+    arguments: &[argument!(text: Text, "Any text.")],
     example: "select cot_tokens('2 + 2 is 4');\n-- 7",
     row: |tokenizer, row| Ok(tokenizer.length(row.text(0)?)? as i64),
 };
@@ -23,7 +23,7 @@ pub(super) const COT_TOKENS: RowFunction<Arc<Tokenizer>, i64> = RowFunction {
 pub(super) const COT_BUDGET: RowFunction<Settings, i64> = RowFunction {
     name: "cot_budget",
     about: "The largest number of tokens that a pruned chain may have: `asap.refine.max_tokens`, or `tokens` times `asap.refine.ratio`, rounded down. If both settings are set, the result is the smaller number; if neither is set, it is 4096, L_max of the ASAP paper. Without `tokens`, the ratio has no effect.",
-    arguments: &[Argument::optional("tokens", Arg::Int, "The length of the original chain in tokens.")],
+    arguments: &[argument!(tokens?: Int, "The length of the original chain in tokens.")],
     example: "select cot_budget(cot_tokens('Hm. 2 + 2 is 4.'));\n-- 4096",
     row: |settings, row| {
         // Without a ratio, a NULL does not count.
@@ -38,11 +38,7 @@ pub(super) const COT_TOO_LONG: RowFunction<Arc<Scorer>, Text> = RowFunction {
     arguments: &[
         QUESTION,
         READ_STEPS,
-        Argument::optional(
-            "answer",
-            Arg::Text,
-            "The answer, for functions that read the answer after `</think>`. Without this argument, only the chain must fit.",
-        ),
+        argument!(answer?: Text, "The answer, for functions that read the answer after `</think>`. Without this argument, only the chain must fit."),
     ],
     example: "select cot_too_long('2 + 2?', ['2 + 2 is 4.']);\n-- NULL",
     row: |scorer, row| {

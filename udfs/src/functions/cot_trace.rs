@@ -8,31 +8,19 @@ use datafusion::common::Result;
 
 use super::by_row::RowFunction;
 use crate::columns::NoValue;
-use crate::declaration::{Arg, Argument};
+use crate::declaration::argument;
 use crate::output::{Output, Results, lists, structs};
 
 pub(super) const COT_TRACE: RowFunction<Arc<Tokenizer>, Fates> = RowFunction {
     name: "cot_trace",
     about: "What pruning did to each step of a chain, as a list of structs with the fields `step`, `tokens`, `similarity`, `surprisal` and `dropped`. `step` is the number of the step (from 1). `tokens` is the length of the step alone, in tokens of the scoring model. `similarity` is the similarity of the step to the matching step of the coarse chain (`cot_match`). `surprisal` is the score of the step. `dropped` names the stage that dropped the step: `'anchor'` if the step is not in `coarse_kept`, else `stage` if the step is not in `kept`, or NULL if the step is kept. Lists whose lengths do not match give NULL.",
     arguments: &[
-        Argument::new("steps", Arg::TextList, "The steps of the original chain. A NULL step is an empty step."),
-        Argument::new(
-            "coarse_kept",
-            Arg::IntList,
-            "The numbers of the steps that stage 1 kept, from 1. NULL: stage 1 did not run.",
-        ),
-        Argument::new("similarity", Arg::FloatList, "The similarity of each step in `coarse_kept`. NULL: unknown."),
-        Argument::new(
-            "surprisal",
-            Arg::FloatList,
-            "The score of each step in `coarse_kept`, or in `steps` if stage 1 did not run. NULL: not scored.",
-        ),
-        Argument::new(
-            "kept",
-            Arg::IntList,
-            "The steps that stage 2 kept, as places (from 1) in `coarse_kept`, or in `steps` if stage 1 did not run.",
-        ),
-        Argument::new("stage", Arg::Text, "The name of stage 2, such as 'surprisal' or 'random'."),
+        argument!(steps: TextList, "The steps of the original chain. A NULL step is an empty step."),
+        argument!(coarse_kept: IntList, "The numbers of the steps that stage 1 kept, from 1. NULL: stage 1 did not run."),
+        argument!(similarity: FloatList, "The similarity of each step in `coarse_kept`. NULL: unknown."),
+        argument!(surprisal: FloatList, "The score of each step in `coarse_kept`, or in `steps` if stage 1 did not run. NULL: not scored."),
+        argument!(kept: IntList, "The steps that stage 2 kept, as places (from 1) in `coarse_kept`, or in `steps` if stage 1 did not run."),
+        argument!(stage: Text, "The name of stage 2, such as 'surprisal' or 'random'."),
     ],
     example: "select cot_trace(['Hm.', '2 + 2 is 4.', 'Done.'], [2, 3], [1.0, 1.0], [3.25, 1.5], [1], 'surprisal')[3];\n-- {step: 3, tokens: 3, similarity: 1.0, surprisal: 1.5, dropped: surprisal}",
     row: |tokenizer, row| {

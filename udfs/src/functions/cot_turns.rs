@@ -3,15 +3,15 @@
 use asap_kernels::tags;
 
 use super::by_row::RowFunction;
-use crate::declaration::{Arg, Argument};
+use crate::declaration::argument;
 use crate::output::{Messages, Texts};
 
 pub(super) const COT_TURNS: RowFunction<(), Texts> = RowFunction {
     name: "cot_turns",
     about: "The texts of one role in a conversation, turn by turn. The roles `human`, `gpt` and `developer` are other names for `user`, `assistant` and `system`. A conversation is a list of structs with the fields `role` and `content`, or `from` and `value`. A conversation may also be one struct in which each of these two fields is a list of texts. A content may be a list of parts: the parts of text are joined, after those of thoughts in think tags, and other parts are left out.",
     arguments: &[
-        Argument::new("messages", Arg::Conversation, "The conversation."),
-        Argument::new("role", Arg::Text, "The role: `user`, `assistant`, `system`, or any other."),
+        argument!(messages: Conversation, "The conversation."),
+        argument!(role: Text, "The role: `user`, `assistant`, `system`, or any other."),
     ],
     example: "select cot_turns([{'role': 'user', 'content': '2 + 2?'}, {'role': 'assistant', 'content': '4'}], 'user');\n-- [2 + 2?]",
     row: |_, row| {
@@ -33,10 +33,7 @@ fn plain(role: &str) -> &str {
 pub(super) const COT_PROMPT: RowFunction<(), Messages> = RowFunction {
     name: "cot_prompt",
     about: "The prompt of a training example, in a list of structs with role and content. The list holds the system prompt and then the question as the user's message. A NULL or blank system prompt is left out.",
-    arguments: &[
-        Argument::new("question", Arg::Text, "The question."),
-        Argument::optional("system", Arg::Text, "The system prompt."),
-    ],
+    arguments: &[argument!(question: Text, "The question."), argument!(system?: Text, "The system prompt.")],
     example: "select cot_prompt('2 + 2?', 'Be brief.');\n-- [{role: system, content: Be brief.}, {role: user, content: 2 + 2?}]",
     row: |_, row| {
         let question = ("user", row.text(0)?.to_string());
@@ -49,8 +46,8 @@ pub(super) const COT_COMPLETION: RowFunction<(), Messages> = RowFunction {
     name: "cot_completion",
     about: "The completion of a training example, in a list of structs with role and content. The list holds one message of the assistant: the chain between think tags and, after a blank line, the answer. A NULL answer is left out. A NULL chain gives NULL.",
     arguments: &[
-        Argument::new("cot", Arg::Text, "The chain of thought."),
-        Argument::new("answer", Arg::Text, "The text that follows the chain."),
+        argument!(cot: Text, "The chain of thought."),
+        argument!(answer: Text, "The text that follows the chain."),
     ],
     example: "select cot_completion('2 and 2 is 4', '4');\n-- [{role: assistant, content: <think>\\n2 and 2 is 4\\n</think>\\n\\n4}]",
     row: |_, row| {

@@ -111,32 +111,25 @@ impl Needs for () {
     }
 }
 
-impl Needs for Arc<Tokenizer> {
-    const ON_ALL_CORES: bool = true;
+macro_rules! needs {
+    ($($need:ty { $on_all_cores:literal, $load:expr })*) => {
+        $(impl Needs for $need {
+            const ON_ALL_CORES: bool = $on_all_cores;
 
-    fn load(session: &SessionModels, config: &ConfigOptions) -> Result<Self> {
-        session.models.tokenizer(config)
-    }
+            fn load(session: &SessionModels, config: &ConfigOptions) -> Result<Self> {
+                let load: fn(&Models, &ConfigOptions) -> Result<Self> = $load;
+                load(&session.models, config)
+            }
+        })*
+    };
 }
 
-impl Needs for Arc<Scorer> {
-    const ON_ALL_CORES: bool = true;
-
-    fn load(session: &SessionModels, config: &ConfigOptions) -> Result<Self> {
-        session.models.scorer(config)
-    }
-}
-
-impl Needs for Arc<ExampleTemplate> {
-    fn load(session: &SessionModels, config: &ConfigOptions) -> Result<Self> {
-        session.models.examples(config)
-    }
-}
-
-impl Needs for Settings {
-    fn load(_: &SessionModels, config: &ConfigOptions) -> Result<Self> {
-        Settings::of(config).cloned()
-    }
+// What they load, after whether they are used on all cores.
+needs! {
+    Arc<Tokenizer> { true, Models::tokenizer }
+    Arc<Scorer> { true, Models::scorer }
+    Arc<ExampleTemplate> { false, Models::examples }
+    Settings { false, |_, config| Settings::of(config).cloned() }
 }
 
 /// Compares texts with one that is prepared once, with or without difflib's `autojunk`.

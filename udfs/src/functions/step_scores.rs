@@ -5,13 +5,13 @@ use asap_lm::{Left, Over, QuestionAndSteps, Reading, Wanted};
 use super::arguments::{QUESTION, READ_STEPS, STEPS};
 use super::by_score::StepScore;
 use crate::columns::{Args, Cell, NoValue};
-use crate::declaration::{Arg, Argument};
+use crate::declaration::{Argument, argument};
 
 const QUESTION_AND_STEPS: &[Argument] = &[QUESTION, READ_STEPS];
 const QUESTION_STEPS_AND_ANSWER: &[Argument] = &[
     QUESTION,
-    Argument::new("steps", Arg::TextList, "The steps of a chain of thought, joined by a blank line."),
-    Argument::new("answer", Arg::Text, "The answer, as it stands after `</think>`. An empty answer gives NULL."),
+    argument!(steps: TextList, "The steps of a chain of thought, joined by a blank line."),
+    argument!(answer: Text, "The answer, as it stands after `</think>`. An empty answer gives NULL."),
 ];
 
 fn answer_reading(row: Args, left: Left) -> Cell<Vec<Reading>> {
