@@ -1,0 +1,201 @@
+"""A plan: a TOML file that says which arms are pruned, trained and evaluated, and how."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from asap import _asap, _settings
+
+# The keys of each table. In prune and corpora, the flags of `asap run` are keys too.
+_KEYS = {
+    "plan": {"to", "model", "seeds", "against", "no-accuracy", "prepare", "corpora", "prune", "train", "serve", "eval", "benches",
+             "arms", "speeds"},
+    "prepare": {"name", "command"},
+    "corpora": {"from", "benches"},
+    "prune": {"to", "set"},
+    "train": {"command", "epochs", "max-length"},
+    "serve": {"command", "url", "health", "wait"},
+    "eval": {"set", "concurrency", "temperature", "top-p", "samples", "stop", "limit", "python", "prompt", "suffix"},
+    "benches": {"bench", "files", "budgets", "budget"},
+    "arms": {"pipeline", "data", "kept", "set", "max-tokens", "ratio", "eval"},
+    "speeds": {"scored-tokens", "trained-tokens", "generated-tokens", "calls"},
+}
+_NEEDED = {"plan": ("to", "model", "benches", "arms"), "prepare": ("name", "command"), "corpora": ("from", "benches"),
+           "train": ("command",), "serve": ("command", "url"), "benches": ("files", "budgets")}
+
+
+class Wrong(Exception):
+    """The plan cannot be run as it is written."""
+
+
+def asap_words(arguments):
+    return [sys.executable, "-m", "asap", *arguments]
+
+
+def words(command):
+    """A command as a list. `asap` and `python` are those of this process."""
+    found = shlex.split(command)
+    return {"asap": asap_words([]), "python": [sys.executable]}.get(found[0], found[:1]) + found[1:] if found else []
+
+
+def shown(command):
+    """The command as a user types it."""
+    command = ["asap", *command[3:]] if command[:3] == asap_words([]) else command
+    return shlex.join("python" if word == sys.executable else word for word in command)
+
+
+def error_of(text):
+    """The error in what a program printed: asap's own, else the last line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return (errors or lines or ["no message"])[-1]
+
+
+def failure(arguments):
+    """The error of a command of asap, or None."""
+    done = subprocess.run(asap_words(arguments), capture_output=True, text=True)
+    return error_of(done.stderr) if done.returncode else None
+
+
+class Plan:
+    """A plan. `problems` has a sentence for each (table, name) of an arm, a bench or a corpus that cannot be run."""
+
+    def __init__(self, path, to=None, arms=None, seeds=None):
+        self.path, self.problems = path, {}
+        self.table = table = self.read()
+        self.check_keys("plan", table, "")
+        for name in ("prune", "train", "serve", "eval", "speeds"):
+            self.check_keys(name, table.setdefault(name, {}), f"[{name}] ")
+        for name in ("corpora", "benches", "arms"):
+            for key, each in table.setdefault(name, {}).items():
+                self.check_keys(name, each, f"[{name}.{key}] ")
+        for each in table.setdefault("prepare", []):
+            self.check_keys("prepare", each, "[[prepare]] ")
+        self.to, self.seeds = to or table["to"], seeds or table.get("seeds", [42])
+        for name in arms or ():
+            if name not in table["arms"]:
+                raise self.wrong(f"there is no arm {name}; the plan has {', '.join(table['arms'])}")
+        self.arms = {name: arm for name, arm in table["arms"].items() if not arms or name in arms}
+        self.against = table.get("against", "original")
+        self.check_values()
+
+    def wrong(self, message):
+        return Wrong(f"{self.path}: {message}")
+
+    def read(self):
+        try:
+            import tomllib
+        except ImportError:
+            import tomli as tomllib
+        try:
+            return tomllib.loads(Path(self.path).read_text())
+        except OSError as error:
+            raise self.wrong(error.strerror) from error
+        except ValueError as error:
+            raise self.wrong(f"expected TOML: {error}") from error
+
+    def check_keys(self, name, table, where):
+        keys = set(_KEYS[name])
+        if name in ("prune", "corpora"):
+            keys |= {each.replace("_", "-") for each in (*_asap.flags(), "ratio", "max-tokens")} - {"dry-run", "quiet", "part"}
+        if not isinstance(table, dict):
+            raise self.wrong(f"{where}expected a table, found {table!r}")
+        for key in table:
+            if key not in keys:
+                hint = _settings.nearest(key, {each.replace("-", "_"): each for each in keys})
+                raise self.wrong(f"{where}has the unknown key {key}{hint}")
+        for key in _NEEDED.get(name, ()):
+            if key not in table and (table or name not in ("train", "serve")):
+                raise self.wrong(f"{where}lacks the key {key}")
+
+    def check_values(self):
+        owner = {}
+        for name, corpus in self.table["corpora"].items():
+            for bench in corpus["benches"]:
+                if bench not in self.table["benches"]:
+                    raise self.wrong(f"[corpora.{name}] names the bench {bench}, and there is no [benches.{bench}]")
+                if owner.setdefault(bench, name) != name:
+                    raise self.wrong(f"the bench {bench} belongs to {owner[bench]} and to {name}: expected one corpus")
+        for name, bench in self.table["benches"].items():
+            budgets = bench["budgets"]
+            if not isinstance(budgets, list) or not budgets or not all(type(each) is int and each > 0 for each in budgets):
+                raise self.wrong(f"[benches.{name}] budgets: expected a list of whole numbers above 0, found {budgets!r}")
+            if bench.setdefault("budget", max(budgets)) not in budgets:
+                raise self.wrong(f"[benches.{name}] budget: expected one of {budgets}, found {bench['budget']!r}")
+        if not all(type(seed) is int for seed in self.seeds):
+            raise self.wrong(f"seeds: expected whole numbers, found {self.seeds!r}")
+        trained = [name for name, arm in self.arms.items() if self.is_trained(arm)]
+        if trained and not (self.table["train"] and self.table["corpora"]):
+            raise self.wrong(f"the arm {trained[0]} is trained, so the plan needs [train] and a [corpora.NAME]")
+
+    @staticmethod
+    def is_trained(arm):
+        return "pipeline" in arm or "data" in arm
+
+    def fill(self, text, seed, **more):
+        """The text with its placeholders filled in. With the seed "{seed}", it shows whether it depends on the seed."""
+        known = {"seed": seed, "to": self.to, "work": f"{self.to}/seed-{seed}", "plan": os.path.dirname(self.path) or ".",
+                 "epochs": self.table["train"].get("epochs", ""), **more}
+        for name, value in known.items():
+            text = text.replace(f"{{{name}}}", str(value))
+        return text
+
+    def flags(self, table, seed):
+        """The keys of a table as flags of a command of asap, and its settings as --set."""
+        found = []
+        for key, value in table.items():
+            if key == "set":
+                pairs = {name if name.startswith("asap.") else f"asap.{name}": _settings.text(each) for name, each in value.items()}
+                found += [word for pair in pairs.items() for word in ("--set", self.fill("=".join(pair), seed))]
+            elif value is True:
+                found.append(f"--{key}")
+            elif value is not False:
+                values = value if isinstance(value, list) else [value]
+                found += [word for each in values for word in (f"--{key}", self.fill(str(each), seed))]
+        return found
+
+    def prune_flags(self, corpus, arm, seed):
+        """Flags of `asap run` for an arm. What the corpus and the arm state replaces what is stated for all."""
+        shared, own = self.table["prune"], {key: arm[key] for key in ("max-tokens", "ratio") if key in arm}
+        settings = {"set": {**shared.get("set", {}), **arm.get("set", {})}}
+        merged = {**shared, **corpus, **own, **settings}
+        return self.flags({key: value for key, value in merged.items() if key not in ("to", "from", "benches")}, seed)
+
+    def sentence(self, key):
+        return f"[{key[0]}] {key[1]}: {self.problems[key]}" if key[0] in ("train", "serve") else f"{key[1]}: {self.problems[key]}"
+
+    def check(self):
+        """Finds missing files, programs, pipelines and settings before anything is run."""
+        table, seed = self.table, self.seeds[0]
+
+        def lost(kind, paths):
+            for path in (self.fill(path, seed) for path in paths):
+                # Steps of the plan make what is in its folder.
+                is_made = os.path.abspath(path).startswith(os.path.abspath(self.to) + os.sep)
+                if "://" not in path and not is_made and not os.path.exists(path):
+                    return f"there is no {kind} {path}"
+            return None
+
+        def note(kind, name, problem):
+            if problem:
+                self.problems[kind, name] = problem
+
+        for name, corpus in table["corpora"].items():
+            note("corpora", name, lost("corpus", [corpus["from"]]))
+        for name, bench in table["benches"].items():
+            known = ["eval", "--bench", bench.get("bench", name), "--help"]
+            note("benches", name, lost("file", bench["files"]) or failure(known))
+        for kind in ("train", "serve"):
+            program = words(self.fill(table[kind].get("command", "python"), seed))[:1]
+            note(kind, "command", None if program and shutil.which(program[0]) else f"there is no program {''.join(program)}")
+        for name, arm in self.arms.items():
+            note("arms", name, lost("data", [arm.get("data", ".")]))
+            if "pipeline" in arm:
+                flags = self.prune_flags(next(iter(table["corpora"].values())), arm, seed)
+                # The command checks settings and the budget too.
+                checked = [word for flag, value in zip(flags, flags[1:]) if flag in ("--set", "--ratio", "--max-tokens")
+                           for word in (flag, value)]
+                note("arms", name, failure(["run", self.fill(arm["pipeline"], seed), "--print", *checked]))

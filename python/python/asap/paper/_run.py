@@ -1,0 +1,296 @@
+"""Runs a plan step by step. Each step is one command, which resumes by itself. Finished steps are recorded and not run again."""
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+
+from asap.paper import _tables
+from asap.paper._plan import asap_words, error_of, shown, words
+
+_WAIT = 900
+
+
+class TryLater(Exception):
+    """The same command resumes."""
+
+
+class Failed(Exception):
+    """A step failed, and with it all that needs it. `later` is whether repeating helps."""
+
+    def __init__(self, message, later=False):
+        super().__init__(message)
+        self.later = later
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which the running command did not get. Ctrl-C reaches the command too."""
+
+
+def terminate(*_):
+    raise Terminated
+
+
+def end_with_parent():
+    """Asks this process to end when the runner ends, even if the runner is killed."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+class Cell:
+    """One arm with one corpus and one seed: its commands, and where they write. An arm that is not trained has no corpus."""
+
+    def __init__(self, plan, seed, name, corpus):
+        self.plan, self.seed, self.arm, self.corpus = plan, seed, name, corpus
+        self.error, self.evals, self.prune = None, {}, None
+        arm, table, own = plan.arms[name], plan.table, f"{plan.to}/seed-{seed}"
+        self.is_trained, self.base = plan.is_trained(arm), plan.fill(table["model"], seed)
+        self.label = f"{corpus}/{name}" if self.is_trained else name
+        self.root, self.id, self.model = own, f"{self.label}-{seed}".replace("/", "-"), f"{own}/models/{self.label}"
+        if not self.is_trained:
+            self.benches, self.model = list(table["benches"]), self.base
+            # A model that no seed changes is evaluated once.
+            texts = [table["model"], *(path for bench in table["benches"].values() for path in bench["files"])]
+            if not any(self.depends(text) for text in texts):
+                self.root, self.id = plan.to, name
+            return
+        given = table["corpora"][corpus]
+        self.benches, self.data, flags = given["benches"], plan.fill(arm.get("data", ""), seed), plan.prune_flags(given, arm, seed)
+        if "pipeline" in arm:
+            depends = self.depends(given["from"]) or flags != plan.prune_flags(given, arm, "{seed}")
+            folder = f"{own}/pruned" if depends else plan.fill(table["prune"].get("to", "{to}/pruned"), seed)
+            source, self.data = plan.fill(given["from"], seed), f"{folder}/{self.label}"
+            pipeline = plan.fill(arm["pipeline"], seed)
+            self.prune = asap_words(["run", pipeline, "--from", source, "--to", self.data, *flags, "--format", "json"])
+
+    def depends(self, text):
+        return self.plan.fill(text, self.seed) != self.plan.fill(text, "{seed}")
+
+    def problem(self):
+        """Why this cell cannot be run at all."""
+        keys = [("arms", self.arm), ("serve", "command"), *([("corpora", self.corpus), ("train", "command")] if self.is_trained else [])]
+        return next((self.plan.sentence(key) for key in keys if key in self.plan.problems), None)
+
+    def train(self):
+        values = {"model": self.base, "data": self.data, "out": self.model, "name": self.id}
+        return words(self.plan.fill(self.plan.table["train"]["command"], self.seed, **values))
+
+    def count(self):
+        most = str(self.plan.table["train"].get("max-length", 16_384))
+        return asap_words(["feed", "--data", self.data, "--model", self.base, "--count", "--max-length", most])
+
+    def serve(self):
+        return words(self.plan.fill(self.plan.table["serve"]["command"], self.seed, model=self.model, name=self.id))
+
+    def responses(self, bench):
+        return f"{self.root}/eval/{self.label}/{bench}"
+
+    def ask(self, bench):
+        plan, given, serve = self.plan, self.plan.table["benches"][bench], self.plan.table["serve"]
+        files = [word for path in given["files"] for word in ("--data", plan.fill(path, self.seed))]
+        model = ["--endpoint", serve["url"], "--model", self.id] if serve else ["--model", self.model]
+        where = ["--budget", ",".join(map(str, sorted(given["budgets"]))), "--to", self.responses(bench), "--format", "json"]
+        flags = plan.flags({**plan.table["eval"], **plan.arms[self.arm].get("eval", {})}, self.seed)
+        return asap_words(["eval", "--bench", given.get("bench", bench), *files, *model, *where, *flags])
+
+
+def cells(plan):
+    corpora = list(plan.table["corpora"])
+    return [Cell(plan, seed, name, corpus) for seed in plan.seeds for name, arm in plan.arms.items()
+            for corpus in (corpora if plan.is_trained(arm) else [None])]
+
+
+def preparations(plan, seed):
+    """The names and commands of the steps before all arms. A step that no seed changes runs once."""
+    for step in plan.table["prepare"]:
+        text = plan.fill(step["command"], seed)
+        name = step["name"] if text == plan.fill(step["command"], "{seed}") else f"seed-{seed}/{step['name']}"
+        yield f"prepare/{name}", words(text)
+
+
+class Steps:
+    """The steps of a folder, recorded in steps.jsonl: one line when a step starts, and one when it ends."""
+
+    def __init__(self, folder):
+        os.makedirs(f"{folder}/logs", exist_ok=True)
+        self.folder, self.path, self.done = folder, f"{folder}/steps.jsonl", {}
+        # Children inherit the lock: it lasts until all processes of a killed run have ended.
+        self.lock = open(f"{folder}/.lock", "w")
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            message = f"another run, or a command of a killed run, works in {folder}: run the same command again when it has ended"
+            raise TryLater(message) from None
+        with open(self.path, "ab+") as file:
+            file.seek(0)
+            text = file.read()
+            # A kill may leave a part of a line.
+            file.write(b"\n" if text and not text.endswith(b"\n") else b"")
+        for line in text.splitlines():
+            with contextlib.suppress(ValueError):
+                record = json.loads(line)
+                if record["state"] == "finished":
+                    self.done[record["step"]] = record
+
+    def record(self, **record):
+        with open(self.path, "a") as file:
+            file.write(json.dumps({**record, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}, ensure_ascii=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def is_done(self, name, command):
+        return self.done.get(name, {}).get("command") == shown(command)
+
+    def run(self, name, command):
+        """Runs a step, unless it is finished."""
+        text, log = shown(command), f"{self.folder}/logs/{name.replace('/', '-')}"
+        if self.is_done(name, command):
+            return
+        print(f"{name}: {text}", file=sys.stderr, flush=True)
+        self.record(step=name, state="started", command=text)
+        begun = time.monotonic()
+        with open(f"{log}.out", "w+") as out, open(f"{log}.log", "w+") as messages:
+            code = wait(self.start(command, out, messages))
+            printed, said = [file.seek(0) or file.read() for file in (out, messages)]
+        ended = {"step": name, "command": text, "seconds": round(time.monotonic() - begun, 3)}
+        if code:
+            why, how = error_of(said or printed), f"ended with code {code}" if code > 0 else f"was ended by signal {-code}"
+            self.record(**ended, state="failed", error=why)
+            # A process that was killed resumes.
+            raise Failed(f"{name} {how}: {why} ({log}.log)", later=code == 75 or code < 0)
+        ended["summary"] = {}
+        with contextlib.suppress(ValueError, IndexError):
+            ended["summary"] = json.loads(printed.strip().splitlines()[-1])
+        self.record(**ended, state="finished")
+        self.done[name] = ended
+
+    def start(self, command, out, messages):
+        try:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=messages, pass_fds=[self.lock.fileno()],
+                                    preexec_fn=end_with_parent)
+        except OSError as error:
+            raise Failed(f"cannot start {command[0]}: {error.strerror}") from error
+
+    @contextlib.contextmanager
+    def server(self, cell):
+        """A server of the cell's model, if the plan has one."""
+        serve = cell.plan.table["serve"]
+        if not serve:
+            yield
+            return
+        health, most = serve.get("health", f"{serve['url'].rstrip('/')}/models"), serve.get("wait", _WAIT)
+        log, command = f"{self.folder}/logs/serve-{cell.id}.log", cell.serve()
+        if answers(health):
+            raise Failed(f"before the server of {cell.label} starts, another one already answers at {health}: stop it")
+        print(f"serve/{cell.id}: {shown(command)}", file=sys.stderr, flush=True)
+        with open(log, "w+") as messages:
+            process, until = self.start(command, messages, messages), time.monotonic() + most
+            try:
+                while not answers(health):
+                    if process.poll() is not None:
+                        why = error_of(messages.seek(0) or messages.read())
+                        raise Failed(f"the server of {cell.label} ended with code {process.returncode}: {why} ({log})")
+                    if time.monotonic() > until:
+                        raise Failed(f"the server of {cell.label} did not answer at {health} within {most} seconds ({log})")
+                    time.sleep(0.2)
+                yield
+            finally:
+                end(process)
+
+
+def wait(process):
+    try:
+        return process.wait()
+    except Terminated:
+        end(process)
+        raise
+    except KeyboardInterrupt:
+        # The command commits what it has, and ends. A second signal would end it at once.
+        process.wait()
+        raise
+
+
+def end(process):
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(60)
+    process.kill()
+    process.wait()
+
+
+def answers(url):
+    try:
+        with urllib.request.urlopen(url, timeout=5) as reply:
+            return reply.status == 200
+    except OSError:
+        return False
+
+
+class Run:
+    """One run of a plan, with its errors so far."""
+
+    def __init__(self, plan):
+        plan.check()
+        self.plan, self.cells, self.steps = plan, cells(plan), Steps(plan.to)
+        self.errors, self.later = [], False
+
+    def fail(self, error):
+        self.later = self.later or error.later
+        if str(error) not in self.errors:
+            self.errors.append(str(error))
+            print(f"error: {error}", file=sys.stderr, flush=True)
+
+    def run(self):
+        """Runs all steps that are not finished, and writes the tables. Returns the exit code."""
+        for problem in map(self.plan.sentence, self.plan.problems):
+            self.fail(Failed(problem))
+        try:
+            for seed in self.plan.seeds:
+                self.run_seed(seed, [cell for cell in self.cells if cell.seed == seed])
+        except KeyboardInterrupt:
+            raise TryLater("interrupted; run the same command to resume") from None
+        print(_tables.write(self.plan, self.cells, self.steps.done), end="")
+        return 75 if self.later else 1 if self.errors else 0
+
+    def run_seed(self, seed, of_seed):
+        os.makedirs(f"{self.plan.to}/seed-{seed}", exist_ok=True)
+        try:
+            for name, command in preparations(self.plan, seed):
+                self.steps.run(name, command)
+        except Failed as error:
+            self.fail(error)
+            for cell in of_seed:
+                cell.error = str(error)
+            return
+        for cell in of_seed:
+            try:
+                self.run_cell(cell)
+            except Failed as error:
+                cell.error = str(error)
+                self.fail(error)
+
+    def run_cell(self, cell):
+        if cell.problem():
+            raise Failed(cell.problem())
+        if cell.prune:
+            self.steps.run(f"prune/{os.path.relpath(cell.data, self.plan.to)}", cell.prune)
+        if cell.is_trained:
+            self.steps.run(f"count/{cell.id}", cell.count())
+            self.steps.run(f"train/{cell.id}", cell.train())
+        problems = self.plan.problems
+        cell.evals = {bench: self.plan.sentence(("benches", bench)) for bench in cell.benches if ("benches", bench) in problems}
+        wanted = {bench: (f"eval/{cell.id}/{bench}", cell.ask(bench)) for bench in cell.benches if bench not in cell.evals}
+        is_open = not all(self.steps.is_done(*step) for step in wanted.values())
+        with self.steps.server(cell) if is_open else contextlib.nullcontext():
+            for bench, step in wanted.items():
+                try:
+                    self.steps.run(*step)
+                except Failed as error:
+                    cell.evals[bench] = str(error)
+                    self.fail(error)
