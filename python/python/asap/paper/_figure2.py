@@ -53,7 +53,7 @@ def write(found, folder):
     import numpy
 
     os.makedirs(folder, exist_ok=True)
-    edges = numpy.linspace(0.0, max(found["first"].max(), found["others"].max(), 1e-9), _BINS + 1)
+    edges = numpy.linspace(0.0, numpy.ceil(max(found["first"].max(), found["others"].max(), 1.0)), _BINS + 1)
     shares = [numpy.histogram(found[name], edges)[0] / len(found[name]) for name in ("first", "others")]
     rows = [(float(low), float(high), *map(float, each)) for low, high, *each in zip(edges, edges[1:], *shares)]
     put_csv(f"{folder}/entropies.csv", ["from nats", "to nats", "share of first tokens", "share of other tokens"], rows)
@@ -86,10 +86,8 @@ def svg(edges, shares, found):
         parts.append(f'<path d="{bars}" fill="{color}" fill-opacity="0.5" stroke="{color}"/>')
         parts.append(f'<path d="M{x(percentile):.1f},{top}V{y(0):.1f}" stroke="{color}" stroke-width="2" stroke-dasharray="6 4"/>')
         parts.append(text(60 + width, top + 14 + 18 * line, f"{name}: 90th percentile {percentile:.2f}", f'fill="{color}" text-anchor="end"'))
-    for place in range(6):
-        value, share = largest * place / 5, tallest * place / 5
-        parts.append(text(x(value), top + height + 18, f"{value:.1f}", 'text-anchor="middle"'))
-        parts.append(text(54, y(share) + 4, f"{100 * share:.0f} %", 'text-anchor="end"'))
+    parts += [text(x(value), top + height + 18, f"{value}", 'text-anchor="middle"') for value in range(int(largest) + 1)]
+    parts += [text(54, y(tallest * part / 5) + 4, f"{20 * tallest * part:.0f} %", 'text-anchor="end"') for part in range(6)]
     parts.append(f'<path d="M60,{top}V{top + height}H{60 + width}" fill="none" stroke="black"/>')
     for place, name in enumerate(("all", "high")):
         left = 640 + 230 * place

@@ -1,5 +1,6 @@
 """A plan: a TOML file that says which arms are pruned, trained and evaluated, and how."""
 
+import functools
 import os
 import shlex
 import shutil
@@ -54,7 +55,8 @@ def error_of(text):
     return (errors or lines or ["no message"])[-1]
 
 
-def failure(arguments):
+@functools.lru_cache
+def failure(*arguments):
     """The error of a command of asap, or None."""
     done = subprocess.run(asap_words(arguments), capture_output=True, text=True)
     return error_of(done.stderr) if done.returncode else None
@@ -186,8 +188,7 @@ class Plan:
         for name, corpus in table["corpora"].items():
             note("corpora", name, lost("corpus", [corpus["from"]]))
         for name, bench in table["benches"].items():
-            known = ["eval", "--bench", bench.get("bench", name), "--help"]
-            note("benches", name, lost("file", bench["files"]) or failure(known))
+            note("benches", name, lost("file", bench["files"]) or failure("eval", "--bench", bench.get("bench", name), "--help"))
         for kind in ("train", "serve"):
             program = words(self.fill(table[kind].get("command", "python"), seed))[:1]
             note(kind, "command", None if program and shutil.which(program[0]) else f"there is no program {''.join(program)}")
@@ -195,7 +196,8 @@ class Plan:
             note("arms", name, lost("data", [arm.get("data", ".")]))
             if "pipeline" in arm:
                 flags = self.prune_flags(next(iter(table["corpora"].values())), arm, seed)
-                # The command checks settings and the budget too.
-                checked = [word for flag, value in zip(flags, flags[1:]) if flag in ("--set", "--ratio", "--max-tokens")
-                           for word in (flag, value)]
-                note("arms", name, failure(["run", self.fill(arm["pipeline"], seed), "--print", *checked]))
+                pairs = [(flag, value) for flag, value in zip(flags, flags[1:]) if flag in ("--set", "--ratio", "--max-tokens")]
+                settings = [word for pair in pairs if pair[0] == "--set" for word in pair]
+                budget = [word for pair in pairs if pair[0] != "--set" for word in pair]
+                note("arms", name, failure("run", self.fill(arm["pipeline"], seed), "--print", *budget)
+                     or failure("sql", "-q", "-c", "SELECT 1", *settings))
