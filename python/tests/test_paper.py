@@ -159,6 +159,32 @@ def test_the_plans_of_the_paper_name_its_settings():
     assert "asap.scorer.model=deepseek-ai/DeepSeek-R1-Distill-Qwen-7B" in flags
 
 
+def test_the_recipe_and_the_page_name_plans_that_can_be_read(workplace):
+    done = subprocess.run([ROOT / "docs/recipes/paper.sh", "--dry-run", "--to", "out"], capture_output=True, text=True, env={**os.environ, "PATH": path()})
+    # The traces and the benchmarks are not here.
+    assert done.returncode == 1 and "error: math: there is no corpus traces/openr1-math/data" in done.stderr
+    assert done.stdout.count("\ntorchrun ") == 16 and done.stdout.count("\nvllm serve ") == 17 and not os.path.exists("out")
+    page = (ROOT / "docs/paper_run.md").read_text().split("```toml\n")[1].split("```")[0]
+    Path("page.toml").write_text(page)
+    assert list(_plan.Plan("page.toml").arms) == ["base", "original", "half", "asap"]
+    assert list(_plan.Plan(str(PLANS / "mini.toml"), arms=["base", "spirit"], seeds=[1]).arms) == ["base", "spirit"]
+
+
+def test_sigterm_ends_a_step_and_the_same_command_resumes(plan):
+    Path("slow.py").write_text("import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(open('ended', 'w').close()))\n"
+                               "print('begun', flush=True)\ntime.sleep(60)")
+    process = subprocess.Popen(command(plan(("[corpora.math]", '[[prepare]]\nname = "slow"\ncommand = "python slow.py"\n[corpora.math]'))),
+                               stderr=subprocess.PIPE, text=True)
+    while not (os.path.exists("out/logs/prepare-slow.out") and "begun" in Path("out/logs/prepare-slow.out").read_text()):
+        time.sleep(0.05)
+    second = run("plan.toml")
+    assert second.returncode == 75 and "another run, or a command of a killed run, works in out" in second.stderr
+    process.terminate()
+    assert "error: interrupted; run the same command to resume" in process.communicate()[1]
+    assert process.returncode == 75 and os.path.exists("ended")
+    assert [record["state"] for record in records("out")] == ["started"]
+
+
 def test_a_dry_run_runs_nothing(plan):
     done = run(plan(("[train]", "[speeds]\nscored-tokens = 1000\ntrained-tokens = 1000\ngenerated-tokens = 100\n[train]")), "--dry-run")
     assert done.returncode == 0 and not os.path.exists("out"), done.stderr
@@ -178,7 +204,7 @@ WRONG = [
     ("ratio = 0.5", "ration = 0.5", "plan.toml: [prune] has the unknown key ration (did you mean ratio?)"),
     ("budgets = [16, 32]", "budgets = []", "plan.toml: [benches.sums] budgets: expected a list of whole numbers above 0, found []"),
     ("budgets = [16, 32]", "", "plan.toml: [benches.sums] lacks the key budgets"),
-    ('benches = ["sums"]', 'benches = ["products"]', "plan.toml: [corpora.math] names the bench products, and there is no [benches.products]"),
+    ('benches = ["sums"]', 'benches = ["products"]', "plan.toml: [corpora.NAME] benches: expected the name of one [benches.NAME] in one corpus, found products"),
 ]
 
 
@@ -208,7 +234,8 @@ def test_arms_that_fail_leave_the_others(plan):
                   '[benches.unknown]\nfiles = ["problems.jsonl"]\nbudgets = [8]\n[arms.original]'),
                  ('benches = ["sums"]', 'benches = ["sums", "lost", "unknown"]'))
     done = run(given, "--arms", "original,random,bad_trainer,bad_pipeline,bad_setting,bad_data")
-    expected = ["lost: there is no file lost.jsonl", "unknown: invalid value 'unknown' for '--bench <BENCH>'", "bad_pipeline: there is no file and no built-in pipeline spirt",
+    expected = ["lost: there is no file lost.jsonl", "unknown: invalid value 'unknown' for '--bench <BENCH>'",
+                "bad_pipeline: there is no file and no built-in pipeline spirt",
                 "bad_setting: there is no setting asap.refine.ratoi", "bad_data: there is no data nowhere",
                 "train/math-bad_trainer-1 ended with code 1: out of memory"]
     errors = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.startswith("error: ")]

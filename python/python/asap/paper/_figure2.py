@@ -1,5 +1,6 @@
 """The paper's figure 2: the entropies of the first tokens of steps, and of all other tokens."""
 
+import array
 import collections
 import os
 from xml.sax.saxutils import escape
@@ -33,7 +34,7 @@ def collect(chains):
     the 90th percentile of first tokens. A chain is the first token of each step, and the entropies of the tokens of each step."""
     import numpy
 
-    first, others, texts = [], [], []
+    first, others, texts = array.array("d"), array.array("d"), []
     for tokens, entropies in chains:
         for text, values in zip(tokens or (), entropies or ()):
             if text is None or not values or values[0] is None:

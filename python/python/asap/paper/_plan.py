@@ -1,31 +1,28 @@
 """A plan: a TOML file that says which arms are pruned, trained and evaluated, and how."""
 
 import functools
+import importlib.util
 import os
 import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 from asap import _asap, _settings
 
-# The keys of each table. In prune and corpora, the flags of `asap run` are keys too.
+# The keys of each table; a plan needs those with a mark. In prune and corpora, the flags of `asap run` are keys too.
 _KEYS = {
-    "plan": {"to", "model", "seeds", "against", "no-accuracy", "prepare", "corpora", "prune", "train", "serve", "eval", "benches",
-             "arms", "speeds"},
-    "prepare": {"name", "command"},
-    "corpora": {"from", "benches"},
-    "prune": {"to", "set"},
-    "train": {"command", "epochs", "max-length"},
-    "serve": {"command", "url", "health", "wait"},
-    "eval": {"set", "concurrency", "temperature", "top-p", "samples", "stop", "limit", "python", "prompt", "suffix"},
-    "benches": {"bench", "files", "budgets", "budget"},
-    "arms": {"pipeline", "data", "kept", "set", "max-tokens", "ratio", "eval"},
-    "speeds": {"scored-tokens", "trained-tokens", "generated-tokens", "calls"},
+    "plan": "to! model! benches! arms! seeds against no-accuracy prepare corpora prune train serve eval speeds",
+    "prepare": "name! command!",
+    "corpora": "from! benches!",
+    "prune": "to set",
+    "train": "command! epochs max-length",
+    "serve": "command! url! health wait",
+    "eval": "set concurrency temperature top-p samples stop limit python prompt suffix",
+    "benches": "files! budgets! bench budget",
+    "arms": "pipeline data kept set max-tokens ratio eval",
+    "speeds": "scored-tokens trained-tokens generated-tokens calls",
 }
-_NEEDED = {"plan": ("to", "model", "benches", "arms"), "prepare": ("name", "command"), "corpora": ("from", "benches"),
-           "train": ("command",), "serve": ("command", "url"), "benches": ("files", "budgets")}
 
 
 class Wrong(Exception):
@@ -71,11 +68,9 @@ class Plan:
         self.check_keys("plan", table, "")
         for name in ("prune", "train", "serve", "eval", "speeds"):
             self.check_keys(name, table.setdefault(name, {}), f"[{name}] ")
-        for name in ("corpora", "benches", "arms"):
-            for key, each in table.setdefault(name, {}).items():
-                self.check_keys(name, each, f"[{name}.{key}] ")
-        for each in table.setdefault("prepare", []):
-            self.check_keys("prepare", each, "[[prepare]] ")
+        named = [(name, key, each) for name in ("corpora", "benches", "arms") for key, each in table.setdefault(name, {}).items()]
+        for name, key, each in [*named, *(("prepare", "N", each) for each in table.setdefault("prepare", []))]:
+            self.check_keys(name, each, f"[{name}.{key}] ")
         self.to, self.seeds = to or table["to"], seeds or table.get("seeds", [42])
         for name in arms or ():
             if name not in table["arms"]:
@@ -93,14 +88,15 @@ class Plan:
         except ImportError:
             import tomli as tomllib
         try:
-            return tomllib.loads(Path(self.path).read_text())
+            with open(self.path, "rb") as file:
+                return tomllib.load(file)
         except OSError as error:
             raise self.wrong(error.strerror) from error
         except ValueError as error:
             raise self.wrong(f"expected TOML: {error}") from error
 
     def check_keys(self, name, table, where):
-        keys = set(_KEYS[name])
+        keys = set(_KEYS[name].replace("!", "").split())
         if name in ("prune", "corpora"):
             keys |= {each.replace("_", "-") for each in (*_asap.flags(), "ratio", "max-tokens")} - {"dry-run", "quiet", "part"}
         if not isinstance(table, dict):
@@ -109,18 +105,15 @@ class Plan:
             if key not in keys:
                 hint = _settings.nearest(key, {each.replace("-", "_"): each for each in keys})
                 raise self.wrong(f"{where}has the unknown key {key}{hint}")
-        for key in _NEEDED.get(name, ()):
-            if key not in table and (table or name not in ("train", "serve")):
-                raise self.wrong(f"{where}lacks the key {key}")
+        for key in _KEYS[name].split():
+            if key.endswith("!") and key[:-1] not in table and (table or name not in ("train", "serve")):
+                raise self.wrong(f"{where}lacks the key {key[:-1]}")
 
     def check_values(self):
-        owner = {}
-        for name, corpus in self.table["corpora"].items():
-            for bench in corpus["benches"]:
-                if bench not in self.table["benches"]:
-                    raise self.wrong(f"[corpora.{name}] names the bench {bench}, and there is no [benches.{bench}]")
-                if owner.setdefault(bench, name) != name:
-                    raise self.wrong(f"the bench {bench} belongs to {owner[bench]} and to {name}: expected one corpus")
+        owners = [bench for corpus in self.table["corpora"].values() for bench in corpus["benches"]]
+        for bench in owners:
+            if bench not in self.table["benches"] or owners.count(bench) > 1:
+                raise self.wrong(f"[corpora.NAME] benches: expected the name of one [benches.NAME] in one corpus, found {bench}")
         for name, bench in self.table["benches"].items():
             budgets = bench["budgets"]
             if not isinstance(budgets, list) or not budgets or not all(type(each) is int and each > 0 for each in budgets):
@@ -129,9 +122,8 @@ class Plan:
                 raise self.wrong(f"[benches.{name}] budget: expected one of {budgets}, found {bench['budget']!r}")
         if not all(type(seed) is int for seed in self.seeds):
             raise self.wrong(f"seeds: expected whole numbers, found {self.seeds!r}")
-        trained = [name for name, arm in self.arms.items() if self.is_trained(arm)]
-        if trained and not (self.table["train"] and self.table["corpora"]):
-            raise self.wrong(f"the arm {trained[0]} is trained, so the plan needs [train] and a [corpora.NAME]")
+        if any(map(self.is_trained, self.arms.values())) and not (self.table["train"] and self.table["corpora"]):
+            raise self.wrong("an arm is trained, so the plan needs [train] and a [corpora.NAME]")
 
     @staticmethod
     def is_trained(arm):
@@ -171,6 +163,8 @@ class Plan:
 
     def check(self):
         """Finds missing files, programs, pipelines and settings before anything is run."""
+        if not all(map(importlib.util.find_spec, ("pyarrow", "scipy"))):
+            raise Wrong("asap.paper needs pyarrow and scipy: run pip install './python[paper]'")
         table, seed = self.table, self.seeds[0]
 
         def lost(kind, paths):
@@ -181,23 +175,19 @@ class Plan:
                     return f"there is no {kind} {path}"
             return None
 
-        def note(kind, name, problem):
-            if problem:
-                self.problems[kind, name] = problem
-
-        for name, corpus in table["corpora"].items():
-            note("corpora", name, lost("corpus", [corpus["from"]]))
+        found = {("corpora", name): lost("corpus", [corpus["from"]]) for name, corpus in table["corpora"].items()}
         for name, bench in table["benches"].items():
-            note("benches", name, lost("file", bench["files"]) or failure("eval", "--bench", bench.get("bench", name), "--help"))
+            asked = ["eval", "--bench", bench.get("bench", name), *self.flags(table["eval"], seed)]
+            found["benches", name] = lost("file", bench["files"]) or failure(*asked, "--help")
         for kind in ("train", "serve"):
-            program = words(self.fill(table[kind].get("command", "python"), seed))[:1]
-            note(kind, "command", None if program and shutil.which(program[0]) else f"there is no program {''.join(program)}")
+            program = "".join(words(self.fill(table[kind].get("command", "python"), seed))[:1])
+            found[kind, "command"] = None if shutil.which(program) else f"there is no program {program}"
         for name, arm in self.arms.items():
-            note("arms", name, lost("data", [arm.get("data", ".")]))
-            if "pipeline" in arm:
+            found["arms", name] = lost("data", [arm.get("data", ".")]) or failure("eval", *self.flags(arm.get("eval", {}), seed), "--help")
+            if "pipeline" in arm and not found["arms", name]:
                 flags = self.prune_flags(next(iter(table["corpora"].values())), arm, seed)
-                pairs = [(flag, value) for flag, value in zip(flags, flags[1:]) if flag in ("--set", "--ratio", "--max-tokens")]
-                settings = [word for pair in pairs if pair[0] == "--set" for word in pair]
-                budget = [word for pair in pairs if pair[0] != "--set" for word in pair]
-                note("arms", name, failure("run", self.fill(arm["pipeline"], seed), "--print", *budget)
-                     or failure("sql", "-q", "-c", "SELECT 1", *settings))
+                pairs = list(zip(flags, flags[1:]))
+                settings, budget = [[word for pair in pairs if pair[0] in names for word in pair] for names in (["--set"], ["--ratio", "--max-tokens"])]
+                pipeline = self.fill(arm["pipeline"], seed)
+                found["arms", name] = failure("run", pipeline, "--print", *budget) or failure("sql", "-q", "-c", "SELECT 1", *settings)
+        self.problems = {key: problem for key, problem in found.items() if problem}
