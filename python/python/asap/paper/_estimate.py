@@ -17,26 +17,25 @@ def estimate(plan):
     plan.check()
     steps = {}
 
-    def add(name, command, estimated=lambda: (None, None, None)):
+    def add(name, command, estimated=lambda *_: (None, None, None), *of):
         if name not in steps:
             print(f"# {name}\n{shown(command)}")
-            steps[name] = estimated()
+            steps[name] = estimated(*of)
 
     for seed in plan.seeds:
         for name, command in preparations(plan, seed):
             add(name, command)
     for cell in cells(plan):
         if cell.prune:
-            add(f"prune/{cell.data}", cell.prune, functools.partial(pruning, cell))
+            add(f"prune/{cell.data}", cell.prune, pruning, cell)
         if cell.is_trained:
-            add(f"train/{cell.id}", cell.train(), functools.partial(training, cell))
+            add(f"train/{cell.id}", cell.train(), training, cell)
         if plan.table["serve"]:
             add(f"serve/{cell.id}", cell.serve())
         for bench in cell.benches:
-            add(f"eval/{cell.id}/{bench}", cell.ask(bench), functools.partial(asking, cell, bench))
-    sums = [sum(each[place] or 0 for each in steps.values()) for place in range(3)]
-    rows = [[name, number(calls, ",.0f"), number(tokens, ",.0f"), number(hours, ",.2f")]
-            for name, (calls, tokens, hours) in [*steps.items(), ("all that is known", sums)]]
+            add(f"eval/{cell.id}/{bench}", cell.ask(bench), asking, cell, bench)
+    steps["all that is known"] = [sum(each[place] or 0 for each in steps.values()) for place in range(3)]
+    rows = [[name, *map(number, each, (",.0f", ",.0f", ",.2f"))] for name, each in steps.items()]
     print(f"\n{markdown(['step', 'calls, at most', 'tokens, at most', 'hours'], rows)}")
     print("–: the input is not there yet, or [speeds] does not state a speed.")
     for key in plan.problems:
@@ -47,9 +46,8 @@ def estimate(plan):
 def hours(cell, **counts):
     """The hours of tokens and calls at the speeds of the plan."""
     speeds = {name.replace("-", "_"): speed for name, speed in cell.plan.table["speeds"].items()}
-    if any(count and name not in speeds for name, count in counts.items()):
-        return None
-    return sum(count / speeds[name] for name, count in counts.items() if count) / 3600
+    known = [(count, speeds.get(name)) for name, count in counts.items() if count]
+    return None if any(not speed for _, speed in known) else sum(count / speed for count, speed in known) / 3600
 
 
 def pruning(cell):
@@ -59,8 +57,7 @@ def pruning(cell):
         return None, None, None
     found = json.loads(done.stdout.strip().splitlines()[-1])
     anchor, scored = found["anchor"], found["scored_tokens"]
-    tokens = scored + anchor["tokens_in"] + anchor["tokens_out"]
-    return anchor["calls"], tokens, hours(cell, scored_tokens=scored, calls=anchor["calls"])
+    return anchor["calls"], scored + anchor["tokens_in"] + anchor["tokens_out"], hours(cell, scored_tokens=scored, calls=anchor["calls"])
 
 
 @functools.lru_cache
@@ -68,9 +65,8 @@ def lengths(location, scorer):
     """The rows of a corpus, and the mean tokens of a chain and of the rest, by its first 1,000 rows."""
     rest = "cot_tokens(coalesce(question, '')) + cot_tokens(coalesce(answer, ''))"
     first = "(SELECT * FROM corpus WHERE cot IS NOT NULL LIMIT 1000)"
-    sql = f"SELECT avg(cot_tokens(cot)) AS chain, avg({rest}) AS rest, (SELECT count(*) FROM corpus) AS n FROM {first}"
-    found = asap.sql(sql, location, settings={"scorer_model": scorer}).to_pylist()[0]
-    return found["n"], found["chain"], found["rest"]
+    sql = f"SELECT (SELECT count(*) FROM corpus) AS n, avg(cot_tokens(cot)) AS chain, avg({rest}) AS rest FROM {first}"
+    return tuple(asap.sql(sql, location, settings={"scorer_model": scorer}).to_pylist()[0].values())
 
 
 def training(cell):
@@ -80,8 +76,8 @@ def training(cell):
         rows, chain, rest = lengths(plan.fill(corpus["from"], cell.seed) if cell.prune else cell.data, cell.base)
     except asap.Error:
         return None, None, None
-    rows = min(rows, *(corpus[name] for name in ("sample", "limit") if name in corpus), rows)
-    kept = arm.get("kept", arm.get("ratio", plan.table["prune"].get("ratio", 1.0)))
+    rows = min(rows, corpus.get("sample", rows), corpus.get("limit", rows))
+    kept = arm.get("kept", arm.get("ratio", plan.table["prune"].get("ratio", 1.0))) if cell.prune else 1.0
     tokens = rows * (kept * chain + rest) * plan.table["train"].get("epochs", 1)
     return None, tokens, hours(cell, trained_tokens=tokens)
 

@@ -82,8 +82,8 @@ class Cell:
         return words(self.plan.fill(self.plan.table["train"]["command"], self.seed, **values))
 
     def count(self):
-        most = str(self.plan.table["train"].get("max-length", 16_384))
-        return asap_words(["feed", "--data", self.data, "--model", self.base, "--count", "--max-length", most])
+        most = self.plan.table["train"].get("max-length", 16_384)
+        return asap_words(["feed", "--data", self.data, "--model", self.base, "--count", "--max-length", str(most)])
 
     def serve(self):
         return words(self.plan.fill(self.plan.table["serve"]["command"], self.seed, model=self.model, name=self.id))
@@ -282,6 +282,10 @@ class Run:
             self.steps.run(f"prune/{os.path.relpath(cell.data, self.plan.to)}", cell.prune)
         if cell.is_trained:
             self.steps.run(f"count/{cell.id}", cell.count())
+            before = self.steps.done.get(f"train/{cell.id}", {}).get("command", shown(cell.train()))
+            if before != shown(cell.train()):
+                # The stored responses are those of the model that was trained first.
+                raise Failed(f"{cell.model} was trained by another command: use another --to, or the earlier command: {before}")
             self.steps.run(f"train/{cell.id}", cell.train())
         problems = self.plan.problems
         cell.evals = {bench: self.plan.sentence(("benches", bench)) for bench in cell.benches if ("benches", bench) in problems}

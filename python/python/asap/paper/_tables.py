@@ -21,7 +21,7 @@ def markdown(head, rows):
 
 
 def put(path, text):
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(f"{path}.partial", "w", newline="") as file:
         file.write(text)
     os.replace(f"{path}.partial", path)
@@ -33,15 +33,11 @@ def put_csv(path, head, rows):
     put(path, text.getvalue())
 
 
-def query(sql):
-    try:
-        return asap.sql(sql).to_pylist()
-    except asap.Error:
-        return []
-
-
-def quoted(location):
-    return "'" + location.replace("'", "''") + "'"
+def query(sql, location):
+    """The rows of a query about a table, whose name is {}."""
+    with contextlib.suppress(asap.Error):
+        return asap.sql(sql.replace("{}", "'" + location.replace("'", "''") + "'")).to_pylist()
+    return []
 
 
 def mean(values):
@@ -56,7 +52,7 @@ def write(plan, cells, done):
     lacks |= {f"- {cell.arm}: {problem}\n" for cell in cells for problem in cell.evals.values()}
     lacks |= {f"- accuracies: {plan.table['no-accuracy']}\n"} if "no-accuracy" in plan.table else set()
     parts = ["## Missing\n\n" + "".join(sorted(lacks))] if lacks else []
-    parts += [methods(plan, cells, answers, folder), efficiency(plan, cells, done, folder), significance(plan, answers, folder)]
+    parts += [methods(plan, answers, folder), efficiency(plan, cells, done, folder), significance(plan, answers, folder)]
     text = "\n".join([f"# {os.path.basename(plan.path)}\n", *filter(None, parts)])
     put(f"{folder}/tables.md", text)
     return f"{text}\nThese tables are in {folder}, also as CSV.\n"
@@ -69,35 +65,30 @@ def read(cells):
         if not cell.error:
             locations |= {cell.responses(bench): (cell, bench) for bench in cell.benches if bench not in cell.evals}
     for location, (cell, bench) in locations.items():
-        for row in query(f"SELECT budget, id, correct, tokens, seconds FROM {quoted(location)} WHERE correct IS NOT NULL"):
+        for row in query("SELECT budget, id, correct, tokens, seconds FROM {} WHERE correct IS NOT NULL", location):
             found[cell.arm, bench, row["budget"], cell.seed].append(row)
     return found
 
 
-def methods(plan, cells, answers, folder):
+def methods(plan, answers, folder):
     """Methods by benchmarks, and methods by budgets for each benchmark."""
-    columns = ["accuracy", "deviation over seeds", "tokens", "seconds"]
-    figures, texts = {}, {}
-    for arm in plan.arms:
-        for bench, given in plan.table["benches"].items():
-            for budget in given["budgets"]:
-                of_seeds = [answers.get((arm, bench, budget, seed), []) for seed in plan.seeds]
-                right = [mean(row["correct"] for row in rows) for rows in of_seeds if rows and "no-accuracy" not in plan.table]
-                rows = [row for rows in of_seeds for row in rows]
-                spread = statistics.stdev(right) if len(right) > 1 else None
-                found = [mean(right), spread, mean(row["tokens"] for row in rows), mean(row["seconds"] for row in rows)]
-                figures[arm, bench, budget] = found
-                scaled = [each if each is None else 100 * each for each in found[:2]]
-                accuracy = number(scaled[0]) + (f" ± {number(scaled[1])}" if spread is not None else "")
-                texts[arm, bench, budget] = f"{accuracy} / {number(found[2], ',.0f')} / {number(found[3], '.2f')}"
-    put_csv(f"{folder}/methods.csv", ["arm", "bench", "budget", *columns], [[*key, *found] for key, found in figures.items()])
-    benches = plan.table["benches"]
-    rows = [[arm, *(texts[arm, bench, given["budget"]] for bench, given in benches.items())] for arm in plan.arms]
-    note = "Accuracy in percent (± its standard deviation over seeds), mean tokens of a response, mean seconds of a request.\n"
-    parts = ["## Methods by benchmarks\n", note, markdown(["arm", *(f"{bench}, {given['budget']:,}" for bench, given in benches.items())], rows)]
-    for bench, given in benches.items():
-        rows = [[arm, *(texts[arm, bench, budget] for budget in sorted(given["budgets"]))] for arm in plan.arms]
-        parts.append(f"## {bench} by budgets\n\n{markdown(['arm', *(f'{budget:,}' for budget in sorted(given['budgets']))], rows)}")
+    benches, figures, texts = plan.table["benches"], {}, {}
+    for key in [(arm, bench, budget) for arm in plan.arms for bench, given in benches.items() for budget in sorted(given["budgets"])]:
+        of_seeds = list(filter(None, (answers.get((*key, seed)) for seed in plan.seeds)))
+        right = [] if "no-accuracy" in plan.table else [100 * mean(row["correct"] for row in rows) for rows in of_seeds]
+        spread = statistics.stdev(right) if len(right) > 1 else None
+        tokens, seconds = (mean(row[column] for rows in of_seeds for row in rows) for column in ("tokens", "seconds"))
+        figures[key] = mean(right), spread, tokens, seconds
+        accuracy = number(mean(right)) + (f" ± {number(spread)}" if len(right) > 1 else "")
+        texts[key] = f"{accuracy} / {number(tokens, ',.0f')} / {number(seconds, '.2f')}"
+    head = ["arm", "bench", "budget", "accuracy, %", "standard deviation over seeds", "tokens", "seconds"]
+    put_csv(f"{folder}/methods.csv", head, [[*key, *found] for key, found in figures.items()])
+    tables = {"Methods by benchmarks": [(bench, given["budget"]) for bench, given in benches.items()]}
+    tables |= {f"{bench} by budgets": [(bench, budget) for budget in sorted(given["budgets"])] for bench, given in benches.items()}
+    parts = ["Accuracy in percent (± its standard deviation over seeds), mean tokens of a response, mean seconds of a request.\n"]
+    for title, columns in tables.items():
+        rows = [[arm, *(texts[arm, bench, budget] for bench, budget in columns)] for arm in plan.arms]
+        parts.append(f"## {title}\n\n{markdown(['arm', *(f'{bench}, {budget:,}' for bench, budget in columns)], rows)}")
     return "\n".join(parts)
 
 
@@ -110,10 +101,10 @@ def costs(cell, done):
         seconds = {row["step"]: row["seconds"] for row in map(json.loads, lines)}
     kept = history = {}
     if cell.prune:
-        kept = (query(f"SELECT sum(pruned_tokens) / sum(original_tokens + 0.0) AS share FROM {quoted(cell.data)}") or [{}])[0]
+        kept = (query("SELECT sum(pruned_tokens) / sum(original_tokens + 0.0) AS share FROM {}", cell.data) or [{}])[0]
         sums = "sum(rows_rejected) AS rejects, sum(calls) AS calls, sum(cost) AS cost"
-        history = (query(f"SELECT {sums} FROM cot_history({quoted(cell.data)}) WHERE operation = 'WRITE'") or [{}])[0]
-    return [kept.get("share"), history.get("rejects"), history.get("calls"), history.get("cost"), examples, count.get("too_long"),
+        history = (query(f"SELECT {sums} FROM cot_history({{}}) WHERE operation = 'WRITE'", cell.data) or [{}])[0]
+    return [kept.get("share"), *map(history.get, ("rejects", "calls", "cost")), examples, count.get("too_long"),
             count["tokens"] / examples if examples else None, len(seconds) or None, mean(seconds.values())]
 
 
@@ -153,9 +144,8 @@ def compare(differences, is_accuracy):
 
     values, options = numpy.array(differences), {"n_resamples": 9_999, "batch": 500, "rng": 1}
     middle = float(values.mean())
-    if len(set(differences)) == 1:
-        low, high = middle, middle
-    else:
+    low = high = middle
+    if len(set(differences)) > 1:
         low, high = stats.bootstrap((values,), numpy.mean, method="percentile", **options).confidence_interval
     if not values.any():
         return middle, low, high, 1.0
