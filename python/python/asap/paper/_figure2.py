@@ -47,7 +47,8 @@ def collect(chains):
     first, others = numpy.array(first), numpy.array(others)
     percentiles = [float(numpy.percentile(values, 90)) for values in (first, others)]
     high = [text for text, value in zip(texts, first) if value >= percentiles[0]]
-    return {"first": first, "others": others, "percentiles": percentiles, "all": collections.Counter(texts), "high": collections.Counter(high)}
+    counts = {"all": collections.Counter(texts), "high": collections.Counter(high)}
+    return {"first": first, "others": others, "percentiles": percentiles, **counts}
 
 
 def write(found, folder):
@@ -83,22 +84,24 @@ def svg(edges, shares, found):
 
     parts = [text(60, 24, "Entropy of the next token (nats)", 'font-size="15"')]
     for share, color, name, percentile, line in zip(shares, _COLORS, ("first tokens", "other tokens"), found["percentiles"], (0, 1)):
-        bars = "".join(f"M{x(low):.1f},{y(0):.1f}V{y(each):.1f}H{x(high):.1f}V{y(0):.1f}" for low, high, each in zip(edges, edges[1:], share))
+        bars = "".join(f"M{x(low):.1f},{y(0):.1f}V{y(each):.1f}H{x(high):.1f}V{y(0):.1f}"
+                       for low, high, each in zip(edges, edges[1:], share))
         parts.append(f'<path d="{bars}" fill="{color}" fill-opacity="0.5" stroke="{color}"/>')
         parts.append(f'<path d="M{x(percentile):.1f},{top}V{y(0):.1f}" stroke="{color}" stroke-width="2" stroke-dasharray="6 4"/>')
-        parts.append(text(60 + width, top + 14 + 18 * line, f"{name}: 90th percentile {percentile:.2f}", f'fill="{color}" text-anchor="end"'))
+        words, more = f"{name}: 90th percentile {percentile:.2f}", f'fill="{color}" text-anchor="end"'
+        parts.append(text(60 + width, top + 14 + 18 * line, words, more))
     parts += [text(x(value), top + height + 18, f"{value}", 'text-anchor="middle"') for value in range(int(largest) + 1)]
     parts += [text(54, y(tallest * part / 5) + 4, f"{20 * tallest * part:.0f} %", 'text-anchor="end"') for part in range(6)]
     parts.append(f'<path d="M60,{top}V{top + height}H{60 + width}" fill="none" stroke="black"/>')
-    for place, name in enumerate(("all", "high")):
-        left = 640 + 230 * place
-        title = ("Most frequent first tokens", "… at or above the 90th percentile")[place]
+    titles = {"all": "Most frequent first tokens", "high": "… at or above the 90th percentile"}
+    for left, (name, title) in zip((640, 870), titles.items()):
         parts.append(text(left, 24, title, 'font-size="13"'))
         counts = sorted(found[name].items(), key=lambda item: (-item[1], item[0]))[:_SHOWN]
         for row, (token, count) in enumerate(counts):
             down, length = top + row * height / _SHOWN, 90 * count / counts[0][1]
             parts.append(text(left + 80, down + 11, visible(token), 'text-anchor="end"'))
-            parts.append(f'<rect x="{left + 86}" y="{down + 2:.1f}" width="{length:.1f}" height="11" fill="{_COLORS[0]}" fill-opacity="0.7"/>')
+            place = f'x="{left + 86}" y="{down + 2:.1f}" width="{length:.1f}" height="11"'
+            parts.append(f'<rect {place} fill="{_COLORS[0]}" fill-opacity="0.7"/>')
             parts.append(text(left + 90 + length, down + 11, f"{count:,}", 'font-size="10"'))
     body = "\n".join(parts)
     frame = 'xmlns="http://www.w3.org/2000/svg" width="1110" height="400" font-family="sans-serif" font-size="12"'

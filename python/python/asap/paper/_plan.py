@@ -186,8 +186,8 @@ class Plan:
             found["arms", name] = lost("data", [arm.get("data", ".")]) or failure("eval", *self.flags(arm.get("eval", {}), seed), "--help")
             if "pipeline" in arm and not found["arms", name]:
                 flags = self.prune_flags(next(iter(table["corpora"].values())), arm, seed)
-                pairs = list(zip(flags, flags[1:]))
-                settings, budget = [[word for pair in pairs if pair[0] in names for word in pair] for names in (["--set"], ["--ratio", "--max-tokens"])]
+                settings, budget = [[word for pair in zip(flags, flags[1:]) if pair[0] in names for word in pair]
+                                    for names in (["--set"], ["--ratio", "--max-tokens"])]
                 pipeline = self.fill(arm["pipeline"], seed)
                 found["arms", name] = failure("run", pipeline, "--print", *budget) or failure("sql", "-q", "-c", "SELECT 1", *settings)
         self.problems = {key: problem for key, problem in found.items() if problem}

@@ -118,8 +118,9 @@ def efficiency(plan, cells, done, folder):
     figures = {key: list(map(mean, zip(*each))) for key, each in of_arm.items()}
     rows = []
     for (arm, corpus), found in figures.items():
-        base = figures.get((plan.against, corpus))
-        changes = [None if not base or not base[place] or found[place] is None else 100 * (found[place] / base[place] - 1) for place in (6, 8)]
+        base = figures.get((plan.against, corpus), [None] * len(names))
+        pairs = [(found[place], base[place]) for place in (6, 8)]
+        changes = [100 * (own / other - 1) if own is not None and other else None for own, other in pairs]
         rows.append([arm, corpus, *map(number, found, forms), *(number(each, "+.1f") for each in changes)])
     put_csv(f"{folder}/efficiency.csv", ["arm", "corpus", *names], [[*key, *found] for key, found in figures.items()])
     head = ["arm", "corpus", *names, "tokens, change in %", "seconds, change in %"]
