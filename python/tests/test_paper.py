@@ -128,6 +128,7 @@ def test_the_smoke_plan():
     assert list(found) == ["original", "random", "asap"]
     assert float(found["original"]["share kept"]) == 1.0
     assert 0.4 < float(found["random"]["share kept"]) <= 0.5 and 0.1 < float(found["asap"]["share kept"]) <= 0.5
+    assert all(row["paid answers"] == "0.0" and row["rejects"] == "0.0" for row in found.values())
     assert all(row["samples"] == "24.0" and row["steps"] == "3.0" for row in found.values())
     assert float(found["random"]["tokens per sample"]) < float(found["original"]["tokens per sample"])
     # The accuracies are left out, and the tokens are those of the stored rows.
@@ -331,7 +332,9 @@ def test_a_killed_plan_trains_and_asks_nothing_twice(plan, free_port):
         seen[call["key"]] = call
     # One call for each problem, for three models: no response is cut off.
     assert len(seen) == 3 * 12
-    assert int(float({row["arm"]: row for row in table("out", "efficiency")}["asap"]["calls"])) >= 2 * 10
+    # A row that is rejected after its direct thought has one answer, and the others have two.
+    paid = {row["arm"]: float(row["paid answers"]) for row in table("out", "efficiency")}
+    assert paid == {"original": 0, "asap": len({key for key, *_ in anchor.answers})} and 12 < paid["asap"] <= 24
     assert run(written).stdout == done.stdout
 
 

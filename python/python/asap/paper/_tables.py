@@ -99,19 +99,21 @@ def costs(cell, done):
     with contextlib.suppress(OSError, ValueError, KeyError), open(f"{cell.model}/metrics.jsonl") as lines:
         # A resumed training makes some steps again.
         seconds = {row["step"]: row["seconds"] for row in map(json.loads, lines)}
-    kept = history = {}
+    found = {}
     if cell.prune:
-        kept = (query("SELECT sum(pruned_tokens) / sum(original_tokens + 0.0) AS share FROM {}", cell.data) or [{}])[0]
-        sums = "sum(rows_rejected) AS rejects, sum(calls) AS calls, sum(cost) AS cost"
-        history = (query(f"SELECT {sums} FROM cot_history({{}}) WHERE operation = 'WRITE'", cell.data) or [{}])[0]
-    return [kept.get("share"), *map(history.get, ("rejects", "calls", "cost")), examples, count.get("too_long"),
+        found |= (query("SELECT sum(pruned_tokens) / sum(original_tokens + 0.0) AS share FROM {}", cell.data) or [{}])[0]
+        found |= (query("SELECT sum(rows_rejected) AS rejects FROM cot_history({}) WHERE operation = 'WRITE'", cell.data) or [{}])[0]
+        # The commits leave out the calls of a run that was killed. The stored answers do not.
+        paid = "SELECT count(DISTINCT key) AS answers, sum(tokens_in + tokens_out) AS tokens FROM {}"
+        found |= (query(paid, f"{cell.data}/.asap/cache") or [{"answers": 0, "tokens": 0}])[0]
+    return [*map(found.get, ("share", "rejects", "answers", "tokens")), examples, count.get("too_long"),
             count["tokens"] / examples if examples else None, len(seconds) or None, mean(seconds.values())]
 
 
 def efficiency(plan, cells, done, folder):
     """The training efficiency: means over seeds, and changes to the arm that all are compared with."""
-    names = ["share kept", "rejects", "calls", "cost", "samples", "too long", "tokens per sample", "steps", "seconds per step"]
-    forms, of_arm = [".3f", ",.0f", ",.0f", ",.2f", ",.0f", ",.0f", ",.0f", ",.0f", ",.2f"], collections.defaultdict(list)
+    names = ["share kept", "rejects", "paid answers", "their tokens", "samples", "too long", "tokens per sample", "steps", "seconds per step"]
+    forms, of_arm = [".3f", ",.0f", ",.0f", ",.0f", ",.0f", ",.0f", ",.0f", ",.0f", ",.2f"], collections.defaultdict(list)
     for cell in cells:
         if cell.is_trained and not cell.error:
             of_arm[cell.arm, cell.corpus].append(costs(cell, done))
