@@ -140,36 +140,13 @@ fn the_real_job_runs_from_end_to_end() {
     assert_eq!(workplace.csv(&[&rows]), "n,role\n12,assistant\n");
 }
 
-/// Runs the flow of the paper from end to end: one server is the language model and both trained models.
+/// `python/tests/run` runs the plans of the paper.
 #[test]
 fn the_recipes_run() {
     let workplace = Workplace::new();
     let recipes = root().join("docs/recipes");
     let checked = workplace.shell(&format!("asap schedule {}/nightly.toml --check", recipes.display()));
     assert!(checked.ok().contains("night") && checked.stdout.contains("sunday"), "{}", checked.stdout);
-
-    workplace.traces(5, 12, "traces");
-    workplace.write("test.jsonl", json!({ "question": "What is 1 + 1?", "answer": "#### 2" }).to_string());
-    let server = Server::start(|call: &Call| match call.prompt() {
-        "" => Reply::error(404, "no such page"),
-        prompt if prompt.contains("1 + 1") => Reply::text("It is \\boxed{2}."),
-        _ => served(call),
-    });
-    let script = recipes.join("paper.sh").display().to_string();
-    let (endpoint, small) = (server.base_url(), root().join("data/model").display().to_string());
-    let flow = format!("ENDPOINT={endpoint} MODEL={small} TRACES=traces GSM8K=test.jsonl OUT=out {script}");
-    let untrained = workplace.shell(&flow);
-    assert!(
-        untrained.code == 1 && untrained.stderr.contains("write the model to out/trained/original"),
-        "{}",
-        untrained.stderr
-    );
-    for arm in ["original", "pruned"] {
-        workplace.copy_model("data/model", &format!("out/trained/{arm}"), "arm", 1);
-    }
-    let finished = workplace.shell(&flow);
-    assert_eq!(finished.code, 0, "{}{}", finished.stdout, finished.stderr);
-    assert!(finished.stdout.contains("no difference in accuracy is shown"), "{}", finished.stdout);
 }
 
 fn rows(sql: &str) -> Vec<Value> {
