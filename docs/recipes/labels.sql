@@ -55,9 +55,9 @@ anchored AS (
 ),
 coarse_kept AS (
     SELECT chain, ratio, 'asap' AS pipeline, coarse['kept'] AS of,
-        cot_fit(cot_steps(coarse['cot']), coarse_surprisal, budget) AS kept FROM anchored
-    UNION ALL SELECT chain, ratio, 'without_surprisal', coarse['kept'],
-        cot_fit(cot_steps(coarse['cot']), cot_random_scores(cot_steps(coarse['cot']), 42), budget) FROM anchored
+        cot_refine_or_fit(cot_steps(coarse['cot']), coarse_surprisal, budget)['kept'] AS kept FROM anchored
+    UNION ALL SELECT chain, ratio, 'stage1_random', coarse['kept'],
+        cot_refine_or_fit(cot_steps(coarse['cot']), cot_random_scores(cot_steps(coarse['cot']), 42), budget)['kept'] FROM anchored
 ),
 kept AS (
     SELECT chain, ratio, pipeline, array_agg(of[place] ORDER BY place) AS kept
@@ -70,7 +70,7 @@ kept AS (
         cot_fit_with_headings(own, array_add(cot_rank(perplexity), cot_rank(self_information)), budget) FROM budgets
     UNION ALL SELECT chain, ratio, 'perplexity_and_self_information, cot_refine',
         cot_refine(own, array_add(cot_rank(perplexity), cot_rank(self_information)), budget) FROM budgets
-    UNION ALL SELECT chain, ratio, 'without_anchor', cot_fit(own, surprisal, budget) FROM budgets
+    UNION ALL SELECT chain, ratio, 'without_anchor', cot_refine_or_fit(own, surprisal, budget)['kept'] FROM budgets
     UNION ALL SELECT chain, ratio, 'spirit', cot_refine(own, perplexity, budget) FROM budgets
     UNION ALL SELECT chain, ratio, 'step_entropy', cot_refine(own, step_entropy, budget) FROM budgets
     UNION ALL SELECT chain, ratio, 'selective_context', cot_refine(own, self_information, budget) FROM budgets

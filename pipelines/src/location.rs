@@ -100,7 +100,7 @@ pub fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
 
 fn make(url: &Url) -> Result<Arc<dyn ObjectStore>> {
     match url.scheme() {
-        "file" => Ok(Arc::new(LocalFileSystem::new().with_automatic_cleanup(true))),
+        "file" => Ok(Arc::new(LocalFileSystem::new())),
         "s3" | "s3a" => s3::store(url),
         "https" if address::is_s3(url) => s3::store(url),
         "gs" => gcs::store(url),

@@ -9,7 +9,7 @@ use serde_json::Value;
 const SEEDS: [u32; 3] = [101, 102, 103];
 const OPENERS: [&str; 2] = ["even", "real"];
 const PIPELINES: [&str; 8] =
-    ["asap", "without_anchor", "without_surprisal", "random", "truncate", "spirit", "step_entropy", "attribution"];
+    ["asap", "without_anchor", "stage1_random", "random", "truncate", "spirit", "step_entropy", "attribution"];
 /// Pipelines whose model reads whole chains are measured only when the table is written, the others on each run.
 const WRITTEN: [&str; 4] = ["without_anchor", "spirit", "step_entropy", "attribution"];
 /// Small enough that stage 2 still has to drop steps after stage 1.

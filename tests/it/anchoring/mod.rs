@@ -101,7 +101,7 @@ fn what_was_paid_once_is_not_paid_again_unless_the_request_changes() {
         .ends(1, &["asap.anchor.model ('test-model' there, 'other' here)"]);
 
     for (name, more) in [("anchor.md", ""), ("coarse.md", "\nBe brief.\n")] {
-        let text = std::fs::read_to_string(root().join("udfs/src/anchor/prompts").join(name)).unwrap();
+        let text = std::fs::read_to_string(root().join("udfs/src/anchor/prompts/paper").join(name)).unwrap();
         workplace.write(&format!("prompts/{name}"), text + more);
     }
     take_answers(&workplace, "a", "d");

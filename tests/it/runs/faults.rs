@@ -14,9 +14,9 @@ use crate::support::proxy::{Action, Gate};
 const FILES: [File; 3] = [("a.parquet", 1..=8, "step"), ("b.parquet", 11..=18, "step"), ("c.parquet", 21..=28, "step")];
 const A_NEXT: File = ("a.parquet", 2..=9, "later");
 /// The commands of the job: six slices with rejects, a replaced file, merged shards, removed leftovers.
-const JOB: [&str; 4] = [RUN, RUN, "optimize s3://lake/out", VACUUM];
+const JOB: [&str; 4] = [RUN, RUN, "table optimize s3://lake/out", VACUUM];
 const RUN: &str = "run mine.sql --from s3://lake/in --to s3://lake/out --set asap.run.slice_rows=4 --set asap.run.commit_seconds=0 --on-change reprocess";
-const VACUUM: &str = "vacuum s3://lake/out --retain 0s --now";
+const VACUUM: &str = "table vacuum s3://lake/out --retain 0s --now";
 /// Jobs at once: most of their time is the start of processes.
 const AT_ONCE: usize = 4;
 
@@ -75,7 +75,7 @@ fn job(fault: Fault, n: usize) -> bool {
     place.makes(&["--on-change", "reprocess"], &files);
     execute(&place, VACUUM);
     assert_eq!(orphans(&place.path("out")), BTreeSet::new(), "objects that no log names");
-    execute(&place, "verify s3://lake/out");
+    execute(&place, "table verify s3://lake/out");
     is_met
 }
 
