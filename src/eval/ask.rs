@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use asap_llm::chat::{CallError, ChatResponse};
 use asap_llm::completions::{Completions, Options};
@@ -21,6 +20,7 @@ use url::Url;
 
 use super::EvalArgs;
 use super::bench::Problem;
+use super::clock::Clock;
 use crate::config;
 use crate::failure::Failure;
 use crate::output::{calls, count, note, several};
@@ -58,8 +58,6 @@ pub(crate) type Found = HashMap<Place, Result<Response, CallError>>;
 
 pub(crate) struct Asked {
     pub found: Found,
-    /// The wall-clock seconds of all requests. None if stored responses were among them.
-    pub seconds: Option<f64>,
     /// Why calls were no longer sent: a limit of calls or cost.
     pub refusal: Option<String>,
 }
@@ -112,7 +110,7 @@ pub(crate) async fn ask(
         }
     };
     let mut places = places;
-    let (begun, mut asked) = (Instant::now(), Found::new());
+    let (mut clock, mut asked) = (Clock::start(url, sampled.concurrency).await?, Found::new());
     // A wrong endpoint shows in one response, so the first is awaited before the others are paid.
     if let Some(first) = places.next() {
         let first = each(first).await?;
@@ -123,20 +121,21 @@ pub(crate) async fn ask(
             });
         }
         asked.extend(first);
+        clock.tick(llm.usage().calls, llm.usage().cache_hits).await?;
     }
     let mut found = futures::stream::iter(places.map(each)).buffer_unordered(sampled.concurrency as usize);
     while let Some(found) = found.try_next().await? {
         asked.extend(found);
+        clock.tick(llm.usage().calls, llm.usage().cache_hits).await?;
     }
     drop(found);
+    clock.save().await?;
     bar.finish();
-    let usage = llm.usage();
-    if let Some(calls) = calls(&usage) {
+    if let Some(calls) = calls(&llm.usage()) {
         note(calls);
     }
     note_endpoint(&asked, &llm);
-    let seconds = (usage.cache_hits == 0).then(|| begun.elapsed().as_secs_f64());
-    Ok(Asked { found: asked, seconds, refusal: llm.budget_refusal() })
+    Ok(Asked { found: asked, refusal: llm.budget_refusal() })
 }
 
 /// Says how responses differ from what was asked for.

@@ -97,11 +97,16 @@ impl Bench {
         !matches!(self, Self::Gsm8k | Self::Math500 | Self::Aime24 | Self::Aime25)
     }
 
-    /// Reads the problems of the files, at most `limit`.
+    /// Reads the problems of the files, at most `limit`, with prompts in this wording.
     ///
     /// # Errors
     /// If a file cannot be read or is not of this bench. The error names the file, the line and the missing fields.
-    pub(crate) fn read(self, files: &[String], limit: Option<usize>) -> Result<Vec<Problem>, Failure> {
+    pub(crate) fn read(
+        self,
+        files: &[String],
+        limit: Option<usize>,
+        wording: &Wording,
+    ) -> Result<Vec<Problem>, Failure> {
         let (mut problems, mut ids) = (Vec::new(), HashSet::new());
         for file in files {
             let unreadable = |error: std::io::Error| Failure::Usage(format!("cannot read {file}: {error}"));
@@ -114,7 +119,7 @@ impl Bench {
                     let name = self.name();
                     Failure::Usage(format!("{file}, line {}: expected a problem of {name}, {why}", index + 1))
                 };
-                let problem = self.problem(&line, problems.len()).map_err(wrong)?;
+                let problem = self.problem(&line, problems.len(), wording).map_err(wrong)?;
                 if !ids.insert(problem.id.clone()) {
                     return Err(wrong(format!("found {} for the second time", problem.id)));
                 }
@@ -130,11 +135,11 @@ impl Bench {
         }
     }
 
-    fn problem(self, line: &str, index: usize) -> Result<Problem, String> {
+    fn problem(self, line: &str, index: usize, wording: &Wording) -> Result<Problem, String> {
         match self {
-            Self::HumanevalPlus => return programmed(humaneval_plus(line)?),
-            Self::Leetcode => return programmed(leetcode(line)?),
-            Self::LivecodebenchV1V3 | Self::LivecodebenchV4V5 => return programmed(livecodebench(line)?),
+            Self::HumanevalPlus => return programmed(humaneval_plus(line)?, wording),
+            Self::Leetcode => return programmed(leetcode(line)?, wording),
+            Self::LivecodebenchV1V3 | Self::LivecodebenchV4V5 => return programmed(livecodebench(line)?, wording),
             Self::Gsm8k | Self::Math500 | Self::Aime24 | Self::Aime25 => {}
         }
         let row: Value = serde_json::from_str(line).map_err(|error| format!("found no JSON ({error})"))?;
@@ -145,33 +150,60 @@ impl Bench {
                 let Some((_, gold)) = answer.rsplit_once("####") else {
                     return Err("found no final answer after #### in the field answer".to_string());
                 };
-                (numbered(), math_prompt(&question), Check::Answer(gold.trim().to_string()))
+                (numbered(), wording.prompt(MATH, &question, None), Check::Answer(gold.trim().to_string()))
             }
             Self::Math500 => {
                 let [question, answer] = fields(&row, ["problem", "answer"])?;
                 let id = row["unique_id"].as_str().map_or_else(numbered, str::to_string);
-                (id, math_prompt(&question), Check::Answer(answer))
+                (id, wording.prompt(MATH, &question, None), Check::Answer(answer))
             }
             // The published prompt already asks for a box.
             _ if row["prompt"].is_string() => {
                 let [prompt, answer] = fields(&row, ["prompt", "answer"])?;
-                (numbered(), prompt, Check::Answer(answer))
+                (numbered(), wording.prompt("{question}", &prompt, None), Check::Answer(answer))
             }
             _ => {
                 let [question, answer] = fields(&row, ["problem", "answer"])?;
-                (numbered(), math_prompt(&question), Check::Answer(answer))
+                (numbered(), wording.prompt(MATH, &question, None), Check::Answer(answer))
             }
         };
         Ok(Problem { id, prompt, check })
     }
 }
 
-/// The message that asks a problem of mathematics.
-fn math_prompt(question: &str) -> String {
-    filled(MATH, question, None)
+/// How a problem is put to the model.
+#[derive(Debug)]
+pub(crate) struct Wording {
+    /// Replaces the prompt of the bench. It holds `{question}`, and `{starter}` for the code to start from.
+    pub template: Option<String>,
+    /// Follows the prompt.
+    pub suffix: String,
 }
 
-fn programmed(program: Program) -> Result<Problem, String> {
+impl Wording {
+    /// # Errors
+    /// If the file cannot be read or has no `{question}`.
+    pub(crate) fn new(file: Option<&str>, suffix: &str) -> Result<Self, Failure> {
+        let read = |file: &str| {
+            let text = std::fs::read_to_string(file)
+                .map_err(|error| Failure::Usage(format!("--prompt: cannot read {file}: {error}")))?;
+            match text.contains("{question}") {
+                true => Ok(text),
+                false => {
+                    Err(Failure::Usage(format!("--prompt: expected {{question}} somewhere in {file}, found none")))
+                }
+            }
+        };
+        let suffix = suffix.replace("\\n", "\n").replace("\\t", "\t");
+        Ok(Self { template: file.map(read).transpose()?, suffix })
+    }
+
+    fn prompt(&self, own: &str, question: &str, starter: Option<&str>) -> String {
+        filled(self.template.as_deref().unwrap_or(own), question, starter) + &self.suffix
+    }
+}
+
+fn programmed(program: Program, wording: &Wording) -> Result<Problem, String> {
     if let Tests::Method { tests } | Tests::Stdin { tests } = &program.tests
         && tests.is_empty()
     {
@@ -182,15 +214,15 @@ fn programmed(program: Program) -> Result<Problem, String> {
         (None, Some(_)) => METHOD,
         (None, None) => STDIN,
     };
-    let prompt = filled(template, &program.question, program.starter.as_deref());
+    let prompt = wording.prompt(template, &program.question, program.starter.as_deref());
     Ok(Problem { id: program.id.clone(), prompt, check: Check::Program(Box::new(program)) })
 }
 
 /// Fills a template. A text that looks like a field is not filled again.
 fn filled(template: &str, question: &str, starter: Option<&str>) -> String {
     let (before, after) = template.trim_end().split_once("{question}").unwrap_or((template, ""));
-    let after = after.replace("{starter}", starter.unwrap_or_default().trim_end());
-    [before, question.trim_end(), &after].concat()
+    let [before, after] = [before, after].map(|text| text.replace("{starter}", starter.unwrap_or_default().trim_end()));
+    [&before, question.trim_end(), &after].concat()
 }
 
 /// The texts of fields; numbers as they are written.

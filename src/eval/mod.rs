@@ -1,4 +1,4 @@
-//! `asap eval`: evaluates a model on the paper's benchmarks, and compares two evaluations.
+//! `asap eval`: evaluates a model on the paper's benchmarks, compares two evaluations, and makes tables of several.
 //!
 //! ```text
 //!   files ─ bench ─▶ problems ─ ask ─▶ responses ─ grade ─▶ rows ─▶ Delta table ─ summary, compare
@@ -11,10 +11,14 @@
 
 mod ask;
 mod bench;
+mod clock;
 mod compare;
+mod figure;
+mod formats;
 mod grade;
 mod row;
 mod summary;
+mod table;
 
 use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroU32;
@@ -24,23 +28,24 @@ use asap_pipelines::location;
 use asap_pipelines::outputs::whole_table;
 use asap_pipelines::run::Observer;
 use asap_programs::{Limits, Sandbox, SandboxError, Verdict};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use rayon::prelude::*;
 
 use crate::config::SettingArgs;
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, at_least_one, note, print_as, several};
+use crate::output::{SummaryFormat, at_least_one, note, print, print_as, several};
 use crate::program;
 use crate::progress::Bar;
 use ask::{Asked, Found, Sampled};
-use bench::{Bench, Check, Problem};
+use bench::{Bench, Check, Problem, Wording};
+use clock::Asking;
 use row::Row;
 use summary::{AtBudget, Summary};
 
 /// The property of a table that says it is an evaluation: its benchmark and model.
 const PROPERTY: &str = "asap.eval";
 
-/// Evaluate a model on a benchmark, or compare two evaluations
+/// Evaluate a model on a benchmark, compare two evaluations, or make tables of several
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -48,6 +53,7 @@ Examples:
   asap eval --bench math500 --data test.jsonl --model out/model --budget 1024,2048,4096 --to out/eval/math500
   asap eval --bench aime24 --data aime24.jsonl --model org/name --samples 16 --temperature 0.6 --top-p 0.95 --to out/eval/aime24
   asap eval --compare out/eval/original out/eval/pruned
+  asap eval --table original=out/original-gsm8k --table asap=out/asap-gsm8k --base original --svg figure.svg
 
 asap reads the published file of a benchmark and downloads nothing. With --endpoint, a server such as vLLM answers.
 Without --endpoint, asap loads the model from a folder and answers.
@@ -55,16 +61,16 @@ Without --endpoint, asap loads the model from a folder and answers.
 Run the same command again to resume, or to grade the stored responses again without a call.")]
 pub struct EvalArgs {
     /// Evaluate on this benchmark
-    #[arg(long, value_enum, required_unless_present = "compare", requires = "to")]
+    #[arg(long, value_enum, required_unless_present_any = ["compare", "table"], requires = "to")]
     bench: Option<Bench>,
     /// Read the problems from this file: JSON lines, also compressed with gzip. May be repeated
-    #[arg(long, value_name = "FILE", required_unless_present = "compare")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["compare", "table"])]
     data: Vec<String>,
     /// Ask this endpoint, which serves an API like OpenAI's
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
     /// Ask this model: with --endpoint, its name at the endpoint; without --endpoint, a folder in Hugging Face's layout
-    #[arg(long, value_name = "NAME|DIR", required_unless_present = "compare")]
+    #[arg(long, value_name = "NAME|DIR", required_unless_present_any = ["compare", "table"])]
     model: Option<String>,
     /// Set the maximum tokens of a response. Several budgets are evaluated at once [default: the budget of the paper]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
@@ -81,6 +87,12 @@ pub struct EvalArgs {
     /// End a response before this text. May be repeated
     #[arg(long, value_name = "TEXT", value_parser = crate::generate::not_empty)]
     stop: Vec<String>,
+    /// Ask by this prompt, a file with the placeholder {question} and, for code, {starter}, instead of asap's own
+    #[arg(long, value_name = "FILE", requires = "bench")]
+    prompt: Option<String>,
+    /// Append this text to each prompt, with the escapes \n and \t, such as the ratio of TokenSkip
+    #[arg(long, value_name = "TEXT", requires = "bench", default_value_t, hide_default_value = true)]
+    suffix: String,
     /// Keep N requests in flight
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
     concurrency: u32,
@@ -93,22 +105,98 @@ pub struct EvalArgs {
     /// Run programs with this Python
     #[arg(long, value_name = "PATH", default_value = "python3")]
     python: String,
+    /// Put the evaluation LOC into the tables as NAME. May be repeated; a name may have several benchmarks
+    #[arg(long, value_name = "NAME=LOC", num_args = 1.., value_parser = named, conflicts_with_all = ["bench", "data", "model", "endpoint", "to", "compare"])]
+    table: Vec<(String, String)>,
+    /// Show the changes to this name of --table, with intervals
+    #[arg(long, value_name = "NAME", requires = "table")]
+    base: Option<String>,
+    /// Also draw accuracy against tokens into this file
+    #[arg(long, value_name = "FILE", requires = "table")]
+    svg: Option<String>,
     /// Compare two evaluations of the same problems
     #[arg(long, value_name = "LOC", num_args = 2, conflicts_with_all = ["bench", "data", "model", "endpoint", "to"])]
     compare: Vec<String>,
-    /// Set the output format of the summary; json prints one object on the last line
-    #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
-    format: SummaryFormat,
+    /// Set the output format; json prints one object on the last line
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
     #[command(flatten)]
     settings: SettingArgs,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table for people; with --table, in Markdown
+    Table,
+    /// JSON for programs, on one line
+    Json,
+    /// With --table: one line for each method, benchmark and budget
+    Csv,
+    /// With --table: tables for the package booktabs
+    Latex,
+}
+
+fn named(text: &str) -> Result<(String, String), String> {
+    let (name, location) = text.split_once('=').ok_or("expected NAME=LOC, such as asap=out/eval/asap")?;
+    match name.is_empty() || location.is_empty() {
+        true => Err("expected a name and a location around the =".to_string()),
+        false => Ok((name.to_string(), location.to_string())),
+    }
+}
+
+/// A stored evaluation.
+pub(crate) struct Evaluation {
+    pub location: String,
+    pub rows: Vec<Row>,
+    /// The time of its requests, if it was stored.
+    pub asking: Option<Asking>,
+}
+
+impl Evaluation {
+    /// Wall-clock seconds of the requests by the number of problems. None for several budgets, which are asked at once.
+    pub(crate) fn seconds_per_problem(&self) -> Option<f64> {
+        let problems: BTreeSet<&str> = self.rows.iter().map(|row| row.id.as_str()).collect();
+        let budgets: BTreeSet<i64> = self.rows.iter().map(|row| row.budget).collect();
+        self.asking?.seconds.filter(|_| budgets.len() == 1).map(|seconds| seconds / problems.len() as f64)
+    }
+}
+
+async fn print_tables(args: &EvalArgs) -> Result<(), Failure> {
+    let mut named = Vec::new();
+    for (name, location) in &args.table {
+        named.push((name.clone(), load(location).await?));
+    }
+    let tables = table::tables(&named, args.base.as_deref())?;
+    if let Some(file) = &args.svg {
+        std::fs::write(file, tables.svg()).map_err(|error| Failure::Failed(format!("cannot write {file}: {error}")))?;
+    }
+    let text = match args.format {
+        Format::Table => tables.markdown(),
+        Format::Json => serde_json::to_string(&tables).map_err(std::io::Error::from)?,
+        Format::Csv => tables.csv(),
+        Format::Latex => tables.latex(),
+    };
+    Ok(print(&text)?)
+}
+
 pub async fn run(args: EvalArgs) -> Result<(), Failure> {
+    if !args.table.is_empty() {
+        return print_tables(&args).await;
+    }
+    let format = match args.format {
+        Format::Table => SummaryFormat::Table,
+        Format::Json => SummaryFormat::Json,
+        Format::Csv | Format::Latex => {
+            return Err(Failure::Usage("--format csv and latex need --table".to_string()));
+        }
+    };
     if let [a, b] = args.compare.as_slice() {
         let (a, b) = (load(a).await?, load(b).await?);
-        let compared = compare::compare(&a, &b)?;
-        let object = serde_json::json!({ "budgets": compared });
-        return Ok(print_as(args.format, &object, || compare::tables(&compared))?);
+        let compared = compare::compare(&a.rows, &b.rows)?;
+        let seconds = [&a, &b].map(Evaluation::seconds_per_problem);
+        let object = serde_json::json!({ "budgets": compared, "seconds_per_problem_a": seconds[0],
+            "seconds_per_problem_b": seconds[1] });
+        return Ok(print_as(format, &object, || compare::tables(&compared, seconds))?);
     }
     let (Some(bench), Some(model), Some(to)) = (args.bench, &args.model, &args.to) else {
         return Err(Failure::Usage("expected --bench, --data, --model and --to, or --compare".to_string()));
@@ -117,7 +205,8 @@ pub async fn run(args: EvalArgs) -> Result<(), Failure> {
         let what = "gives equal responses at --temperature 0: set a temperature above 0";
         return Err(Failure::Usage(format!("--samples {} {what}", args.samples)));
     }
-    let mut problems = bench.read(&args.data, args.limit)?;
+    let wording = Wording::new(args.prompt.as_deref(), &args.suffix)?;
+    let mut problems = bench.read(&args.data, args.limit, &wording)?;
     let whole = bench.problems();
     if args.limit.is_none() && problems.len() != whole {
         note(format!("{} has {whole} problems; these files have {}", bench.name(), problems.len()));
@@ -134,7 +223,7 @@ pub async fn run(args: EvalArgs) -> Result<(), Failure> {
         stop: args.stop.clone(),
         concurrency: args.concurrency,
     };
-    let (url, identity) = (location::folder(to)?, identity(bench, model, &sampled));
+    let (url, identity) = (location::folder(to)?, identity(bench, model, &sampled, &wording));
     whole_table::check_identity(&url, PROPERTY, &identity).await?;
     let (sandbox, left_out) = match bench.runs_programs() {
         true => {
@@ -145,36 +234,43 @@ pub async fn run(args: EvalArgs) -> Result<(), Failure> {
         false => (None, vec![]),
     };
     let asked = ask::ask(&args, model, &problems, &sampled, &url).await?;
-    let Asked { found, seconds, refusal } = asked;
+    let Asked { found, refusal } = asked;
     let failures = || found.values().filter_map(|found| found.as_ref().err());
     let first_failure = failures().find(|error| error.is_passing()).or_else(|| failures().next()).cloned();
-    let per_problem = seconds.map(|seconds| seconds / problems.len() as f64);
     let mut rows = rows_of(bench, model, &problems, &sampled, found);
     grade::complete_tags(&mut rows);
     let rows = graded(rows, problems, sandbox).await?;
     let properties = HashMap::from([(PROPERTY.to_string(), Some(identity))]);
     whole_table::replace(&url, &whole_table::batch(row::schema(), &rows)?, properties).await?;
-    let summary = Summary { seconds_per_problem: per_problem, ..summarize(&args, bench, model, to, left_out, &rows) };
-    print_as(args.format, &summary, || summary.table())?;
+    let evaluation = Evaluation { location: to.clone(), rows, asking: clock::total(&url).await? };
+    let summary = summarize(&args, bench, model, left_out, &evaluation);
+    print_as(format, &summary, || summary.table())?;
     verdict(&summary, first_failure.as_ref(), refusal)
 }
 
 /// What an evaluation is of: the value of [`PROPERTY`].
-fn identity(bench: Bench, model: &str, sampled: &Sampled) -> String {
+fn identity(bench: Bench, model: &str, sampled: &Sampled, wording: &Wording) -> String {
     let Sampled { samples, temperature, top_p, stop, .. } = sampled;
-    serde_json::json!({
+    let mut identity = serde_json::json!({
         "bench": bench.name(), "model": model, "samples": samples, "temperature": temperature, "top_p": top_p,
         "stop": stop,
-    })
-    .to_string()
+    });
+    if let Some(prompt) = &wording.template {
+        identity["prompt"] = prompt.as_str().into();
+    }
+    if !wording.suffix.is_empty() {
+        identity["suffix"] = wording.suffix.as_str().into();
+    }
+    identity.to_string()
 }
 
-async fn load(location: &str) -> Result<Vec<Row>, Failure> {
-    let table = whole_table::read(&location::folder(location)?).await?;
+async fn load(location: &str) -> Result<Evaluation, Failure> {
+    let url = location::folder(location)?;
+    let table = whole_table::read(&url).await?;
     let table = table.filter(|table| table.properties.contains_key(PROPERTY));
     let table = table
         .ok_or_else(|| Failure::Usage(format!("{location} is not an evaluation: asap eval wrote no table there")))?;
-    Ok(table.rows()?)
+    Ok(Evaluation { location: location.to_string(), rows: table.rows()?, asking: clock::total(&url).await? })
 }
 
 /// Opens the sandbox, runs the bench's own programs, and leaves out the problems that they fail.
@@ -288,17 +384,18 @@ fn stopped(error: tokio::task::JoinError) -> Failure {
     Failure::Failed(format!("the evaluation stopped: {error}"))
 }
 
-fn summarize(args: &EvalArgs, bench: Bench, model: &str, to: &str, left_out: Vec<String>, rows: &[Row]) -> Summary {
+fn summarize(args: &EvalArgs, bench: Bench, model: &str, left_out: Vec<String>, of: &Evaluation) -> Summary {
+    let rows = &of.rows;
     let budgets: BTreeSet<i64> = rows.iter().map(|row| row.budget).collect();
     let at = |budget: i64| AtBudget::of(budget, &rows.iter().filter(|row| row.budget == budget).collect::<Vec<_>>());
     Summary {
         bench: bench.name(),
         model: model.to_string(),
-        to: to.to_string(),
+        to: of.location.clone(),
         temperature: args.temperature,
         samples: args.samples,
         concurrency: args.concurrency,
-        seconds_per_problem: None,
+        seconds_per_problem: of.seconds_per_problem(),
         left_out,
         budgets: budgets.into_iter().map(at).collect(),
     }

@@ -35,7 +35,8 @@ pub(crate) struct Summary {
     pub temperature: f64,
     pub samples: u32,
     pub concurrency: u32,
-    /// Wall-clock seconds of all requests by the number of problems. None if stored responses were among them.
+    /// Wall-clock seconds of all requests by the number of problems, over all commands of this evaluation. None for
+    /// several budgets.
     pub seconds_per_problem: Option<f64>,
     /// Problems whose reference program fails its tests. The model was not asked them.
     pub left_out: Vec<String>,

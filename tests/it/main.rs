@@ -7,6 +7,7 @@ mod bad_input;
 mod cli;
 mod common;
 mod eval;
+mod eval_tables;
 mod evidence;
 mod exam;
 mod extractive;

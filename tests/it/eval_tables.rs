@@ -1,0 +1,118 @@
+//! `asap eval --table`: every figure is computed again from the stored rows, and every format holds it.
+
+use serde_json::{Value, json};
+
+use crate::common::Workplace;
+use asap_test_support::{Call, Reply, Server};
+
+const PROBLEMS: usize = 40;
+
+/// A server whose response to problem `n` is right if `n` is below `right`, and has `tokens` tokens.
+fn answering(right: usize, tokens: u64) -> Server {
+    Server::start(move |call: &Call| {
+        if call.head.starts_with("GET") {
+            return Reply::error(404, "no such page");
+        }
+        let n: usize = call.prompt().split("What is ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+        let answer = if n < right { n + 25 } else { 1 };
+        Reply::Json(json!({
+            "model": "m",
+            "choices": [{ "message": { "role": "assistant", "content": format!("\\boxed{{{answer}}}") },
+                "finish_reason": "stop" }],
+            "usage": { "prompt_tokens": 20, "completion_tokens": tokens + n as u64 % 3 },
+        }))
+    })
+}
+
+fn evaluate(workplace: &Workplace, server: &Server, to: &str, more: &[&str]) {
+    let asked = ["eval", "--bench", "gsm8k", "--data", "test.jsonl", "--model", "m", "--to", to, "--endpoint"];
+    workplace.run([&asked[..], &[&server.base_url()], more].concat()).ok();
+}
+
+fn place() -> Workplace {
+    let workplace = Workplace::new();
+    let line = |n: usize| {
+        json!({ "question": format!("What is {n} + 25?"), "answer": format!("Add.\n#### {}", n + 25) }).to_string()
+    };
+    workplace.write("test.jsonl", (0..PROBLEMS).map(|n| line(n) + "\n").collect::<String>());
+    for (to, right, tokens) in [("original", 20, 60), ("asap", 30, 30), ("random", 10, 45)] {
+        evaluate(&workplace, &answering(right, tokens), to, &["--budget", "512"]);
+    }
+    evaluate(&workplace, &answering(25, 40), "sweep", &["--budget", "512,1024"]);
+    workplace
+}
+
+const TABLE: [&str; 9] =
+    ["eval", "--table", "original=original", "asap=asap", "random=random", "--base", "original", "--svg", "figure.svg"];
+
+#[test]
+fn tables_are_the_stored_rows_in_every_format() {
+    let workplace = place();
+    let in_format = |format: &str| workplace.run([&TABLE[..], &["--format", format]].concat()).ok().to_string();
+    let cells: Value = serde_json::from_str(in_format("json").lines().last().unwrap()).unwrap();
+    for (cell, name) in cells["cells"].as_array().unwrap().iter().zip(["original", "asap", "random"]) {
+        let rows = workplace.rows(&format!(
+            "SELECT avg(CASE WHEN correct THEN 1.0 ELSE 0.0 END) AS accuracy, avg(tokens) AS tokens FROM '{name}'"
+        ));
+        assert_eq!((&cell["method"], &cell["accuracy"]["value"]), (&json!(name), &rows[0]["accuracy"]), "{cell}");
+        assert_eq!(&cell["tokens"], &rows[0]["tokens"], "{cell}");
+        assert!(cell["seconds_per_problem"].as_f64().unwrap() > 0.0 && cell["concurrency"] == 32, "{cell}");
+    }
+    let change = &cells["cells"][1]["change"];
+    assert!((change["accuracy"]["value"].as_f64().unwrap() - 0.25).abs() < 1e-9, "{change}");
+    // 10 of 40 differences are 1: the deviation is 0.4385, so the interval reaches 1.96 · 0.4385 / √40 = 0.1359.
+    assert!((change["accuracy"]["high"].as_f64().unwrap() - 0.3859).abs() < 1e-4, "{change}");
+    let tokens =
+        |name: &str| workplace.rows(&format!("SELECT avg(tokens) AS t FROM '{name}'"))[0]["t"].as_f64().unwrap();
+    let ratio = tokens("asap") / tokens("original") - 1.0;
+    assert!((change["tokens"]["value"].as_f64().unwrap() - ratio).abs() < 1e-9, "{change}");
+
+    let [markdown, csv, latex] = ["table", "csv", "latex"].map(in_format);
+    assert!(markdown.contains("**75.00** (+25.0 [+11.4, +38.6])") && markdown.contains("<u>50.00</u>"), "{markdown}");
+    assert!(latex.contains("\\textbf{75.00}") && latex.contains("\\underline{50.00}"), "{latex}");
+    assert_eq!((csv.lines().count(), csv.lines().next().unwrap().split(',').count()), (4, 18), "{csv}");
+    assert!(csv.contains("asap,gsm8k,512,40,0,0.75,"), "{csv}");
+    let figure = std::fs::read_to_string(workplace.path("figure.svg")).unwrap();
+    assert!(figure.matches("<circle").count() == 6 && figure.contains("asap, budget 512: 75.0 %"), "{figure}");
+}
+
+#[test]
+fn budgets_get_a_table_and_what_is_missing_is_named() {
+    let workplace = place();
+    let with_sweep = workplace.run([&TABLE[..3], &["sweep=sweep"]].concat());
+    let shown = with_sweep.ok();
+    assert!(shown.contains("gsm8k: budgets by methods") && shown.contains("gsm8k at 512: accuracy"), "{shown}");
+    assert!(shown.contains("Missing: original on gsm8k at 1,024."), "{shown}");
+    let refused = |arguments: &[&str], why: &str| {
+        workplace.run([&["eval", "--table"], arguments].concat()).ends_in(&[1, 2], &[why]);
+    };
+    refused(&["a=original", "a=random"], "a has gsm8k at 512 tokens twice, in original and random");
+    refused(&["a=original", "--base", "b"], "--base b is not a method of --table: it has a");
+    refused(&["original"], "expected NAME=LOC");
+    refused(&["a=nothing"], "nothing is not an evaluation");
+    refused(&["a=original", "--to", "x"], "cannot be used with");
+    let few = ["--budget", "512", "--limit", "10"];
+    evaluate(&workplace, &answering(5, 40), "few", &few);
+    refused(&["a=original", "b=few"], "original and few have different problems of gsm8k");
+    workplace.run(["eval", "--compare", "original", "random", "--format", "csv"]).ends(2, &["need --table"]);
+}
+
+#[test]
+fn a_prompt_and_a_suffix_belong_to_an_evaluation() {
+    let workplace = place();
+    let server = answering(3, 10);
+    workplace.write("prompt.txt", "Be brief. {question} Code: {starter}.");
+    let asked = ["--budget", "512", "--prompt", "prompt.txt", "--suffix", "<|eot_id|>0.5<|eot_id|>"];
+    evaluate(&workplace, &server, "own", &asked);
+    let prompt = "Be brief. What is 0 + 25? Code: .<|eot_id|>0.5<|eot_id|>";
+    assert_eq!(workplace.rows("SELECT prompt FROM 'own' WHERE id = 'gsm8k/0'")[0]["prompt"], prompt);
+    let asked = ["eval", "--bench", "gsm8k", "--data", "test.jsonl", "--model", "m", "--endpoint"];
+    let refused = |to: &str, more: &[&str], why: &str| {
+        let arguments = [&asked[..], &[&server.base_url(), "--to", to, "--budget", "512"], more].concat();
+        workplace.run(arguments).ends_in(&[1, 2], &[why]);
+    };
+    refused("own", &[], "choose another folder");
+    workplace.write("no.txt", "Be brief.");
+    refused("new", &["--prompt", "no.txt"], "expected {question} somewhere in no.txt");
+    refused("new", &["--prompt", "none.txt"], "--prompt: cannot read none.txt");
+}
