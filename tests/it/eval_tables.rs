@@ -108,7 +108,8 @@ fn a_prompt_and_a_suffix_belong_to_an_evaluation() {
     assert_eq!(workplace.rows("SELECT prompt FROM 'own' WHERE id = 'gsm8k/0'")[0]["prompt"], prompt);
     let asked = ["eval", "--bench", "gsm8k", "--data", "test.jsonl", "--model", "m", "--endpoint"];
     let refused = |to: &str, more: &[&str], why: &str| {
-        let arguments = [&asked[..], &[&server.base_url(), "--to", to, "--budget", "512"], more].concat();
+        let url = server.base_url();
+        let arguments = [&asked[..], &[&url, "--to", to, "--budget", "512"], more].concat();
         workplace.run(arguments).ends_in(&[1, 2], &[why]);
     };
     refused("own", &[], "choose another folder");
