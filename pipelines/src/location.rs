@@ -7,6 +7,7 @@ mod gcs;
 #[cfg(feature = "hf")]
 mod hf;
 mod http;
+mod local;
 mod machine;
 mod redact;
 mod retry;
@@ -21,7 +22,6 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use datafusion::common::{Result, config_err, exec_datafusion_err};
 use datafusion::execution::object_store::ObjectStoreRegistry;
 use object_store::ObjectStore;
-use object_store::local::LocalFileSystem;
 use url::{Position, Url};
 
 pub use folder::Folder;
@@ -100,7 +100,7 @@ pub fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
 
 fn make(url: &Url) -> Result<Arc<dyn ObjectStore>> {
     match url.scheme() {
-        "file" => Ok(Arc::new(LocalFileSystem::new())),
+        "file" => Ok(Arc::new(local::Local::default())),
         "s3" | "s3a" => s3::store(url),
         "https" if address::is_s3(url) => s3::store(url),
         "gs" => gcs::store(url),
