@@ -73,7 +73,7 @@ kept AS (
     UNION ALL SELECT chain, ratio, 'without_anchor', cot_refine_or_fit(own, surprisal, budget)['kept'] FROM budgets
     UNION ALL SELECT chain, ratio, 'spirit', cot_refine(own, perplexity, budget) FROM budgets
     UNION ALL SELECT chain, ratio, 'step_entropy', cot_refine(own, step_entropy, budget) FROM budgets
-    UNION ALL SELECT chain, ratio, 'selective_context', cot_refine(own, self_information, budget) FROM budgets
+    UNION ALL SELECT chain, ratio, 'self_information_steps', cot_refine(own, self_information, budget) FROM budgets
     UNION ALL SELECT chain, ratio, 'answer_gain', cot_refine(own, answer_gain, budget) FROM budgets
     UNION ALL SELECT chain, ratio, 'attribution', cot_refine(own, attribution, budget)
         FROM budgets JOIN (SELECT chain, cot_attribution(question, own, answer) AS attribution FROM scored) USING (chain)

@@ -1,9 +1,7 @@
--- Selective Context (Li et al. 2023) by steps: drops the step of the original chain with the least self-information,
--- one by one, until the chain has at most asap.refine.max_tokens tokens.
+-- Selective Context (Li et al. 2023): drops the words of the original chain with the least self-information. The share
+-- of words that stay is the budget's share of the tokens, so the result has about asap.refine.max_tokens tokens.
 SELECT *
 FROM pruned((
-    WITH scored AS (SELECT *, cot_self_information(cot_steps(cot)) AS selective_context FROM corpus),
-    refined AS (SELECT *, cot_refine_or_fit(cot_steps(cot), selective_context, cot_budget(cot_tokens(cot))) AS refined FROM scored)
-    SELECT * EXCEPT (refined), refined['kept'] AS kept, refined['by'] AS refined_by
-    FROM refined
-), 'selective_context')
+    SELECT *, cot_selective_context(cot, least(1.0, cot_budget(cot_tokens(cot)) / CAST(cot_tokens(cot) AS DOUBLE))) AS compressed
+    FROM corpus
+))

@@ -20,6 +20,7 @@ const PIPELINES: &[(&str, &str)] = &[
     ("spirit_greedy", include_str!("../sql/spirit_greedy.sql")),
     ("step_entropy", include_str!("../sql/step_entropy.sql")),
     ("step_entropy_mean", include_str!("../sql/step_entropy_mean.sql")),
+    ("self_information_steps", include_str!("../sql/self_information_steps.sql")),
     ("selective_context", include_str!("../sql/selective_context.sql")),
     ("perplexity_and_self_information", include_str!("../sql/perplexity_and_self_information.sql")),
     ("attribution", include_str!("../sql/attribution.sql")),

@@ -12,11 +12,12 @@ pub(crate) const QUESTION: &str = "question";
 pub(crate) const SYSTEM: &str = "system";
 
 /// The functions whose first argument precedes what a model reads. Each also accepts a conversation there.
-pub(crate) const OF_PROMPTS: [&str; 12] = [
+pub(crate) const OF_PROMPTS: [&str; 14] = [
     "cot_answer_gain",
     "cot_attribution",
     "cot_entropy",
     "cot_example",
+    "cot_first_token",
     "cot_mean_step_entropy",
     "cot_perplexity",
     "cot_shortest_surviving",
@@ -24,6 +25,7 @@ pub(crate) const OF_PROMPTS: [&str; 12] = [
     "cot_step_entropy",
     "cot_surprisal",
     "cot_survives",
+    "cot_token_entropies",
     "cot_too_long",
 ];
 

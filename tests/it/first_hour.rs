@@ -58,7 +58,7 @@ const BASELINES: &[&str] = &[
     "spirit_greedy",
     "step_entropy",
     "step_entropy_mean",
-    "selective_context",
+    "self_information_steps",
     "attribution",
     "answer_gain",
     "earliest_correct",
@@ -163,7 +163,7 @@ fn chains_are_compressed_word_by_word() {
         rows
     };
     let content = |row: &serde_json::Value, column: &str| row[column][0]["content"].as_str().unwrap().to_string();
-    for row in rows_of("llmlingua2") {
+    for row in ["llmlingua2", "selective_context"].into_iter().flat_map(rows_of) {
         let [before, after] = ["original_tokens", "pruned_tokens"].map(|key| row[key].as_f64().unwrap());
         assert!(after > 0.2 * before && after < 0.8 * before, "{row}");
         assert!(content(&row, "completion").contains(row["cot"].as_str().unwrap()), "{row}");

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int64Array, ListArray, ListBuilder, StringArray, StringBuilder, StructArray,
+    ArrayRef, BooleanArray, Float32Builder, Float64Array, Int64Array, ListArray, ListBuilder, StringArray,
+    StringBuilder, StructArray,
 };
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
-use datafusion::arrow::datatypes::{DataType, Field, Float64Type, Int64Type};
+use datafusion::arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Int64Type};
 use datafusion::common::Result;
 
 pub trait Output: Send + Sized {
@@ -79,6 +80,22 @@ impl Output for Vec<f64> {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let rows = rows.into_iter().map(|row| row.map(|numbers| numbers.into_iter().map(Some).collect::<Vec<_>>()));
         Ok(Arc::new(ListArray::from_iter_primitive::<Float64Type, _, _>(rows)))
+    }
+}
+
+impl Output for Vec<Option<f32>> {
+    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
+        Ok(Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(rows)))
+    }
+}
+
+impl Output for Vec<Option<Vec<f32>>> {
+    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
+        let mut lists = ListBuilder::new(ListBuilder::new(Float32Builder::new()));
+        let numbers = |numbers: Vec<f32>| numbers.into_iter().map(Some);
+        rows.into_iter()
+            .for_each(|row| lists.append_option(row.map(|row| row.into_iter().map(move |step| step.map(numbers)))));
+        Ok(Arc::new(lists.finish()))
     }
 }
 

@@ -8,6 +8,7 @@
 //! | [`budget`] | the order in which steps are dropped until a chain fits its budget (Algorithm 2) |
 //! | [`controls`] | orders that look at no content |
 //! | [`functions`] | what a step does, by the words it opens with |
+//! | [`selective`] | the units of a text with the most self-information (Selective Context) |
 //! | [`extractive`] | direct thoughts and coarse chains without a language model |
 //! | [`vectorized`] | loops compiled for the vector instructions of the CPU |
 //!
@@ -30,6 +31,7 @@ pub mod extractive;
 pub mod functions;
 pub mod gestalt;
 pub mod matching;
+pub mod selective;
 pub mod steps;
 pub mod tags;
 pub mod vectorized;

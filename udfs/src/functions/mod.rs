@@ -12,7 +12,8 @@
 //! | `cot_refine`, `cot_random` | pruning to a budget, and the baselines of that |
 //! | `cot_trace`, `cot_example` | what was pruned, and tokens to train on |
 //! | `by_score`, `step_scores` | scores of steps by the scoring model |
-//! | `cot_survives`, `cot_shortest_surviving`, `cot_spirit`, `cot_llmlingua2` | other uses of models |
+//! | `cot_survives`, `cot_shortest_surviving`, `cot_spirit` | other uses of the scoring model |
+//! | `cot_selective_context`, `cot_llmlingua2` | texts without the parts that a model rates lowest |
 //! | `by_anchorer`, `cot_anchor` | requests of a direct thought, a pruning or an answer |
 //! | `arguments`, `needs` | what functions share: arguments, and what they need from their session |
 
@@ -39,6 +40,7 @@ mod cot_llmlingua2;
 mod cot_match;
 mod cot_random;
 mod cot_refine;
+mod cot_selective_context;
 mod cot_shortest_surviving;
 mod cot_spirit;
 mod cot_steps;
@@ -69,23 +71,24 @@ fn all(session: &SessionModels) -> Result<Vec<Function>> {
         cot_anchor::AI_COMPLETE.of(session)?,
         cot_anchor::COT_ANCHOR.of(session)?,
         cot_answer::COT_ANSWER.of(session)?,
-        step_scores::COT_ANSWER_GAIN.of(session),
-        step_scores::COT_ATTRIBUTION.of(session),
+        step_scores::COT_ANSWER_GAIN.of(session)?,
+        step_scores::COT_ATTRIBUTION.of(session)?,
         cot_tokens::COT_BUDGET.of(session)?,
         cot_anchor::COT_COARSE.of(session)?,
         cot_turns::COT_COMPLETION.of(session)?,
         cot_random::COT_CONTROL_SCORES.of(session)?,
         cot_steps::COT_DROP_FUNCTIONAL.of(session)?,
         cot_answer::COT_EARLIEST_CORRECT.of(session)?,
-        step_scores::COT_ENTROPY.of(session),
+        step_scores::COT_ENTROPY.of(session)?,
         cot_example::COT_EXAMPLE.of(session)?,
+        step_scores::COT_FIRST_TOKEN.of(session)?,
         cot_refine::COT_FIT.of(session)?,
         cot_refine::COT_FIT_WITH_HEADINGS.of(session)?,
         cot_steps::COT_FUNCTIONS.of(session)?,
         cot_llmlingua2::cot_llmlingua2(session)?,
         cot_match::COT_MATCH.of(session)?,
-        step_scores::COT_MEAN_STEP_ENTROPY.of(session),
-        step_scores::COT_PERPLEXITY.of(session),
+        step_scores::COT_MEAN_STEP_ENTROPY.of(session)?,
+        step_scores::COT_PERPLEXITY.of(session)?,
         cot_turns::COT_PROMPT.of(session)?,
         cot_random::COT_RANDOM.of(session)?,
         cot_random::COT_RANDOM_SCORES.of(session)?,
@@ -95,17 +98,19 @@ fn all(session: &SessionModels) -> Result<Vec<Function>> {
         cot_refine::COT_REFINE_OR_FIT.of(session)?,
         cot_think::COT_RESPONSE.of(session)?,
         cot_steps::COT_SELECT.of(session)?,
-        step_scores::COT_SELF_INFORMATION.of(session),
+        cot_selective_context::cot_selective_context(session)?,
+        step_scores::COT_SELF_INFORMATION.of(session)?,
         cot_answer::COT_SHORTEST_CORRECT.of(session)?,
         cot_shortest_surviving::cot_shortest_surviving(session)?,
         cot_match::COT_SIMILARITY.of(session)?,
         cot_match::COT_SIMILARITY_DIFFLIB.of(session)?,
         cot_spirit::cot_spirit(session)?,
-        step_scores::COT_STEP_ENTROPY.of(session),
+        step_scores::COT_STEP_ENTROPY.of(session)?,
         cot_steps::COT_STEPS.of(session)?,
-        step_scores::COT_SURPRISAL.of(session),
+        step_scores::COT_SURPRISAL.of(session)?,
         cot_survives::cot_survives(session)?,
         cot_think::COT_THINK.of(session)?,
+        step_scores::COT_TOKEN_ENTROPIES.of(session)?,
         cot_tokens::COT_TOKENS.of(session)?,
         cot_tokens::COT_TOO_LONG.of(session)?,
         cot_trace::COT_TRACE.of(session)?,

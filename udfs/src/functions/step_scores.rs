@@ -1,11 +1,18 @@
 //! Functions that give each step a score by the scoring model.
 
-use asap_lm::{Left, Over, QuestionAndSteps, Reading, Wanted};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use asap_lm::backend::TokenScore;
+use asap_lm::{Left, Over, QuestionAndSteps, Reading, Scorer, Wanted};
 
 use super::arguments::{QUESTION, READ_STEPS, STEPS};
-use super::by_score::StepScore;
+use super::by_row::RowFunction;
+use super::by_score::{StepScore, no_scores};
 use crate::columns::{Args, Cell, NoValue};
 use crate::declaration::{Argument, argument};
+use crate::output::Texts;
+use crate::settings::{OnError, Settings};
 
 const QUESTION_AND_STEPS: &[Argument] = &[QUESTION, READ_STEPS];
 const QUESTION_STEPS_AND_ANSWER: &[Argument] = &[
@@ -45,6 +52,35 @@ pub(super) const COT_ENTROPY: StepScore = StepScore {
     wanted: Wanted::FirstTokens,
     readings: chain_reading,
     pick: |scores| scores.first.iter().map(|token| token.map(|token| token.entropy)).collect(),
+};
+
+pub(super) const COT_TOKEN_ENTROPIES: StepScore<Vec<f32>> = StepScore {
+    name: "cot_token_entropies",
+    about: "For each step, the entropy of each of its tokens, in nats: of the distribution that the scoring model (`asap.scorer.model`) predicts for this token. The first entropy of a step is `cot_entropy`, and their sum is `cot_step_entropy`. The blank line before a step does not count. A step gets NULL if no token precedes it, or if it has no token. One forward pass computes these entropies and `cot_surprisal`. A chain longer than the model's window gives NULL.",
+    arguments: QUESTION_AND_STEPS,
+    example: "select cot_token_entropies('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
+    wanted: Wanted::EachToken,
+    readings: chain_reading,
+    pick: |scores| {
+        let entropies = |own: &Vec<TokenScore>| own.iter().map(|token| token.entropy).collect();
+        scores.tokens.iter().map(|own| own.as_ref().map(entropies)).collect()
+    },
+};
+
+/// Needs only the tokens of the chain, so the model does not read it.
+pub(super) const COT_FIRST_TOKEN: RowFunction<(Arc<Scorer>, Settings), Texts> = RowFunction {
+    name: "cot_first_token",
+    about: "The text of the first token of each step, with its leading space if it has one. The tokenizer of the scoring model (`asap.scorer.model`) decodes the token. It is the token whose surprisal and entropy are `cot_surprisal` and `cot_entropy`. The token covers the first character of the step, and may also cover text before the step. A step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives NULL. The model does not read the chain.",
+    arguments: QUESTION_AND_STEPS,
+    example: "select cot_first_token('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
+    row: |(scorer, settings), row| {
+        let chain = QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? };
+        match (scorer.first_tokens(&chain)?, settings.on_error) {
+            (Ok(texts), _) => Ok(texts.into_iter().map(|text| text.map(Cow::Owned)).collect()),
+            (Err(_), OnError::Reject) => Err(NoValue::Null),
+            (Err(none), OnError::Fail) => Err(no_scores("cot_first_token", &none).into()),
+        }
+    },
 };
 
 pub(super) const COT_PERPLEXITY: StepScore = StepScore {

@@ -60,6 +60,8 @@ pub enum Wanted {
     FirstTokens,
     /// Also perplexity and entropy of each step, which need every token of every step.
     AllTokens,
+    /// Also the scores of every token.
+    EachToken,
 }
 
 /// The scores of a row per step; None if no token precedes the step's first token.
@@ -72,6 +74,8 @@ pub struct Scores {
     pub entropy: Vec<Option<f32>>,
     /// The same as a mean over the step's tokens.
     pub mean_entropy: Vec<Option<f32>>,
+    /// The scores of each step's tokens; empty unless each token was requested.
+    pub tokens: Vec<Option<Vec<TokenScore>>>,
     /// Mean −ln P, in nats, of the scored tokens of each text that ends in an answer.
     pub answers: Vec<f64>,
     /// Whether the answer survives; only if that was checked.
@@ -102,6 +106,12 @@ impl Row {
         let chain = join(steps.iter().copied());
         let encoded = tokenizer.encode_with_prompt(&prompt_text, &chain, prompt.adds_special())?;
         Ok(Self { steps: locate(&encoded.offsets, &spans), ids: encoded.ids, ..Self::default() })
+    }
+
+    /// The first token of each step; None if no token precedes it, or if the step has no token.
+    pub(crate) fn first_tokens(&self) -> impl Iterator<Item = Option<u32>> {
+        let first = |own: &StepTokens| own.as_ref().filter(|own| own.start > 0).map(|own| self.ids[own.start as usize]);
+        self.steps.iter().map(first)
     }
 
     /// Tokenizes each chain with the prompt of `question`, the closing tag and the answer as one text. `over` selects
@@ -201,7 +211,7 @@ impl Row {
         let target = |token: u32| Target { row: start as u32 + token - 1, id: self.ids[token as usize] };
         let scored = |own: &Range<u32>| match wanted {
             Wanted::FirstTokens => own.start.max(1)..own.start + 1,
-            Wanted::AllTokens => own.start.max(1)..own.end,
+            Wanted::AllTokens | Wanted::EachToken => own.start.max(1)..own.end,
         };
         self.steps.iter().flatten().flat_map(scored).map(target).collect()
     }
@@ -214,15 +224,22 @@ impl Row {
             let own = own.clone().unwrap_or(0..0);
             let first_score = if own.start > 0 { tokens.next() } else { None };
             scores.first.push(first_score);
-            if wanted == Wanted::AllTokens {
+            if wanted >= Wanted::AllTokens {
                 let others = tokens.by_ref().take(own.len().saturating_sub(1));
-                let sums = first_score.into_iter().chain(others).fold([0.0, 0.0], |[surprisal, entropy], token| {
+                let scored = first_score.into_iter().chain(others);
+                let mut each =
+                    first_score.filter(|_| wanted == Wanted::EachToken).map(|_| Vec::with_capacity(own.len()));
+                let sums = scored.fold([0.0, 0.0], |[surprisal, entropy], token| {
+                    each.iter_mut().for_each(|each| each.push(token));
                     [surprisal + f64::from(token.surprisal), entropy + f64::from(token.entropy)]
                 });
                 let [surprisal, entropy] = sums.map(|sum| sum / own.len() as f64);
                 scores.perplexity.push(first_score.map(|_| surprisal.exp() as f32));
                 scores.entropy.push(first_score.map(|_| sums[1] as f32));
                 scores.mean_entropy.push(first_score.map(|_| entropy as f32));
+                if wanted == Wanted::EachToken {
+                    scores.tokens.push(each);
+                }
             }
         }
         scores
@@ -277,5 +294,9 @@ mod tests {
         let scores = row.scores(Wanted::AllTokens, &[score(9.0), score(2.0), score(3.0)]);
         assert_eq!(scores.first, [None, None, Some(score(2.0))]);
         assert_eq!(scores.perplexity, [None, None, Some(2.5_f32.exp())]);
+        assert!(scores.tokens.is_empty());
+        let scores = row.scores(Wanted::EachToken, &[score(9.0), score(2.0), score(3.0)]);
+        assert_eq!(scores.tokens, [None, None, Some(vec![score(2.0), score(3.0)])]);
+        assert_eq!(row.first_tokens().collect::<Vec<_>>(), [None, None, Some(10)]);
     }
 }

@@ -138,6 +138,22 @@ impl Scorer {
         }
     }
 
+    /// Returns the text of each step's first token, or why the chain has no scores. A step without a score has no text.
+    pub fn first_tokens(&self, chain: &QuestionAndSteps) -> Result<std::result::Result<Vec<Option<String>>, Scored>> {
+        let reading = Reading::Chain(chain.clone());
+        Ok(match self.tokenized(self.key(&reading), &reading) {
+            Ok(tokenized) => match &tokenized.row {
+                Some(row) => {
+                    let text = |id: Option<u32>| id.map(|id| self.tokenizer.text(id)).transpose();
+                    Ok(row.first_tokens().map(text).collect::<Result<_>>()?)
+                }
+                None => Err(Scored::TooLong(self.describe(&tokenized, &reading))),
+            },
+            Err(LmError::Prompt(why)) => Err(Scored::NoPrompt(why)),
+            Err(error) => return Err(error),
+        })
+    }
+
     /// The surprisal in nats of a token drawn uniformly from the vocabulary.
     pub fn chance(&self) -> f32 {
         (self.model.vocabulary as f32).ln()

@@ -110,11 +110,14 @@ impl Known {
     }
 
     fn get(&self, key: RowKey, wanted: Wanted) -> Option<Arc<Scores>> {
-        self.scores.get(&(key, Wanted::AllTokens)).or_else(|| self.scores.get(&(key, wanted)))
+        let levels = [Wanted::EachToken, Wanted::AllTokens, Wanted::FirstTokens].into_iter();
+        levels.take_while(|level| *level >= wanted).find_map(|level| self.scores.get(&(key, level)))
     }
 
     fn insert(&self, key: RowKey, wanted: Wanted, scores: &Arc<Scores>) {
-        let steps = scores.first.len() * 12 + scores.perplexity.len() * 24;
+        let tokens: usize =
+            scores.tokens.iter().map(|tokens| 24 + tokens.as_ref().map_or(0, |own| own.len() * 8)).sum();
+        let steps = scores.first.len() * 12 + scores.perplexity.len() * 24 + tokens;
         let stated = scores.survival.iter().filter_map(|survival| survival.stated.as_ref()).map(String::len);
         let bytes = 200 + steps + scores.answers.len() * 8 + stated.sum::<usize>();
         self.scores.insert((key, wanted), Arc::clone(scores), bytes);

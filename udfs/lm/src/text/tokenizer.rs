@@ -144,6 +144,11 @@ impl Tokenizer {
         Ok(self.inner.decode(ids, true)?)
     }
 
+    /// Returns the text of one token, such as ` word` with its space. Half of a character becomes U+FFFD.
+    pub(crate) fn text(&self, id: u32) -> Result<String> {
+        Ok(self.inner.decode(&[id], false)?)
+    }
+
     /// Returns whether a token is special, such as the end of a turn.
     pub fn is_special(&self, id: u32) -> bool {
         self.special.contains(&id)

@@ -6,13 +6,13 @@ use asap_kernels::gestalt::Gestalt;
 use asap_kernels::matching::walk;
 use asap_kernels::steps::strip;
 use datafusion::arrow::array::{
-    ArrayRef, AsArray, Float64Builder, Int64Array, ListBuilder, RecordBatch, StringArray, StringBuilder,
+    ArrayRef, AsArray, Float64Array, Float64Builder, Int64Array, ListBuilder, RecordBatch, StringArray, StringBuilder,
 };
 use datafusion::arrow::datatypes::{Float64Type, Int64Type};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::tests::functions::session::{evaluate, golden_path, session};
+use crate::tests::functions::session::{evaluate, golden_path, query, session};
 
 fn read<T: DeserializeOwned>(name: &str) -> Vec<T> {
     let text = std::fs::read_to_string(golden_path(name)).unwrap();
@@ -49,6 +49,38 @@ fn similarities_are_identical() {
         assert_eq!(at(&plain), pair.plain.parse::<f64>().unwrap(), "row {row}");
         assert_eq!(at(&difflib), pair.difflib.parse::<f64>().unwrap(), "row {row}, autojunk");
     }
+}
+
+/// A text, and what Selective Context keeps of it by words, tokens and sentences.
+#[derive(Deserialize)]
+struct Selected {
+    text: String,
+    ratio: f64,
+    word: String,
+    token: String,
+    sentence: String,
+}
+
+#[test]
+fn texts_are_compressed_as_by_an_independent_selective_context() {
+    let rows: Vec<Selected> = read("selective.jsonl");
+    assert!(rows.len() >= 20);
+    let ratios: ArrayRef = Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.ratio)));
+    let given = batch(vec![("text", texts(rows.iter().map(|row| &*row.text))), ("ratio", ratios)]);
+    let session = session("qwen2");
+    for level in ["word", "token", "sentence"] {
+        let found = query(&session, &given, &format!("cot_selective_context(text, ratio, '{level}')"));
+        for (row, found) in rows.iter().zip(found.as_string::<i32>()) {
+            let expected = match level {
+                "word" => &row.word,
+                "token" => &row.token,
+                _ => &row.sentence,
+            };
+            assert_eq!(found, Some(expected.as_str()), "{level} of {:?}", row.text);
+        }
+    }
+    let default = query(&session, &given, "cot_selective_context(text, ratio)");
+    assert_eq!(default.as_string::<i32>().value(0), rows[0].word);
 }
 
 /// Two chains and the walk of Algorithm 1, with and without autojunk; indices from 0.

@@ -114,6 +114,7 @@ async fn two_scores_of_a_chain_take_one_pass() {
         "cot_surprisal(column1, column2), cot_perplexity(column1, column2)",
         "cot_step_entropy(column1, column2), cot_entropy(column1, column2), cot_surprisal(column1, column2)",
         "cot_surprisal(column1, column2), cot_entropy(column1, column2)",
+        "cot_step_entropy(column1, column2), cot_first_token(column1, column2), cot_token_entropies(column1, column2)",
     ] {
         let models = Models::counting();
         let context = session_in_partitions("qwen2", &models, 1);

@@ -131,6 +131,42 @@ fn baselines_agree_with_transformers() {
     }
 }
 
+/// A line of `tests/goldens/entropies_*.jsonl`: the entropies of each step's tokens, and the text of its first token.
+#[derive(serde::Deserialize)]
+struct TokenEntropies {
+    id: usize,
+    entropies: Vec<Option<Vec<f32>>>,
+    first_tokens: Vec<Option<String>>,
+}
+
+#[test]
+fn entropies_of_tokens_agree_with_transformers() {
+    for name in ["qwen2", "llama"] {
+        let (scorer, chains) = (scorer(name, "{question}"), chains(name));
+        for expected in lines::<TokenEntropies>(golden(&format!("entropies_{name}.jsonl"))) {
+            let chain = question_and_steps(&chains[expected.id]);
+            assert_eq!(scorer.first_tokens(&chain).unwrap(), Ok(expected.first_tokens));
+            let found = steps(score(&scorer, &[chain], Wanted::EachToken).remove(0));
+            assert_eq!(found.tokens.len(), expected.entropies.len());
+            for (step, (found_there, expected)) in found.tokens.iter().zip(expected.entropies).enumerate() {
+                let own: Option<Vec<f32>> =
+                    found_there.as_ref().map(|own| own.iter().map(|token| token.entropy).collect());
+                let close = |(a, b): (&Vec<f32>, &Vec<f32>)| {
+                    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4)
+                };
+                assert!(
+                    own.as_ref().zip(expected.as_ref()).map_or(own == expected, close),
+                    "{name} {own:?} {expected:?}"
+                );
+                // They add up to the entropy of the step, and begin with the entropy of its first token.
+                assert_eq!(own.as_ref().map(|own| own[0]), found.first[step].map(|token| token.entropy));
+                let sum = own.map(|own| own.iter().map(|nats| f64::from(*nats)).sum::<f64>() as f32);
+                assert_eq!(sum, found.entropy[step], "{name}");
+            }
+        }
+    }
+}
+
 /// A line of `tests/goldens/spirit_*.jsonl`: a round leaves `lens` tokens; its step won by `least_margins`.
 #[derive(serde::Deserialize)]
 struct GreedyOrder {
