@@ -192,6 +192,40 @@ fn the_table_of_functions_is_what_they_say_of_themselves() {
     assert!(front.contains(&format!("{} functions", all.len())), "{} functions", all.len());
 }
 
+/// The page on the paper names functions, settings, pipelines, commands and flags: each must exist.
+#[test]
+fn the_page_on_the_paper_names_what_is_here() {
+    let names =
+        |sql: &str| -> Vec<String> { rows(sql).iter().map(|row| row["name"].as_str().unwrap().to_string()).collect() };
+    let functions = names("SELECT DISTINCT routine_name AS name FROM information_schema.routines");
+    let settings = names("SELECT name FROM information_schema.df_settings");
+    let workplace = Workplace::new();
+    let help = |command: &str| workplace.shell(&format!("{command} --help")).ok().to_string();
+    let page = fs::read_to_string(root().join("docs/paper.md")).unwrap();
+    let (mut items, mut found) = (0, [0; 4]);
+    for line in page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| paper |")) {
+        items += 1;
+        let quoted = line.split('`').collect::<Vec<_>>();
+        for pair in quoted.chunks_exact(2) {
+            let (before, name) = (pair[0], pair[1]);
+            let (kind, is_here) = match name.split(' ').next().unwrap() {
+                _ if before.ends_with("pipeline ") => (0, asap_pipelines::builtin::names().contains(&name)),
+                word if word.starts_with("cot_") => (1, functions.iter().any(|function| function == word)),
+                word if word.starts_with("asap.") => (2, settings.iter().any(|setting| setting == word)),
+                "asap" => (3, help(name).contains("Usage: asap")),
+                word if word.starts_with("--") => {
+                    let helps = help("asap run") + &help("asap eval");
+                    (3, name.split(' ').filter(|word| word.starts_with("--")).all(|flag| helps.contains(flag)))
+                }
+                _ => continue,
+            };
+            assert!(is_here, "`{name}` is not in the program: {line}");
+            found[kind] += 1;
+        }
+    }
+    assert!(items > 50 && found.iter().all(|number| *number > 5), "{items} items, {found:?}");
+}
+
 /// `UPDATE=1 cargo test --test it readme` writes the table.
 #[test]
 fn the_table_of_settings_is_what_they_say_of_themselves() {
