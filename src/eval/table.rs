@@ -56,12 +56,16 @@ pub(crate) struct Tables {
 }
 
 type Key = (String, i64);
+/// An evaluation and its rows of one benchmark at one budget.
+type Answered<'a> = (&'a Evaluation, Vec<&'a Row>);
+/// The ids of problems, with their answers.
+type Problems<'a> = BTreeSet<(&'a str, Option<&'a str>)>;
 
 /// # Errors
 /// If two evaluations of a method have the same benchmark and budget, or two methods have different problems.
 pub(crate) fn tables(named: &[(String, Evaluation)], base: Option<&str>) -> Result<Tables, Failure> {
     let mut methods: Vec<String> = Vec::new();
-    let mut found: BTreeMap<(usize, Key), (&Evaluation, Vec<&Row>)> = BTreeMap::new();
+    let mut found: BTreeMap<(usize, Key), Answered> = BTreeMap::new();
     for (name, evaluation) in named {
         let method = methods.iter().position(|held| held == name).unwrap_or_else(|| {
             methods.push(name.clone());
@@ -107,10 +111,10 @@ pub(crate) fn tables(named: &[(String, Evaluation)], base: Option<&str>) -> Resu
     Ok(Tables { base: base.map(str::to_string), cells, missing, methods })
 }
 
-fn same_problems(found: &BTreeMap<(usize, Key), (&Evaluation, Vec<&Row>)>) -> Result<(), Failure> {
-    let mut first: BTreeMap<&Key, (&str, BTreeSet<(&str, Option<&str>)>)> = BTreeMap::new();
+fn same_problems(found: &BTreeMap<(usize, Key), Answered>) -> Result<(), Failure> {
+    let mut first: BTreeMap<&Key, (&str, Problems)> = BTreeMap::new();
     for ((_, key), (evaluation, rows)) in found {
-        let problems: BTreeSet<_> = rows.iter().map(|row| (row.id.as_str(), row.gold.as_deref())).collect();
+        let problems: Problems = rows.iter().map(|row| (row.id.as_str(), row.gold.as_deref())).collect();
         let (location, held) = first.entry(key).or_insert_with(|| (&evaluation.location, problems.clone()));
         if *held != problems {
             return Err(Failure::Usage(format!(
@@ -122,7 +126,7 @@ fn same_problems(found: &BTreeMap<(usize, Key), (&Evaluation, Vec<&Row>)>) -> Re
     Ok(())
 }
 
-fn cell(method: &str, key: &Key, (evaluation, rows): &(&Evaluation, Vec<&Row>)) -> Cell {
+fn cell(method: &str, key: &Key, (evaluation, rows): &Answered) -> Cell {
     let at = AtBudget::of(key.1, rows);
     Cell {
         method: method.to_string(),
@@ -138,7 +142,7 @@ fn cell(method: &str, key: &Key, (evaluation, rows): &(&Evaluation, Vec<&Row>)) 
     }
 }
 
-fn change(base: &(&Evaluation, Vec<&Row>), of: &(&Evaluation, Vec<&Row>)) -> Change {
+fn change(base: &Answered, of: &Answered) -> Change {
     let pairs = |value: fn(&Row) -> Option<f64>| {
         let [base, of] = [&base.1, &of.1].map(|rows| by_problem(rows, value).into_iter().collect::<BTreeMap<_, _>>());
         base.iter().filter_map(|(id, a)| Some((*a, *of.get(id)?))).collect::<Vec<(f64, f64)>>()
