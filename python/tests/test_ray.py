@@ -116,7 +116,7 @@ def test_a_worker_with_other_settings_is_refused(cluster, monkeypatch):
     with pytest.raises(asap.Error) as error:
         run()
     message = str(error.value)
-    assert "asap.refine.max_tokens is 4096 there and 99 here" in message and not os.path.exists("out")
+    assert "asap.refine.max_tokens is None there and 99 here" in message and not os.path.exists("out")
     assert "asap.anchor.max_calls is None there and 7 here" in message
     # A file in the folder of the driver is that of the workers too.
     Path("asap.toml").write_text("[refine]\nmax_tokens = 99\n[anchor]\nmax_calls = 7\n")

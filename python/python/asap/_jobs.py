@@ -21,7 +21,7 @@ def settings() -> dict[str, str]:
 
     >>> import asap
     >>> asap.settings()["refine_max_tokens"]
-    'The maximum number of tokens of a pruned chain (L_max of Algorithm 2).'
+    'The maximum number of tokens of a pruned chain (L_max of Algorithm 2). Unset: 4096, or only `asap.refine.ratio` if that is set.'
     """
     return dict(_asap.settings())
 
