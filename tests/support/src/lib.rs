@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![allow(dead_code, reason = "each test that includes this file uses a part of it")]
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -76,13 +77,24 @@ struct Counts {
 
 type Script = Arc<dyn Fn(&Call) -> Reply + Send + Sync>;
 
+/// What asap learns of an endpoint holds for its address in the whole process, so no two servers share one.
+fn on_a_new_port() -> std::net::TcpListener {
+    static USED: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        if USED.lock().unwrap().insert(listener.local_addr().unwrap().port()) {
+            return listener;
+        }
+    }
+}
+
 impl Server {
     /// Starts a server on a free local port that replies to each request as in `script`.
     pub fn start(script: impl Fn(&Call) -> Reply + Send + Sync + 'static) -> Self {
         let script: Script = Arc::new(script);
         let counts = Arc::new(Counts::default());
         let (stop, stopped) = oneshot::channel();
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = on_a_new_port();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let shared = Arc::clone(&counts);
