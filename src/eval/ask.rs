@@ -121,12 +121,12 @@ pub(crate) async fn ask(
             });
         }
         asked.extend(first);
-        clock.tick(llm.usage().calls, llm.usage().cache_hits).await?;
+        clock.tick(llm.usage().calls).await?;
     }
     let mut found = futures::stream::iter(places.map(each)).buffer_unordered(sampled.concurrency as usize);
     while let Some(found) = found.try_next().await? {
         asked.extend(found);
-        clock.tick(llm.usage().calls, llm.usage().cache_hits).await?;
+        clock.tick(llm.usage().calls).await?;
     }
     drop(found);
     clock.save().await?;

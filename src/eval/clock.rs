@@ -6,7 +6,7 @@ use asap_pipelines::answers::of_output;
 use asap_pipelines::location::Folder;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use futures::TryStreamExt;
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -16,7 +16,7 @@ const SAVE_EVERY: Duration = Duration::from_secs(2);
 /// The time of one command, or the sum over commands.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Asking {
-    /// From the first request to the last paid response. None if responses were stored before times were.
+    /// From the first request to the last paid response. None if earlier responses were stored without a time.
     pub seconds: Option<f64>,
     /// The most requests in flight.
     pub concurrency: u32,
@@ -26,35 +26,34 @@ pub(crate) struct Clock {
     folder: Folder,
     name: String,
     begun: Instant,
-    saved: Instant,
+    saved: Option<Instant>,
     part: Asking,
     paid: u64,
-    has_earlier: bool,
 }
 
 impl Clock {
     pub(crate) async fn start(url: &Url, concurrency: u32) -> Result<Self> {
-        let (folder, now) = (open(url)?, Instant::now());
-        let has_earlier = !parts(&folder).await?.is_empty();
+        let (folder, answers) = (open(url)?, Folder::open(&of_output(url)?)?);
+        let answers: Vec<_> = answers.store.list(None).try_collect().await?;
+        let is_answer = |file: &ObjectMeta| file.location.extension() == Some("parquet");
+        let is_known = !answers.iter().any(is_answer) || !parts(&folder).await?.is_empty();
         let name = format!("{}-{}.json", chrono::Utc::now().timestamp_millis(), std::process::id());
-        let part = Asking { seconds: Some(0.0), concurrency };
-        Ok(Self { folder, name, begun: now, saved: now, part, paid: 0, has_earlier })
+        let part = Asking { seconds: is_known.then_some(0.0), concurrency };
+        Ok(Self { folder, name, begun: Instant::now(), saved: None, part, paid: 0 })
     }
 
-    /// Counts the time up to now if a response was paid since the last call. `stored` is the number of responses that
-    /// were not paid now.
-    pub(crate) async fn tick(&mut self, paid: u64, stored: u64) -> Result<()> {
+    /// Counts the time up to now if a response was paid since the last call.
+    pub(crate) async fn tick(&mut self, paid: u64) -> Result<()> {
         if paid == self.paid {
             return Ok(());
         }
         self.paid = paid;
-        let is_known = stored == 0 || self.has_earlier;
-        self.part.seconds = is_known.then(|| self.begun.elapsed().as_secs_f64());
-        if self.saved.elapsed() >= SAVE_EVERY { self.save().await } else { Ok(()) }
+        self.part.seconds = self.part.seconds.map(|_| self.begun.elapsed().as_secs_f64());
+        if self.saved.is_none_or(|saved| saved.elapsed() >= SAVE_EVERY) { self.save().await } else { Ok(()) }
     }
 
     pub(crate) async fn save(&mut self) -> Result<()> {
-        self.saved = Instant::now();
+        self.saved = Some(Instant::now());
         if self.paid == 0 {
             return Ok(());
         }

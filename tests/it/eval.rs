@@ -196,6 +196,10 @@ fn a_killed_evaluation_resumes_and_pays_again_only_for_requests_in_flight() {
     let paid = posts(&server);
     assert!((PROBLEMS..=PROBLEMS + 4 * kills).contains(&paid), "{paid} calls for {PROBLEMS} problems");
     assert_eq!(rows(&workplace, "out", "id").len(), PROBLEMS);
+    // The killed commands' times are parts of the sum.
+    let table = workplace.run(["eval", "--table", "m=out", "--format", "json"]).json();
+    assert!(table["cells"][0]["seconds_per_problem"].as_f64().unwrap() > 0.0, "{table}");
+    assert!(std::fs::read_dir(workplace.path("out/.asap/clock")).unwrap().count() > 1);
 }
 
 #[test]

@@ -13,7 +13,7 @@
 //! | untried, answering | are sent | become rejects |
 //! | failing | are sent | wait, or end the command if they may not be the cause: exit code 1 |
 //! | down | get [`FailureKind::EndpointDown`], which ends the query: exit code 1 | are not committed |
-//! | unreachable | got [`FailureKind::Unreachable`], which ends the query: exit code 75 | there are none |
+//! | unreachable | got [`FailureKind::Unreachable`], which ends the query: exit code 75 | do not exist |
 //!
 //! The calls of the whole process decide whether an endpoint is down ([`LastCalls`]), so that no session finds it out
 //! again. A session's own requests decide about its rows ([`OwnCalls`]): answers from before the session do not show

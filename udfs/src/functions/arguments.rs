@@ -8,7 +8,7 @@ pub(super) const STEPS: Argument =
 pub(super) const SCORES: Argument =
     argument!(scores: FloatList, "A number for each step. The step with the lowest number is removed first.");
 
-pub(super) const MAX_TOKENS: Argument = argument!(max_tokens?: Int, "The maximum number of tokens of the remaining steps. The default is the setting `asap.refine.max_tokens`.");
+pub(super) const MAX_TOKENS: Argument = argument!(max_tokens?: Int, "The maximum number of tokens of the remaining steps. The default is the setting `asap.refine.max_tokens`, or 4096 if it is not set.");
 
 pub(super) const QUESTION: Argument = argument!(question: Asked, "The question that the chain answers: a text, or a conversation with its system prompt, such as `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`.");
 

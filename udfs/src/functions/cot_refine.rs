@@ -29,6 +29,11 @@ fn arguments<'a>(row: Args<'a>, settings: &Settings) -> Cell<Given<'a>> {
     if steps.len() == scores.len() { Ok((steps, scores, max_tokens)) } else { Err(NoValue::Null) }
 }
 
+/// A negative maximum keeps nothing.
+fn at_least_0(max_tokens: i64) -> usize {
+    usize::try_from(max_tokens).unwrap_or(0)
+}
+
 /// Returns the steps that `prune` keeps, by their scores and the maximum number of tokens; none if that is negative.
 fn pruned<'a>(
     row: Args<'a>,
@@ -60,11 +65,19 @@ pub(super) const COT_FIT: RowFunction<(Arc<Tokenizer>, Settings), Numbers> = Row
     arguments: STEPS_SCORES_AND_BUDGET,
     example: "select cot_fit(['Hm.', 'So 2 + 2 + 2 is 6.', 'Done.'], [0.1, 3.2, 1.4], 7);\n-- [1, 3]",
     row: |(tokenizer, settings), row| {
-        pruned(row, settings, |steps, scores, max_tokens| {
-            fit(tokenizer, steps, max_tokens, by_score(scores), |_, is_too_long| u8::from(!is_too_long))
-        })
+        pruned(row, settings, |steps, scores, max_tokens| fit_steps(tokenizer, steps, scores, max_tokens))
     },
 };
+
+/// Removes the steps that can never fit first, then the others by their scores.
+fn fit_steps(
+    tokenizer: &Tokenizer,
+    steps: &[&str],
+    scores: &[Option<f64>],
+    max_tokens: usize,
+) -> asap_lm::Result<Vec<usize>> {
+    fit(tokenizer, steps, max_tokens, by_score(scores), |_, is_too_long| u8::from(!is_too_long))
+}
 
 pub(super) const COT_REFINE_OR_FIT: RowFunction<(Arc<Tokenizer>, Settings), ByRule> = RowFunction {
     name: "cot_refine_or_fit",
@@ -73,14 +86,12 @@ pub(super) const COT_REFINE_OR_FIT: RowFunction<(Arc<Tokenizer>, Settings), ByRu
     example: "select cot_refine_or_fit(['Hm.', 'So 2 + 2 + 2 is 6.', 'Done.'], [0.1, 3.2, 1.4], 7);\n-- {kept: [1, 3], by: cot_fit}",
     row: |(tokenizer, settings), row| {
         let (steps, scores, max_tokens) = arguments(row, settings)?;
-        // A negative maximum keeps nothing.
-        let max_tokens = usize::try_from(max_tokens).unwrap_or(0);
+        let max_tokens = at_least_0(max_tokens);
         let kept = Joined::new(tokenizer, &steps)?.prune(by_score(&scores), max_tokens)?;
         if !kept.is_empty() || steps.is_empty() {
             return Ok(ByRule { kept, by: "algorithm_2" });
         }
-        let kept = fit(tokenizer, &steps, max_tokens, by_score(&scores), |_, is_too_long| u8::from(!is_too_long))?;
-        Ok(ByRule { kept, by: "cot_fit" })
+        Ok(ByRule { kept: fit_steps(tokenizer, &steps, &scores, max_tokens)?, by: "cot_fit" })
     },
 };
 
@@ -166,8 +177,7 @@ pub(super) const COT_REFINE_EXACTLY: RowFunction<(Arc<Tokenizer>, Settings), Ref
     example: "select cot_refine_exactly(['Hm.', '2 + 2 is 4.', 'Done.'], [2, 1, 0], 6)['kept'];\n-- [1, 2]",
     row: |(tokenizer, settings), row| {
         let (steps, scores, max_tokens) = arguments(row, settings)?;
-        // A negative maximum keeps nothing.
-        let max_tokens = usize::try_from(max_tokens).unwrap_or(0);
+        let max_tokens = at_least_0(max_tokens);
         let pruned = prune_exactly(tokenizer, &steps, by_score(&scores), max_tokens)?;
         let mut steps: Vec<Option<Cow<str>>> = steps.into_iter().map(|step| Some(step.into())).collect();
         if let Some((step, piece)) = pruned.cut {

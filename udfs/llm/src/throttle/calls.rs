@@ -10,8 +10,8 @@ pub(super) enum CallState {
     Failed,
 }
 
-/// The history holds `TIMES` times the calls that can be in flight, plus `MORE`, up to `MOST`. A call that is slower than
-/// so many later ones is not waited for: one that hangs must not hide the outcomes of all others.
+/// The history holds `TIMES` times the calls that can be in flight, plus `MORE`, up to `MOST`. asap does
+/// not wait for a call that is slower than this many later calls: one that hangs must not hide the outcomes of all others.
 const TIMES: u64 = 4;
 const MORE: u64 = 64;
 const MOST: u64 = 1 << 18;
