@@ -10,7 +10,7 @@
 //! | [`functions`] | what a step does, by the words it opens with |
 //! | [`selective`] | the units of a text with the most self-information (Selective Context) |
 //! | [`extractive`] | direct thoughts and coarse chains without a language model |
-//! | [`vectorized`] | loops compiled for the vector instructions of the CPU |
+//! | [`mod@vectorized`] | loops compiled for the vector instructions of the CPU |
 //!
 //! ```
 //! use asap_kernels::{budget, gestalt::Gestalt, steps::steps};
