@@ -368,6 +368,6 @@ mod tests {
     fn a_launch_beyond_a_slice_is_refused() {
         assert!(fits("swiglu", &[(24, 24), (12, 12)]).is_ok());
         let error = fits("swiglu", &[(24, 24), (11, 12)]).unwrap_err().to_string();
-        assert_eq!(error, "the GPU: swiglu needs 12 values, found 11");
+        assert_eq!(error, "the GPU failed: swiglu needs 12 values, found 11");
     }
 }

@@ -18,17 +18,19 @@ mod tiles;
 mod types;
 mod weights;
 
+use std::cmp::Reverse;
 use std::fmt::Display;
 use std::path::Path;
 
 use cudarc::driver::CudaSlice;
 use half::f16;
 
-use crate::backend::{Backend, IsWanted, Packed, Target, TokenScore};
+use crate::backend::{Backend, Fork, IsWanted, Packed, Target, TokenScore};
 use crate::model::config::ModelConfig;
 use crate::model::output::targets_in;
 use crate::model::pass::{TOKENS_PER_PASS, chunked};
 use crate::model::rope::Rope;
+use crate::ops::Sequence;
 use crate::{LmError, Result};
 use gpu::Gpu;
 pub use weights::F16Tensor;
@@ -135,6 +137,24 @@ impl CudaModel {
         }
     }
 
+    /// Scores the own tokens of a text, and leaves their keys and values in the cache after its prefix.
+    fn score_after(&mut self, before: &mut [KvCache], text: &Fork, is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
+        self.check_ids(&text.ids)?;
+        let targets = text.targets(0);
+        let mut scores = Vec::with_capacity(targets.len());
+        for first in (0..text.ids.len()).step_by(TOKENS_PER_PASS) {
+            if !is_wanted() {
+                return Err(LmError::Abandoned);
+            }
+            let part = first..text.ids.len().min(first + TOKENS_PER_PASS);
+            let chain = Sequence { earlier: text.from + first, tokens: part.len() };
+            self.pass(&text.ids[part.clone()], &[chain], Some(before))?;
+            crate::model::pass::count_read(part.len());
+            scores.extend(self.score_rows(&targets_in(&part, &targets).1)?);
+        }
+        Ok(scores)
+    }
+
     fn empty_kv_cache(&self, tokens: usize) -> Result<Vec<KvCache>> {
         let values = tokens * self.config.num_key_value_heads * self.config.head_dim;
         let room = |_| Ok([self.gpu.room(values)?, self.gpu.room(values)?]);
@@ -200,9 +220,26 @@ impl Backend for CudaModel {
         }
         Ok(scores)
     }
+
+    /// Reads the first text once, and keeps its KV cache. Each other text overwrites the cache after its prefix. The
+    /// longest prefix comes first, so that each text finds its own as the first text left it.
+    fn score_forks(&mut self, texts: &[Fork], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
+        let longest = texts.iter().map(|text| text.from + text.ids.len()).max().unwrap_or(0);
+        self.gpu.enter()?;
+        self.reach(longest)?;
+        let mut before = self.empty_kv_cache(longest)?;
+        let mut order: Vec<usize> = (0..texts.len()).collect();
+        // The sort is stable: the first text stays first.
+        order.sort_by_key(|index| (*index > 0, Reverse(texts[*index].from)));
+        let mut scores = vec![vec![]; texts.len()];
+        for index in order {
+            scores[index] = self.score_after(&mut before, &texts[index], is_wanted)?;
+        }
+        Ok(scores.concat())
+    }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "cuda-tests"))]
 mod tests;
 
 fn failed(error: impl Display) -> LmError {

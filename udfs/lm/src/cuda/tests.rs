@@ -82,6 +82,39 @@ fn a_chain_longer_than_a_pass_scores_as_on_the_cpu() {
     assert!(apart < 2e-2, "{apart} nats");
 }
 
+/// Reads forks as whole texts.
+struct Whole(CudaModel);
+
+impl Backend for Whole {
+    fn name(&self) -> &'static str {
+        "whole"
+    }
+
+    fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
+        self.0.score(chains, targets, is_wanted)
+    }
+}
+
+#[test]
+fn forks_score_as_whole_texts() {
+    let folder = golden("llama");
+    let ids = |first: u32, count: u32| (first..first + count).map(|i| i * 31 % 380).collect::<Vec<u32>>();
+    let fork = |from, ids: Vec<u32>, scored| Fork { from, ids, scored_there: 0, scored };
+    let length = TOKENS_PER_PASS as u32 + 80;
+    // A later text has a longer prefix than the one before it, and one is longer than the first.
+    let texts = [
+        fork(0, ids(0, length), 5..length as usize),
+        fork(40, ids(7, 30), 1..30),
+        fork(TOKENS_PER_PASS + 50, ids(3, 200), 150..200),
+        fork(41, ids(9, 1), 1..1),
+        fork(300, ids(11, 90), 2..90),
+    ];
+    let found = on_gpu(&folder).score_forks(&texts, &|| true).unwrap();
+    let whole = Whole(on_gpu(&folder)).score_forks(&texts, &|| true).unwrap();
+    let apart = furthest(&found, &whole);
+    assert!(apart < 5e-3, "{apart} nats");
+}
+
 #[test]
 fn the_heads_of_a_large_model_score_as_on_the_cpu() {
     let config = r#"{"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 256,
