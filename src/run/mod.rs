@@ -224,6 +224,7 @@ pub async fn run_quietly(
 
 pub async fn run(args: RunArgs) -> Result<(), Failure> {
     if args.print {
+        config::load(&args.settings)?;
         let sql = builtin::pipeline(&args.pipeline).map_err(Failure::Usage)?;
         return Ok(print(sql.trim_end())?);
     }

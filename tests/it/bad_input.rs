@@ -27,8 +27,9 @@ fn check(finished: Finished, code: i32, named: &[&str]) {
 #[test]
 fn locations_that_hold_no_corpus() {
     let workplace = Workplace::new();
-    refused(&workplace, 1, &["--from", "nowhere"], &["there is no file or folder nowhere"]);
+    refused(&workplace, 1, &["--from", "nowhere"], &["there is no file or folder nowhere\n"]);
     fs::create_dir(workplace.path("empty")).unwrap();
+    refused(&workplace, 1, &["--from", "emty"], &["there is no file or folder emty (did you mean empty?)"]);
     let early = workplace.run(["run", "pipelines/sql/truncate.sql", "--to", "out", "--from", "empty"]);
     assert!(
         early.ok().contains("nothing to do")

@@ -79,6 +79,8 @@ fn pipelines_that_are_included_can_be_read_and_changed() {
         // The same pipeline under another name.
         assert_eq!(run(name)["rows_in"], 0);
     }
+    let misspelled = elsewhere.run(["run", "asap", "--print", "--set", "asap.refine.max_token=3"]);
+    misspelled.ends(2, &["did you mean asap.refine.max_tokens?"]);
     for name in ["asp", "recommended"] {
         prune(&elsewhere, name, "out/x", &[]).ends(2, &["asap includes asap, without_anchor"]);
     }

@@ -1,5 +1,6 @@
 //! Lists the files of a location, never from a cache.
 
+use asap_udfs::typo::nearest;
 use datafusion::catalog::Session;
 use datafusion::common::{Result, exec_err};
 use datafusion::execution::object_store::ObjectStoreUrl;
@@ -46,7 +47,7 @@ impl Listing {
         }
         let (found, unnameable) = list(store.as_ref(), &root).await?;
         if found.is_empty() && url.scheme() == "file" && !location::local_path(url).is_some_and(|path| path.is_dir()) {
-            return exec_err!("there is no file or folder {shown}{}", of_hub(&source.typed));
+            return exec_err!("there is no file or folder {shown}{}{}", neighbor(url), of_hub(&source.typed));
         }
         foreign::refuse_tables(found.iter().map(|(parts, _)| parts.as_slice()), &shown)?;
         foreign::refuse_part_of_table(store.as_ref(), &root, &shown).await?;
@@ -84,6 +85,17 @@ impl Listing {
         self.files.sort_by(|a, b| a.path.cmp(&b.path));
         other
     }
+}
+
+/// A suggestion from the folder that would hold a missing local file or folder.
+fn neighbor(url: &Url) -> String {
+    let path = location::local_path(url).unwrap_or_default();
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return String::new() };
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let shown = nearest(&name.to_string_lossy(), names.iter().map(String::as_str))
+        .and_then(|name| Url::from_file_path(folder.join(name)).ok());
+    shown.map_or(String::new(), |url| format!(" (did you mean {}?)", location::display(&url)))
 }
 
 fn corpus_file(source: &Source, store_url: &ObjectStoreUrl, mut meta: ObjectMeta, parts: &[String]) -> CorpusFile {

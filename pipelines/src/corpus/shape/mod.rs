@@ -356,7 +356,7 @@ pub(super) fn kinds(schema: &Schema) -> Vec<(String, String)> {
 
 pub(super) fn kind(found: &DataType) -> String {
     match found {
-        DataType::Null => "no type".to_string(),
+        DataType::Null => "no values".to_string(),
         found if is_text(found) => "text".to_string(),
         found if are_turns(found) && !item(found).is_some_and(DataType::is_null) => "conversation".to_string(),
         DataType::Struct(fields) => {

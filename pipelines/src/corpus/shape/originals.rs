@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef};
 use datafusion::common::{Result, exec_err};
 
+use crate::corpus::shape::kind;
 use crate::corpus::shape::view::{INNER, Original};
 use crate::delta::types::{UNNAMED, can_hold, delta_name, delta_type};
 
@@ -179,7 +180,7 @@ pub(crate) fn delta_notes(originals: &[Original]) -> Vec<String> {
         }
         let data_type = delta_type(&original.data_type);
         if is_other_kind(&original.data_type, &data_type) {
-            changes.push(format!("is {data_type} (in the files {})", original.data_type));
+            changes.push(format!("is {} ({} in the files)", kind(&data_type), kind(&original.data_type)));
         }
         (!changes.is_empty()).then(|| format!("column {} {} in the table", original.name, changes.join(" and ")))
     });

@@ -127,12 +127,12 @@ async fn what_a_table_holds_otherwise_is_said() {
     assert_eq!(
         notes[..3],
         [
-            "column votes is Decimal128(20, 0) (in the files UInt64) in the table",
-            "column nothing is Utf8 (in the files Null) in the table",
+            "column votes is Decimal128(20, 0) (UInt64 in the files) in the table",
+            "column nothing is text (no values in the files) in the table",
             "column is correct is called is_correct in the table",
         ]
     );
-    assert!(notes[3].starts_with("column nested is Struct(\"a_b\""), "{notes:?}");
+    assert!(notes[3].starts_with("column nested is struct of a_b ("), "{notes:?}");
     assert_eq!(notes.len(), 4);
     let sql = "SELECT votes, nothing, \"is correct\", nested['a b'], kind, tags FROM corpus";
     assert_eq!(query(&corpus, sql).await, ["1 | NULL | x | 1 | t | [t]"]);
