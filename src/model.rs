@@ -47,10 +47,10 @@ pub struct ModelArgs {
     /// A folder in Hugging Face's layout, org/name in the Hub's cache, or small (the model that asap includes)
     #[arg(value_name = "MODEL")]
     model: String,
-    /// Estimate the time for a corpus of N tokens
+    /// Estimate the time to score N tokens
     #[arg(long, value_name = "N", default_value_t = 100_000_000)]
     tokens: u64,
-    /// Estimate the time for the chains of this corpus: a Delta table, or a folder or file of Parquet or JSON lines
+    /// Estimate the time to score the chains of this corpus: a Delta table, or a folder or file of Parquet or JSON lines
     #[arg(long, value_name = "LOC", conflicts_with = "tokens")]
     from: Option<String>,
     /// Set the output format; json prints a single line

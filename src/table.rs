@@ -120,7 +120,7 @@ struct VacuumArgs {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     retain: Option<Duration>,
     /// Clean up the paid answers instead of the files: merge small segments into large ones, and remove damaged,
-    /// repeated and old answers. LOC may also be a folder of answers. If a run needs a removed answer, you pay again
+    /// repeated and old answers. LOC may also be an answer cache. If a run needs a removed answer, you pay again
     #[arg(long)]
     answers: bool,
     /// Show what would be removed, and remove nothing

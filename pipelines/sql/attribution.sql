@@ -1,5 +1,5 @@
--- The score of PIR (Xiao et al. 2025) for all steps: drops the step of the original chain that the answer needs least,
--- one by one, until the chain has at most asap.refine.max_tokens tokens. PIR itself drops only functional steps: see pir.
+-- Scores all steps as PIR (Xiao et al. 2025) does. Drops the steps of the original chain that the answer needs least, one
+-- by one, until the chain has at most asap.refine.max_tokens tokens. PIR itself drops only functional steps: see pir.
 -- The model reads a chain of K steps about K/2 times.
 SELECT *
 FROM pruned((

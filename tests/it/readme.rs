@@ -155,7 +155,7 @@ fn rows(sql: &str) -> Vec<Value> {
 
 /// `UPDATE=1 cargo test --test it readme` writes the table.
 #[test]
-fn the_table_of_shapes_is_what_is_recognised() {
+fn the_table_of_shapes_is_what_is_recognized() {
     let names = |row: &Value, key: &str| match row[key].as_str().unwrap() {
         "" => String::new(),
         names => format!("`{}`", names.replace(", ", "`, `")),

@@ -1,6 +1,6 @@
 //! Claims on requests that a process is about to pay for, so that no other process pays for the same ones.
 //!
-//! A claim locks one byte of a file in the folder of answers, at an offset derived from the request. The kernel
+//! A claim locks one byte of a file in the answer cache, at an offset derived from the request. The kernel
 //! releases the lock when the process ends, for any reason. Only local folders have such a file.
 
 use std::fs::File;

@@ -35,7 +35,7 @@ pub struct Compacted {
     pub unfinished_removed: u64,
 }
 
-/// Compacts a folder of answers, or finds out what that would do. With `oldest` (milliseconds since 1970, UTC) it removes earlier answers. It may run
+/// Compacts an answer cache, or finds out what that would do. With `oldest` (milliseconds since 1970, UTC) it removes earlier answers. It may run
 /// while other processes read and write the folder, and may be stopped at any moment: nothing is removed before its
 /// content is stored elsewhere.
 ///

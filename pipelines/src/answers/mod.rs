@@ -277,12 +277,12 @@ impl AnswerStore for AnswerFolder {
     }
 }
 
-/// The folder of the answers of an output.
+/// The answer cache of an output.
 pub fn of_output(output: &Url) -> Result<Url> {
     asap_folder::join(&asap_folder::asap_folder(output)?, CACHE)
 }
 
-/// The folder of answers that belong to no output: `asap.cache.dir`, or else the cache folder of the user.
+/// The answer cache outside of outputs: `asap.cache.dir`, or else the cache folder of the user.
 pub fn shared(dir: Option<&str>) -> Result<Url> {
     if let Some(folder) = dir {
         return location::parse(folder);
@@ -292,7 +292,7 @@ pub fn shared(dir: Option<&str>) -> Result<Url> {
     location::parse(&user.cache_dir().join("asap").to_string_lossy())
 }
 
-/// The folder of answers at a location: that of an output, or the location itself.
+/// Finds the answer cache at a location, which is an output or the folder of the cache itself.
 pub async fn find(text: &str) -> Result<Url> {
     let mut url = location::parse(text)?;
     if !url.path().ends_with('/') {
@@ -304,7 +304,7 @@ pub async fn find(text: &str) -> Result<Url> {
     }
     if folder.list().await.map_err(external)?.is_empty() {
         return exec_err!(
-            "{} is neither the output of a run (with a folder .asap) nor a folder of answers (*{ENDING})",
+            "{} is neither the output of a run (with a .asap folder) nor an answer cache (with *{ENDING} files): pass one of these",
             folder.shown()
         );
     }

@@ -1,4 +1,4 @@
-//! Sums up a folder of answers from its listing and the keys of its segments.
+//! Sums up an answer cache from its listing and the keys of its segments.
 
 use datafusion::common::Result;
 use futures::{StreamExt, TryStreamExt};
@@ -20,7 +20,7 @@ pub struct Totals {
     pub newest: Option<i64>,
 }
 
-/// Sums up a folder of answers. The keys are read; an answer is checked only when it is read.
+/// Sums up an answer cache. The keys are read; an answer is checked only when it is read.
 pub async fn survey(url: &Url) -> Result<Totals> {
     let folder = Folder::new(url)?;
     let segments = folder.list().await.map_err(external)?;

@@ -195,14 +195,14 @@ impl Corpus {
         if let (true, Some(note)) = (files.is_empty(), notes.first()) {
             return Err(DataFusionError::Execution(note.clone()));
         }
-        let mut corpus = Self::recognise(session, files, mapping, Fit::Query).await?;
+        let mut corpus = Self::recognize(session, files, mapping, Fit::Query).await?;
         corpus.notes.splice(0..0, notes);
         Ok(corpus)
     }
 
     /// Reads the footers of files and recognizes their columns, one schema at a time. Files that cannot be read, or
     /// whose columns do not satisfy `fit`, become [`Self::failures`].
-    pub(crate) async fn recognise(
+    pub(crate) async fn recognize(
         session: &dyn Session,
         files: Vec<CorpusFile>,
         mapping: Option<&ColumnMapping>,
@@ -216,13 +216,13 @@ impl Corpus {
         let schemas: Vec<(SchemaRef, String)> =
             groups.iter().map(|group| (group.published(), group.files[0].file.name.clone())).collect();
         let (originals, united) = shape::originals::unite(fit, &schemas);
-        let mut recognised = Vec::new();
+        let mut recognized = Vec::new();
         for ((group, (schema, file)), left_out) in groups.into_iter().zip(&schemas).zip(united) {
             let table = FilesTable::new(group);
             let read = match left_out {
                 Err(refusal) => Err(refusal),
                 Ok(left_out) => {
-                    let shape = shape::recognise::shape_of(session, &table, schema, mapping, file, &mut notes).await;
+                    let shape = shape::recognize::shape_of(session, &table, schema, mapping, file, &mut notes).await;
                     shape.map(|shape| (shape, left_out))
                 }
             };
@@ -232,7 +232,7 @@ impl Corpus {
                     let here = originals
                         .iter()
                         .map(|original| Original { is_left_out: is_left_out(&original.name), ..original.clone() });
-                    recognised.push(Recognised { table, shape, originals: here.collect() });
+                    recognized.push(Recognised { table, shape, originals: here.collect() });
                     notes.extend(left_out.into_iter().map(|column| column.note));
                 }
                 Err(error) => {
@@ -241,7 +241,7 @@ impl Corpus {
             }
         }
         failures.sort_by(|a, b| a.file.cmp(&b.file));
-        Ok(Self { failures, notes, groups: recognised, originals })
+        Ok(Self { failures, notes, groups: recognized, originals })
     }
 
     /// Finds the first file with an unreadable row, by reading all files: errors within a query do not name their file.

@@ -51,6 +51,7 @@ pub struct Deciding(BTreeMap<String, String>);
 
 impl Deciding {
     pub fn of(rows: &Rows, config: &FeedConfig, encoder: &Encoder) -> Self {
+        // The spelling is part of positions that users hold.
         let columns = config.columns.as_ref().map_or("recognised".to_string(), |columns| hash(&format!("{columns:?}")));
         let values = [
             ("columns", columns),
@@ -97,10 +98,10 @@ impl Mark {
             return match name.as_str() {
                 "data" => config_err!("position {position} was written for other data: start without --resume"),
                 "columns" => config_err!(
-                    "position {position} was written with other --columns: pass the same, or start without --resume"
+                    "position {position} was written with other --columns: pass the old --columns, or start without --resume"
                 ),
                 "model" => config_err!(
-                    "position {position} was written for a --model with another tokenizer or chat template: pass that --model, \
+                    "position {position} was written for a --model with another tokenizer or chat template: pass the old --model, \
                      or start without --resume"
                 ),
                 _ => config_err!(
@@ -125,7 +126,7 @@ impl FromStr for Mark {
     fn from_str(text: &str) -> Result<Self> {
         let wrong = || {
             config_datafusion_err!(
-                "'{text}' is not a position: pass one as asap feed prints it, version:epoch:window:row:options, such as \
+                "'{text}' is not a position: pass what asap feed printed (version:epoch:window:row:options), such as \
                  12:0:3:512:seed=42"
             )
         };

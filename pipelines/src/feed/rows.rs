@@ -125,7 +125,7 @@ impl Rows {
     }
 
     async fn add(&mut self, files: Vec<CorpusFile>, location: &str) -> Result<()> {
-        let corpus = Corpus::recognise(&self.context.state(), files, self.mapping.as_ref(), Fit::Query).await?;
+        let corpus = Corpus::recognize(&self.context.state(), files, self.mapping.as_ref(), Fit::Query).await?;
         for note in &corpus.notes {
             if !self.notes.contains(note) {
                 self.notes.push(note.clone());

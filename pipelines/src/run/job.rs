@@ -280,7 +280,7 @@ impl Listed {
         let may_grow = request.on_schema_change == OnSchemaChange::Add || output.table().is_none() || new_generation;
         let fit = Fit::Table { held: &held, left_out: &left_out, may_grow };
         let open = std::mem::take(&mut divided.open);
-        let mut corpus = Corpus::recognise(&context.state(), open, request.columns.as_ref(), fit).await?;
+        let mut corpus = Corpus::recognize(&context.state(), open, request.columns.as_ref(), fit).await?;
         corpus.set_batch_rows(&context);
         let held = output.table().filter(|_| !new_generation).and_then(|log| slice_rows(&log.state));
         let (slice_rows, pipeline) = match request.slice_rows.or(held) {

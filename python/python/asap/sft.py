@@ -238,7 +238,7 @@ class Training:
         return self.sum(losses).item(), float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
 
     def sum(self, *numbers, maximum=False):
-        """Sums numbers over the processes."""
+        """Sums numbers over all processes, or takes their maximum."""
         import torch
 
         found = torch.tensor([float(number) for number in numbers], device=self.processes.device, dtype=torch.float64)
@@ -259,7 +259,7 @@ class Training:
         model = load(self.args, torch.float32)
         if self.args.lora:
             model = adapted(self.args, model)
-        # Frozen weights are those of the model that was loaded.
+        # Frozen weights are not among the trained ones: they keep the values of the loaded model.
         absent = [name for name, each in model.named_parameters() if each.requires_grad and name not in weights]
         if absent:
             raise _asap.Error(f"the trained model lacks {len(absent)} weights, such as {absent[0]}")

@@ -32,7 +32,7 @@ pub struct Config {
     pub limits: Limits,
     pub prices: Prices,
     pub budget: Budget,
-    /// The folder of answers that belong to no output.
+    /// The answer cache outside of outputs.
     pub cache_folder: Option<String>,
     /// Most bytes of the caches in memory.
     pub cache_memory: usize,

@@ -361,7 +361,8 @@ struct FailedAttempt {
 impl Chat for HttpChat {
     async fn chat(&self, request: &ChatRequest, callers: &Arc<Callers>) -> Reply {
         let reply = self.send(request, callers).await;
-        let asked = if request.is_whole { "the response may have" } else { "asap.anchor.max_tokens is" };
+        let asked =
+            if request.is_whole { "the limit of the response in tokens is" } else { "asap.anchor.max_tokens is" };
         let outcome = reply.outcome.map_err(|error| match error.kind {
             FailureKind::TooLong => CallError {
                 message: format!(
@@ -388,7 +389,7 @@ impl Chat for HttpChat {
                 let Failure { error, .. } = self.broken(&error);
                 return Err(CallError { message: format!("{url}: {}", error.message), ..error });
             }
-            // An endpoint need not have a list.
+            // Some endpoints do not list their models.
             _ => return Ok(None),
         };
         let Ok(text) = self.text(response, BYTES_AROUND).await else { return Ok(None) };

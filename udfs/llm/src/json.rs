@@ -27,7 +27,7 @@ fn repaired(text: &str) -> String {
     repaired
 }
 
-/// Returns the length of the escape sequence at the start of a text, and the replacement of a lone surrogate.
+/// Returns the length of the escape sequence at the start of a text, and its replacement if it is a lone surrogate.
 fn escape(text: &str) -> (usize, Option<&'static str>) {
     let unit = |at: usize| {
         let digits = text.get(at..)?.strip_prefix("\\u")?.get(..4)?;

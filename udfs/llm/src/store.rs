@@ -40,7 +40,7 @@ pub trait AnswerStore: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Changes the folder of answers to that of the session's settings. A store with a fixed folder ignores it.
+    /// Changes the answer cache to that of the session's settings. A store with a fixed folder ignores it.
     fn use_folder(&self, _folder: Option<&str>) {}
 
     /// Keeps an answer or a paid failure, and returns when it is durable: only then is it used. With `may_wait`, other

@@ -75,7 +75,7 @@ impl LanguageModel {
         }
     }
 
-    /// Requests an answer, in an estimate from `stub`.
+    /// Requests an answer. In an estimate, `stub` answers instead of the model.
     async fn ask(
         &self,
         request: ChatRequest,

@@ -27,10 +27,10 @@ const ROWS_IN_FLIGHT: usize = 16;
 
 const DECLARATION: Declaration = Declaration {
     name: "cot_llmlingua2",
-    about: "The words of a text that the encoder `asap.compressor.model` scores highest; together they have about the share `rate` of the text's tokens. The method is LLMLingua-2 (Pan et al. 2024). The result has the format of the Python package llmlingua: each run of white space, line ends included, becomes a single space. `asap.compressor.force_tokens`, `asap.compressor.reserve_digits` and `asap.compressor.drop_consecutive` override the encoder. To apply `rate`, the package counts tokens of GPT-3.5, and this function counts tokens of `asap.scorer.model`. A rate of 1 returns the text unchanged.",
+    about: "Keeps the words of a text that the encoder `asap.compressor.model` scores highest, about the share `rate` of the text's tokens. The method is LLMLingua-2 (Pan et al. 2024). The result has the format of the Python package llmlingua: each run of white space, line ends included, becomes a single space. `asap.compressor.force_tokens`, `asap.compressor.reserve_digits` and `asap.compressor.drop_consecutive` override the encoder. `rate` counts tokens of `asap.scorer.model`; the package counts tokens of GPT-3.5. A rate of 1 returns the text unchanged.",
     arguments: &[
         argument!(text: Text, "The text to compress, such as a chain of thought."),
-        argument!(rate: Share, "The share of the text to keep, above 0 and at most 1. Another value gives NULL."),
+        argument!(rate: Share, "The share of the text to keep, above 0 and at most 1. Any other value gives NULL."),
     ],
     example: "select cot_llmlingua2('Hm, so 2 + 2 is 4, I think.', 0.5);",
 };
@@ -42,7 +42,7 @@ pub(super) fn cot_llmlingua2(session: &SessionModels) -> Result<Function> {
 }
 
 impl CotLlmlingua2 {
-    /// Returns the encoder and the tokenizer of the scoring model, whose tokens weigh the words.
+    /// Returns the encoder, and the scoring model's tokenizer, which counts the tokens of each word.
     fn models(&self, config: &ConfigOptions) -> Result<(Arc<Compressor>, Arc<Tokenizer>)> {
         Ok((self.0.models.compressor(config)?, self.0.models.tokenizer(config)?))
     }

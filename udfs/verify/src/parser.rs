@@ -1,4 +1,4 @@
-//! Parses tokens to an expression. Unfinished parts are on an explicit stack, so nested brackets do not nest calls.
+//! Parses tokens into an expression. Unfinished parts are on an explicit stack, so nested brackets do not nest calls.
 
 use num_bigint::BigInt;
 
@@ -8,7 +8,7 @@ use super::rational::Rational;
 use super::token::{Bracket, Token};
 use super::work::Work;
 
-mod firmness {
+mod precedence {
     pub(crate) const INFIX_COMMAND: u8 = 0;
     pub(crate) const SUM: u8 = 1;
     pub(crate) const SIGN: u8 = 2;
@@ -116,8 +116,8 @@ impl Parser<'_, '_> {
             Token::Plus if self.takes_sign() => {}
             Token::Minus if self.takes_sign() => {
                 let firm = match self.stack.last() {
-                    Some(Pending::Operator(_, firmness::PRODUCT)) => firmness::SIGNED_FACTOR,
-                    _ => firmness::SIGN,
+                    Some(Pending::Operator(_, precedence::PRODUCT)) => precedence::SIGNED_FACTOR,
+                    _ => precedence::SIGN,
                 };
                 self.stack.push(Pending::Operator(Op::Negate, firm));
             }
@@ -249,19 +249,19 @@ impl Parser<'_, '_> {
         let token = self.peek(0)?.clone();
         self.place += 1;
         match token {
-            Token::Plus => self.infix(Op::Add, firmness::SUM),
-            Token::Minus => self.infix(Op::Subtract, firmness::SUM),
-            Token::Times => self.infix(Op::Multiply, firmness::PRODUCT),
+            Token::Plus => self.infix(Op::Add, precedence::SUM),
+            Token::Minus => self.infix(Op::Subtract, precedence::SUM),
+            Token::Times => self.infix(Op::Multiply, precedence::PRODUCT),
             Token::Slash => {
-                self.reduce(firmness::JUXTAPOSED);
+                self.reduce(precedence::JUXTAPOSED);
                 // `\sin x/2` is ambiguous.
                 if matches!(self.stack.last(), Some(Pending::Function(..))) {
                     return self.work.doubt();
                 }
-                self.infix(Op::Divide, firmness::PRODUCT)
+                self.infix(Op::Divide, precedence::PRODUCT)
             }
-            Token::Choose => self.infix(Op::Binomial, firmness::INFIX_COMMAND),
-            Token::Over => self.infix(Op::Divide, firmness::INFIX_COMMAND),
+            Token::Choose => self.infix(Op::Binomial, precedence::INFIX_COMMAND),
+            Token::Over => self.infix(Op::Divide, precedence::INFIX_COMMAND),
             Token::Caret => {
                 self.stack.push(Pending::Exponent);
                 self.operand()
@@ -300,13 +300,13 @@ impl Parser<'_, '_> {
 
     fn juxtaposed(&mut self, next: &Token) -> Option<()> {
         let ends_argument = !matches!(next, Token::Letter(_) | Token::Pi | Token::E | Token::I);
-        let firm = if ends_argument { firmness::FUNCTION } else { firmness::JUXTAPOSED };
+        let firm = if ends_argument { precedence::FUNCTION } else { precedence::JUXTAPOSED };
         self.reduce(firm);
         // `1/2x` is ambiguous.
-        if matches!(self.stack.last(), Some(Pending::Operator(Op::Divide, firmness::PRODUCT))) {
+        if matches!(self.stack.last(), Some(Pending::Operator(Op::Divide, precedence::PRODUCT))) {
             return self.work.doubt();
         }
-        self.stack.push(Pending::Operator(Op::Multiply, firmness::JUXTAPOSED));
+        self.stack.push(Pending::Operator(Op::Multiply, precedence::JUXTAPOSED));
         self.operand()
     }
 
@@ -314,7 +314,7 @@ impl Parser<'_, '_> {
         while let Some(pending) = self.stack.pop() {
             match pending {
                 Pending::Operator(op, of) if of >= firm => self.emit(op),
-                Pending::Function(op, power) if firmness::FUNCTION >= firm => self.applied(op, power),
+                Pending::Function(op, power) if precedence::FUNCTION >= firm => self.applied(op, power),
                 other => return self.stack.push(other),
             }
         }

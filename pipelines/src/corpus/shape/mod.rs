@@ -11,7 +11,7 @@ pub(crate) mod mapping;
 pub(crate) mod originals;
 pub(crate) mod path;
 pub(crate) mod reading;
-pub(crate) mod recognise;
+pub(crate) mod recognize;
 pub(crate) mod repeats;
 pub(crate) mod report;
 pub(crate) mod rules;

@@ -88,7 +88,7 @@ pub(crate) const SYSTEMS: &[&str] = &["system", "system_prompt"];
 /// Either of these flags suffices. Of other flags, the likeliest that is not NULL decides.
 pub(crate) const EITHER: &[&str] = &["correctness_math_verify", "correctness_llama"];
 
-/// The flag of generations that their model finished. Others are never read.
+/// Marks the generations that the model finished. asap never reads unfinished ones.
 pub(crate) const COMPLETE: &str = "is_reasoning_complete";
 
 pub(crate) const ITEM_TEXTS: &[&str] =
@@ -101,8 +101,8 @@ pub(crate) const OWN: &str = "asap";
 pub(crate) const BY_TAGS: &str = "think tags";
 pub(crate) const BY_USER: &str = "--columns";
 
-/// Layouts recognized by names, in the order of the tries. If none fits, a text with think tags next to a question is a
-/// generation.
+/// Layouts recognized by column names, tried in this order. If none fits, a text column with think tags next to a question
+/// column is read as a generation.
 pub(crate) const RULES: &[Rule] = &[
     Rule { name: OWN, form: Form::Columns, question: &["question"], cot: &["cot"], answer: &["answer"] },
     Rule { name: "cot", form: Form::Generation, question: &["question"], cot: &["cot"], answer: &[] },

@@ -38,7 +38,7 @@ pub(crate) struct Original {
     pub name: String,
     /// Its type in the view. The type in the files can be cast to it.
     pub data_type: DataType,
-    /// Whether it is NULL here, because its type in these files conflicts with its type in earlier files.
+    /// Whether the view sets this column to NULL, because its type in these files conflicts with earlier files.
     pub is_left_out: bool,
 }
 

@@ -92,7 +92,7 @@ async fn query(corpus: &Corpus, sql: &str) -> Vec<String> {
     rows
 }
 
-async fn recognised(sql: &str, mapping: Option<&str>) -> Vec<String> {
+async fn recognized(sql: &str, mapping: Option<&str>) -> Vec<String> {
     let folder = folder_of(&[("a.parquet", sql)]).await;
     query(&open(folder.path(), mapping).await.unwrap(), ROWS).await
 }

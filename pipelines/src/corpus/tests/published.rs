@@ -42,15 +42,15 @@ async fn corpora_as_they_are_published_and_by_the_mapping_of_their_reading() {
         let (_folder, corpus) = opened(&rows).await;
         assert_eq!(query(&corpus, ROWS).await, [READ], "{name}");
         let mapping = corpus.inspect(&context(), 2).await.unwrap()[0].mapping.clone();
-        assert_eq!(recognised(&rows, Some(&mapping)).await, [READ], "{name}: {mapping}");
+        assert_eq!(recognized(&rows, Some(&mapping)).await, [READ], "{name}: {mapping}");
     }
     let task = format!("SELECT 'Add.' AS instruction, '2, 2' AS input, {TAGGED} AS output");
     let mapping = "question=instruction,input=input,cot=output";
-    assert_eq!(recognised(&task, Some(mapping)).await, recognised(&task, None).await);
+    assert_eq!(recognized(&task, Some(mapping)).await, recognized(&task, None).await);
 }
 
 #[tokio::test]
-async fn what_is_not_recognised_comes_with_a_mapping_that_guesses_nothing() {
+async fn what_is_not_recognized_comes_with_a_mapping_that_guesses_nothing() {
     for (rows, expected) in [
         ("SELECT 'two?' AS \"Aufgabe\", '2 and 2' AS \"Gedanke\", 'four' AS \"Ergebnis\"", "question=?,cot=?,answer=?"),
         ("SELECT 'two?' AS question, '2 and 2' AS solution, '4' AS answer", "question=question,cot=?,answer=?"),
@@ -108,17 +108,17 @@ async fn the_question_is_the_problem_and_not_the_template_around_it() {
 
     let options =
         "SELECT 'Which lacks it?' AS question, 'two?' AS formated_question, '2 and 2' AS reason, 'four' AS gen_ans";
-    assert_eq!(recognised(options, None).await, [READ]);
+    assert_eq!(recognized(options, None).await, [READ]);
 }
 
 #[tokio::test]
 async fn columns_that_differ_only_in_case_go_with_their_chain() {
     let columns = "'two?' AS \"Question\", '2 and 2' AS \"Complex_CoT\", 'four' AS \"Response\", \
                    'Which virus?' AS question, 'B19' AS answer";
-    assert_eq!(recognised(&format!("SELECT {columns}"), None).await, [READ]);
+    assert_eq!(recognized(&format!("SELECT {columns}"), None).await, [READ]);
     let small = columns.replace("Complex_CoT", "complex_cot");
     let expected = "Which virus? | 2 and 2 | B19 | NULL";
-    assert_eq!(recognised(&format!("SELECT {small}"), None).await, [expected]);
+    assert_eq!(recognized(&format!("SELECT {small}"), None).await, [expected]);
     let notes = opened(&format!("SELECT {columns}")).await.1.notes.join("\n");
     assert!(notes.contains("read from column Question; column question could be it too"), "{notes}");
     assert!(notes.contains("read from column Response; column answer could be it too"), "{notes}");
@@ -132,7 +132,7 @@ async fn of_a_list_of_structs_the_first_with_tags_is_read_and_the_others_are_cou
          UNION ALL SELECT 'two?', NULL"
     );
     for rows in [rows.clone(), rows.replace("solutions", "generations")] {
-        let mut found = recognised(&rows, None).await;
+        let mut found = recognized(&rows, None).await;
         found.sort();
         let rejects = ["two? | NULL | NULL | no_generation", "two? | NULL | NULL | no_tags"];
         assert_eq!(found, [READ, READ, rejects[0], rejects[1]]);
@@ -152,7 +152,7 @@ async fn a_flag_in_a_column_of_its_own_rejects_wrong_rows() {
     };
     let wrong = "two? | 2 and 2 | four | unverified";
     for values in ["(1.0), (0.0), (NULL)", "(1), (0), (NULL)", "(true), (false), (NULL)"] {
-        assert_eq!(recognised(&rows("reward", values), None).await, [READ, wrong, READ], "{values}");
+        assert_eq!(recognized(&rows("reward", values), None).await, [READ, wrong, READ], "{values}");
     }
     let notes = async |rows: &str| {
         let (_folder, corpus) = opened(rows).await;
@@ -163,8 +163,8 @@ async fn a_flag_in_a_column_of_its_own_rejects_wrong_rows() {
     let found = notes(&flagged).await;
     assert!(found.contains("whose reward is false or 0 are rejects (unverified)"), "{found}");
     assert!(found.contains("column reward is 0.0: the row is not correct"), "{found}");
-    assert_eq!(recognised(&flagged, Some("question=prompt,cot=completion")).await, [READ; 2]);
-    assert_eq!(recognised(&flagged, Some("question=prompt,cot=completion,flag=reward")).await, [READ, wrong]);
+    assert_eq!(recognized(&flagged, Some("question=prompt,cot=completion")).await, [READ; 2]);
+    assert_eq!(recognized(&flagged, Some("question=prompt,cot=completion,flag=reward")).await, [READ, wrong]);
     // A score is not a flag, even if only a late row shows it.
     let far = (0..400).map(|row| if row == 399 { "(0.5)" } else { "(1.0)" }).collect::<Vec<_>>().join(", ");
     for (flag, values, why) in [
@@ -186,15 +186,15 @@ async fn an_instruction_and_its_input_are_one_question() {
         "SELECT *, {TAGGED} AS output FROM (VALUES ('Add.', '2, 2'), ('two?', ''), ('two?', NULL)) AS t (instruction, input)"
     );
     let read = "2 and 2 | four | NULL";
-    assert_eq!(recognised(&rows, None).await, [format!("Add.\n\n2, 2 | {read}"), READ.to_string(), READ.to_string()]);
+    assert_eq!(recognized(&rows, None).await, [format!("Add.\n\n2, 2 | {read}"), READ.to_string(), READ.to_string()]);
 }
 
 #[tokio::test]
 async fn a_list_of_steps_is_a_chain() {
     let rows = "SELECT 'two?' AS question, ['2', 'and', NULL, '2'] AS cot, 'four' AS answer";
-    assert_eq!(recognised(rows, None).await, ["two? | 2\n\nand\n\n2 | four | NULL"]);
+    assert_eq!(recognized(rows, None).await, ["two? | 2\n\nand\n\n2 | four | NULL"]);
     let mapped = "SELECT 'two?' AS q, ['2', 'and 2'] AS steps, 'four' AS a";
-    assert_eq!(recognised(mapped, Some("question=q,cot=steps,answer=a")).await, ["two? | 2\n\nand 2 | four | NULL"]);
+    assert_eq!(recognized(mapped, Some("question=q,cot=steps,answer=a")).await, ["two? | 2\n\nand 2 | four | NULL"]);
 }
 
 #[tokio::test]
@@ -204,11 +204,11 @@ async fn of_several_shapes_the_one_counts_by_which_rows_can_be_read() {
         "SELECT CAST(NULL AS VARCHAR) AS question, NULL AS cot, NULL AS answer, {} FROM range(3)",
         messages(TAGGED)
     );
-    assert_eq!(recognised(&odd, None).await, [READ; 3]);
+    assert_eq!(recognized(&odd, None).await, [READ; 3]);
     let both = format!("SELECT 'two?' AS prompt, '2 and 2' AS reasoning, 'four' AS response, {}", messages("'four'"));
-    assert_eq!(recognised(&both, None).await, [READ]);
+    assert_eq!(recognized(&both, None).await, [READ]);
     let null_chain = "SELECT 'two?' AS question, CAST(NULL AS VARCHAR) AS cot, '2 and 2' AS thinking, 'four' AS answer";
-    assert_eq!(recognised(null_chain, None).await, [READ]);
+    assert_eq!(recognized(null_chain, None).await, [READ]);
 }
 
 #[tokio::test]
@@ -217,7 +217,7 @@ async fn several_texts_with_think_tags_are_named() {
     let error = refused(&rows, None).await;
     assert!(error.contains("several texts have think tags, chosen and rejected"), "{error}");
     assert!(error.contains("--columns 'question=prompt,cot=?'"), "{error}");
-    assert_eq!(recognised(&rows, Some("question=prompt,cot=chosen")).await, [READ]);
+    assert_eq!(recognized(&rows, Some("question=prompt,cot=chosen")).await, [READ]);
     let error = refused(&format!("SELECT 'two?' AS \"Aufgabe\", {TAGGED} AS text_of_model"), None).await;
     assert!(
         error.contains("text_of_model has think tags, but no other column has a name that asap knows for questions"),
@@ -229,7 +229,7 @@ async fn several_texts_with_think_tags_are_named() {
 #[tokio::test]
 async fn an_answer_that_holds_a_think_tag_is_a_reject() {
     let rows = "SELECT 'two?' AS prompt, 'The tag </think> ends it.</think>four' AS generation";
-    assert_eq!(recognised(rows, None).await, ["two? | The tag | ends it.</think>four | tags_in_answer"]);
+    assert_eq!(recognized(rows, None).await, ["two? | The tag | ends it.</think>four | tags_in_answer"]);
     for (generation, read) in [
         (
             "<|begin_of_thought|>a<|end_of_thought|><|begin_of_thought|>b<|end_of_thought|>d",
@@ -242,13 +242,13 @@ async fn an_answer_that_holds_a_think_tag_is_a_reject() {
         ("<|begin_of_thought|>a<|end_of_thought|><Thought>b</Thought>d", "<Thought>b</Thought>d"),
     ] {
         let rows = format!("SELECT 'two?' AS prompt, '{generation}' AS generation");
-        assert_eq!(recognised(&rows, None).await, [format!("two? | a | {read} | tags_in_answer")]);
+        assert_eq!(recognized(&rows, None).await, [format!("two? | a | {read} | tags_in_answer")]);
     }
     // Words of prose, if the chain has other tags.
     let words = "SELECT 'two?' AS prompt, '<think>a</think>Write <reasoning> first.' AS generation";
-    assert_eq!(recognised(words, None).await, ["two? | a | Write <reasoning> first. | NULL"]);
+    assert_eq!(recognized(words, None).await, ["two? | a | Write <reasoning> first. | NULL"]);
     let twice = REASONING.replace("'four'", "'<think>2</think>four'");
-    assert_eq!(recognised(&format!("SELECT {twice}"), None).await, [READ]);
+    assert_eq!(recognized(&format!("SELECT {twice}"), None).await, [READ]);
 }
 
 #[tokio::test]
@@ -263,13 +263,13 @@ async fn prompts_that_templates_rendered() {
         "two?",
     ] {
         let rows = format!("SELECT E'{prompt}' AS prompt, {TAGGED} AS response");
-        assert_eq!(recognised(&rows, None).await, [READ], "{prompt}");
+        assert_eq!(recognized(&rows, None).await, [READ], "{prompt}");
     }
     let twice =
         "<|im_start|>user\\na<|im_end|>\\n<|im_start|>assistant\\nb<|im_end|>\\n<|im_start|>user\\nc<|im_end|>\\n";
-    let found = recognised(&format!("SELECT E'{twice}' AS prompt, {TAGGED} AS response"), None).await;
+    let found = recognized(&format!("SELECT E'{twice}' AS prompt, {TAGGED} AS response"), None).await;
     assert_eq!(found, ["a | 2 and 2 | four | multi_turn"]);
-    let html = recognised(&format!("SELECT '<b>two?</b>' AS prompt, {TAGGED} AS response"), None).await;
+    let html = recognized(&format!("SELECT '<b>two?</b>' AS prompt, {TAGGED} AS response"), None).await;
     assert_eq!(html, ["<b>two?</b> | 2 and 2 | four | NULL"]);
 }
 
@@ -289,7 +289,7 @@ async fn a_mapping_takes_names_as_published_and_reaches_into_structs_and_lists()
         (format!("{wrong}, {TAGGED}] AS generations, [false, true] AS is_correct"), "question=problem,cot=generations"),
         (format!("'two?' AS problem, [{TAGGED}, 'x'] AS generations"), "question=problem,cot=generations"),
     ] {
-        assert_eq!(recognised(&format!("SELECT {columns}"), Some(mapping)).await, [READ], "{mapping}: {columns}");
+        assert_eq!(recognized(&format!("SELECT {columns}"), Some(mapping)).await, [READ], "{mapping}: {columns}");
     }
 }
 
@@ -314,7 +314,7 @@ async fn an_inspection_says_what_is_read_from_where() {
     let [first, second] = only.sample.as_slice() else { panic!("{found:?}") };
     assert_eq!((first.row, second.row), (0, 1));
     assert_eq!(first.cot.as_deref(), Some("2 and 2"));
-    assert_eq!(recognised(&rows, Some(&only.mapping)).await, [READ; 5]);
+    assert_eq!(recognized(&rows, Some(&only.mapping)).await, [READ; 5]);
 }
 
 #[tokio::test]
@@ -328,9 +328,9 @@ async fn the_likeliest_flag_decides_a_scale_is_none_and_what_was_cut_off_is_not_
         "[true, true] AS is_correct, [0, 1] AS is_reasoning_complete",
         "[true, true] AS correctness_math_verify, [false, true] AS is_reasoning_complete",
     ] {
-        assert_eq!(recognised(&row(flags), None).await, [READ], "{flags}");
+        assert_eq!(recognized(&row(flags), None).await, [READ], "{flags}");
     }
-    assert_eq!(recognised(&row("[1, 5] AS score"), None).await, ["two? | NULL | NULL | unverified"]);
+    assert_eq!(recognized(&row("[1, 5] AS score"), None).await, ["two? | NULL | NULL | unverified"]);
 }
 
 #[tokio::test]

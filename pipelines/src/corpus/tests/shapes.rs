@@ -6,11 +6,11 @@ async fn one_generation_next_to_a_question() {
         "SELECT 'x1' AS id, 'two?' AS prompt, {TAGGED} AS generation, 'stop' AS finish_reason, \
          [{{'content': 'other', 'role': 'user'}}] AS messages, {{'model': 'r1'}} AS api_metadata"
     );
-    assert_eq!(recognised(&codeforces, None).await, [READ]);
+    assert_eq!(recognized(&codeforces, None).await, [READ]);
     let open_math = format!(
         "SELECT 'two?' AS problem, {TAGGED} AS generated_solution, '4' AS expected_answer, '0.5' AS pass_rate_72b_tir"
     );
-    assert_eq!(recognised(&open_math, None).await, [READ]);
+    assert_eq!(recognized(&open_math, None).await, [READ]);
 }
 
 #[tokio::test]
@@ -25,17 +25,17 @@ async fn the_first_generation_that_is_verified() {
         (NULL, [true], NULL),
         ([], [], [])) AS t (generations, correctness_math_verify, correctness_llama)";
     let both = format!("SELECT 'two?' AS problem, 'four' AS answer, '4' AS solution, 'u' AS uuid, * FROM ({rows})");
-    let found = recognised(&both, None).await;
+    let found = recognized(&both, None).await;
     assert_eq!(found[..4], [READ; 4]);
     assert_eq!(found[4..], ["two? | NULL | NULL | unverified"; 4]);
 
     let one = format!("SELECT 'two?' AS problem, * EXCEPT (correctness_math_verify) FROM ({rows}) LIMIT 2");
-    assert_eq!(recognised(&one, None).await, [READ; 2]);
+    assert_eq!(recognized(&one, None).await, [READ; 2]);
     let null_typed = format!("SELECT * REPLACE (NULL AS correctness_llama) FROM ({both}) LIMIT 1");
-    assert_eq!(recognised(&null_typed, None).await, [READ]);
+    assert_eq!(recognized(&null_typed, None).await, [READ]);
     let no_types = "SELECT NULL AS correctness_math_verify, NULL AS correctness_llama";
     let neither = format!("SELECT 'two?' AS problem, ['a</think>b'] AS generations, * FROM ({no_types})");
-    assert_eq!(recognised(&neither, None).await, ["two? | NULL | NULL | unverified"]);
+    assert_eq!(recognized(&neither, None).await, ["two? | NULL | NULL | unverified"]);
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn conversations_in_every_form() {
         format!("SELECT {{'from': ['human', 'gpt'], 'value': ['two?', {TAGGED}]}} AS conversations"),
         format!("SELECT {{'content': ['two?', {TAGGED}], 'role': ['user', 'assistant']}} AS messages"),
     ] {
-        assert_eq!(recognised(&rows, None).await, [READ], "{rows}");
+        assert_eq!(recognized(&rows, None).await, [READ], "{rows}");
     }
 }
 
@@ -99,7 +99,7 @@ async fn columns_of_their_own() {
         let rows = format!(
             "SELECT 'two?' AS \"{question}\", '2 and 2' AS \"{cot}\", 'four' AS \"{answer}\", '4' AS solution, 'x' AS id"
         );
-        assert_eq!(recognised(&rows, None).await, [READ], "{question}, {cot}, {answer}");
+        assert_eq!(recognized(&rows, None).await, [READ], "{question}, {cot}, {answer}");
     }
     for rows in [
         plain,
@@ -110,14 +110,14 @@ async fn columns_of_their_own() {
         // asap's own output has messages and the original generation next to the pruned chain.
         &format!("SELECT *, {TAGGED} AS generation, 'other' AS prompt FROM ({plain})"),
     ] {
-        assert_eq!(recognised(rows, None).await, [READ], "{rows}");
+        assert_eq!(recognized(rows, None).await, [READ], "{rows}");
     }
     let a_number = "SELECT 'two?' AS question, '2 and 2' AS cot, 4 AS answer";
-    assert_eq!(recognised(a_number, None).await, ["two? | 2 and 2 | 4 | NULL"]);
+    assert_eq!(recognized(a_number, None).await, ["two? | 2 and 2 | 4 | NULL"]);
     // A chain that mentions tags is not cut at them.
     for cot in ["one writes </think> here", "in <think> tags, closed by </think>"] {
         let spoken_of = format!("SELECT 'two?' AS question, '{cot}' AS cot, 'four' AS answer");
-        assert_eq!(recognised(&spoken_of, None).await, [format!("two? | {cot} | four | NULL")]);
+        assert_eq!(recognized(&spoken_of, None).await, [format!("two? | {cot} | four | NULL")]);
     }
 }
 
@@ -126,7 +126,7 @@ async fn a_row_that_cannot_be_pruned_says_why() {
     let rows = "SELECT * FROM (VALUES
         ('q', 'no tags'), ('q', '<think>\n \n</think>a'), ('q', NULL), ('q', ' '), (NULL, 'a</think>b'), (' \n', 'a</think>b'),
         ('q', 'a</think>\n'), (NULL, NULL)) AS t (prompt, generation)";
-    let found = recognised(rows, None).await;
+    let found = recognized(rows, None).await;
     let statuses: Vec<&str> = found.iter().filter_map(|row| row.rsplit(" | ").next()).collect();
     let expected =
         "no_tags, empty_chain, no_generation, no_generation, no_question, no_question, no_answer, no_question";
@@ -141,7 +141,7 @@ async fn a_row_that_cannot_be_pruned_says_why() {
 
     let rows = "SELECT * FROM (VALUES ('q', NULL, 'a'), ('q', '\n', 'a'), ('q', 'c', NULL), ('q', 'c', ''), (NULL, NULL, NULL)) \
                 AS t (question, cot, answer)";
-    let found = recognised(rows, None).await;
+    let found = recognized(rows, None).await;
     assert_eq!(
         found,
         [

@@ -122,7 +122,7 @@ async fn each_file_is_read_rightly_or_refused_with_what_is_certain() {
                 let corpus = open(folder.path(), None).await.unwrap();
                 assert_eq!(query(&corpus, ROWS).await, READ, "{name}");
                 let mapping = corpus.inspect(&context(), 1).await.unwrap()[0].mapping.clone();
-                assert_eq!(recognised(&rows, Some(&mapping)).await, READ, "{name}: {mapping}");
+                assert_eq!(recognized(&rows, Some(&mapping)).await, READ, "{name}: {mapping}");
                 right += 1;
             }
             Rejects(statuses) => {

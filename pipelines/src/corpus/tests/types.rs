@@ -7,23 +7,23 @@ async fn every_physical_type_of_text() {
     for text in ["Utf8", "LargeUtf8", "Utf8View", "Dictionary(Int32, Utf8)", "Dictionary(Int32, LargeUtf8)"] {
         let of = |value: &str| format!("arrow_cast({value}, '{text}')");
         let plain = format!("SELECT {} AS question, {} AS cot, {} AS answer", of("'q'"), of("'c'"), of("'a'"));
-        assert_eq!(recognised(&plain, None).await, ["q | c | a | NULL"], "{text}");
+        assert_eq!(recognized(&plain, None).await, ["q | c | a | NULL"], "{text}");
         let generation = format!("SELECT {} AS prompt, {} AS generation", of("'q'"), of("'c</think>a'"));
-        assert_eq!(recognised(&generation, None).await, ["q | c | a | NULL"], "{text}");
+        assert_eq!(recognized(&generation, None).await, ["q | c | a | NULL"], "{text}");
         for list in ["List", "LargeList"] {
             let generations = format!(
                 "SELECT {} AS problem, arrow_cast(['x', 'c</think>a'], '{list}({text})') AS generations, \
                  arrow_cast([false, true], '{list}(Boolean)') AS correctness_llama",
                 of("'q'")
             );
-            assert_eq!(recognised(&generations, None).await, ["q | c | a | NULL"], "{list}({text})");
+            assert_eq!(recognized(&generations, None).await, ["q | c | a | NULL"], "{list}({text})");
         }
         let turn = |role: &str, value: &str| format!("{{'role': {}, 'content': {}}}", of(role), of(value));
         let turns = format!("SELECT [{}, {}] AS messages", turn("'user'", "'q'"), turn("'assistant'", "'c</think>a'"));
-        assert_eq!(recognised(&turns, None).await, ["q | c | a | NULL"], "{text}");
+        assert_eq!(recognized(&turns, None).await, ["q | c | a | NULL"], "{text}");
     }
     for untyped in ["SELECT NULL AS question, NULL AS cot, NULL AS answer", "SELECT NULL AS messages"] {
-        assert_eq!(recognised(untyped, None).await, ["NULL | NULL | NULL | no_question"], "{untyped}");
+        assert_eq!(recognized(untyped, None).await, ["NULL | NULL | NULL | no_question"], "{untyped}");
     }
 }
 

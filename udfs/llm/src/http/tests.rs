@@ -165,7 +165,7 @@ async fn a_server_that_breaks_all_answers_is_asked_one_by_one() {
         let throttle = Arc::clone(&chat.endpoint.throttle);
         let asking = tokio::spawn(async move { ask(&chat, 200).await });
         until(|| throttle.state.lock().stops == 3).await;
-        // Ten in a row, those in flight, and one after each of two stops.
+        // Ten failures in a row, eight requests in flight, and one probe after each of the first two stops.
         assert!(server.count() <= 10 + 8 + 2, "{} requests", server.count());
         asking.abort();
     }

@@ -238,7 +238,7 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// Computes `O` outputs of `V` vectors of rows at a time, then the remaining ones by four and by one.
+    /// Computes `O` outputs at a time for `V` vectors of rows. The remaining outputs follow four at a time, then one at a time.
     fn multiply<const O: usize, const V: usize>(mut self) {
         let mut output = 0;
         while output < self.outputs {
@@ -254,7 +254,10 @@ impl Group<'_> {
         let count = self.x.len() / (V * LANES);
         let weights = &self.weights[output * self.weights_stride..][..(O - 1) * self.weights_stride + count];
         let sums = &mut self.sums[output * self.sums_stride..][..(O - 1) * self.sums_stride + V * LANES];
-        assert!(self.x.len() == count * V * LANES && self.sums_stride >= V * LANES, "whole vectors of x and of sums");
+        assert!(
+            self.x.len() == count * V * LANES && self.sums_stride >= V * LANES,
+            "x and sums must hold whole vectors"
+        );
         let mut tile = Group { weights, sums, outputs: O, ..*self };
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512f") {

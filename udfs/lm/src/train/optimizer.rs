@@ -52,7 +52,7 @@ impl AdamW {
     pub fn step(&mut self, weights: &Weights, gradient: &Gradient, norm: f64, learning_rate: f64) -> Result<()> {
         let AdamWConfig { beta1, beta2, epsilon, weight_decay, clip } = self.config;
         self.steps += 1;
-        // With more steps, the corrections are 1 to the last bit.
+        // After i32::MAX steps, both corrections are exactly 1, so the number may saturate.
         let steps = i32::try_from(self.steps).unwrap_or(i32::MAX);
         let step = adamw::Step {
             clipped: (clip / (norm + 1e-6)).min(1.0) as f32,

@@ -37,7 +37,7 @@ pub(crate) async fn shape_of(
 ) -> Result<Shape> {
     let mut shape = match mapping {
         Some(mapping) => shape::mapped(schema, mapping, file)?,
-        None => recognised(session, table, schema, file, notes).await?,
+        None => recognized(session, table, schema, file, notes).await?,
     };
     if shape.rule == OWN {
         return Ok(shape);
@@ -78,7 +78,7 @@ fn like(table: &FilesTable) -> String {
     }
 }
 
-async fn recognised(
+async fn recognized(
     session: &dyn Session,
     table: &FilesTable,
     schema: &Schema,
