@@ -1,6 +1,11 @@
-//! `asap inspect`: shows the schemas and rows of traces, and which columns are read as question, chain and answer.
+//! `asap inspect`: shows the schemas and rows of traces, which columns are read as question, chain and answer, what
+//! the rows teach, and their faults.
+
+mod health;
+mod lessons;
 
 use asap_llm::Llm;
+use asap_lm::locate;
 use asap_pipelines::corpus::inspect::{Inspected, InspectedRow};
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
 use asap_pipelines::outputs::rejects::RejectsOfStatus;
@@ -10,18 +15,23 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, count, failed_files, note, parsed, print_as, several};
+use crate::output::{SummaryFormat, at_least_one, count, failed_files, note, parsed, print_as, several};
 use crate::progress::while_opening;
+use health::Health;
+use lessons::Lessons;
 
 const SHOWN_CHARACTERS: usize = 100;
+const SHOWN_ROWS: usize = 3;
 
-/// Show what a folder or file holds: the role of each column, and some rows as asap reads them
+/// Show what a folder or file holds: the role of each column, some rows as asap reads them, what the rows teach, and their faults
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   asap inspect data/sample
   asap inspect traces.jsonl --rows 10
   asap inspect s3://lake/traces --columns question=Question,cot=Complex_CoT,answer=Response
+  asap inspect out/pruned --model Qwen/Qwen3-8B --max-length 8192
+  asap inspect s3://lake/traces --health --bench math500.jsonl aime24.jsonl
   asap sql -c \"SELECT * FROM corpus_shapes()\"      lists the recognized column names")]
 pub struct InspectArgs {
     /// A folder, a file or a Delta table
@@ -30,9 +40,24 @@ pub struct InspectArgs {
     /// Name the question, cot and answer columns, as for asap run and asap sql
     #[arg(long, value_name = "question=…,cot=…,answer=…", value_parser = parsed::<ColumnMapping>)]
     columns: Option<ColumnMapping>,
-    /// Show N rows of each schema
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    rows: usize,
+    /// Show N rows of each schema [default: 3, or 0 with --model and --health]
+    #[arg(long, value_name = "N")]
+    rows: Option<usize>,
+    /// Count what the rows teach with the tokenizer and chat template of this model: a folder, or org/name in the Hub's
+    /// cache. Shows per file the trained tokens, the rows that train nothing, the rows over --max-length and what they
+    /// lose, the rows whose chain the template drops; and the loss of packing, and two rows with the trained text in [[ ]]
+    #[arg(long, value_name = "DIR")]
+    model: Option<String>,
+    /// Set the maximum tokens of a row for --model, up to the model's window
+    #[arg(long, value_name = "TOKENS", default_value_t = 16_384, value_parser = at_least_one, requires = "model")]
+    max_length: usize,
+    /// Check all rows for faults: cut_off, loop, mixed_scripts, hollow, wrong_answer, duplicate and contaminated. Shows of
+    /// each the number of rows, three examples, and the WHERE that removes the rows in asap sql. Removes nothing
+    #[arg(long)]
+    health: bool,
+    /// Look for the questions of these benchmarks, which are files of Parquet or JSON lines
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "health")]
+    bench: Vec<String>,
     /// Set the output format; json prints a single line
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
     format: SummaryFormat,
@@ -42,11 +67,15 @@ pub struct InspectArgs {
 struct Inspection {
     schemas: Vec<Inspected>,
     failures: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lessons: Option<Lessons>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    health: Option<Health>,
 }
 
 pub async fn run(args: InspectArgs) -> Result<(), Failure> {
     if let Some(output) = output_of_rejects(&args.from) {
-        let found = outputs::rejects::rejects(output, args.rows).await?;
+        let found = outputs::rejects::rejects(output, args.rows.unwrap_or(SHOWN_ROWS)).await?;
         return Ok(print_as(args.format, &found, || rejects(output, &found))?);
     }
     let context = asap_pipelines::session::session(Settings::default(), &Llm::default())?;
@@ -55,11 +84,22 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
     let corpus = while_opening(std::slice::from_ref(&args.from), false, looked).await?;
     corpus.notes.iter().for_each(note);
     let failures: Vec<String> = corpus.failures.iter().map(ToString::to_string).collect();
-    let schemas = match corpus.inspect(&context, args.rows).await {
+    let folder = args.model.as_deref().map(locate).transpose()?;
+    let rows = args.rows.unwrap_or(if folder.is_some() || args.health { 0 } else { SHOWN_ROWS });
+    let schemas = match corpus.inspect(&context, rows).await {
         Ok(schemas) => schemas,
         Err(error) => return Err(corpus.named(&state, error).await.into()),
     };
-    let found = Inspection { schemas, failures };
+    let location = (args.from.as_str(), args.columns.as_ref());
+    let lessons = match args.model.as_deref().zip(folder.as_deref()) {
+        Some(model) => Some(Lessons::read(&context, location, &corpus, model, args.max_length).await?),
+        None => None,
+    };
+    let health = match args.health {
+        true => Some(Health::read(&context, location, &corpus, &args.bench).await?),
+        false => None,
+    };
+    let found = Inspection { schemas, failures, lessons, health };
     let shown = location::parse(&args.from).map_or(args.from.clone(), |url| location::display(&url));
     print_as(args.format, &found, || table(&shown, &found))?;
     match found.failures.as_slice() {
@@ -85,7 +125,7 @@ fn rejects(output: &str, found: &[RejectsOfStatus]) -> String {
     lines.join("\n")
 }
 
-fn table(location: &str, Inspection { schemas, failures }: &Inspection) -> String {
+fn table(location: &str, Inspection { schemas, failures, lessons, health }: &Inspection) -> String {
     let mut lines = vec![location.to_string()];
     lines.extend((schemas.is_empty() && failures.is_empty()).then(|| "empty: it has no rows".to_string()));
     for schema in schemas {
@@ -108,29 +148,31 @@ fn table(location: &str, Inspection { schemas, failures }: &Inspection) -> Strin
         lines.extend(parts.into_iter().filter_map(|(what, part)| Some(format!("  {what:<9}  {}", part?))));
         schema.sample.iter().for_each(|row| show_row(&mut lines, row));
     }
+    lines.extend(health.iter().flat_map(|health| [String::new(), health.table()]));
+    lines.extend(lessons.iter().flat_map(|lessons| [String::new(), lessons.table()]));
     lines.join("\n")
 }
 
 fn show_row(lines: &mut Vec<String>, row: &InspectedRow) {
     lines.push(format!("  row {} of {}", row.row, row.file));
     for (what, text) in [("question", &row.question), ("chain", &row.cot), ("answer", &row.answer)] {
-        lines.push(format!("    {what:<8}  {}", shortened(text.as_deref())));
+        lines.push(format!("    {what:<8}  {}", shortened(text.as_deref(), SHOWN_CHARACTERS)));
     }
     let system = row.system.as_deref();
-    lines.extend(system.map(|system| format!("    system    {}", shortened(Some(system)))));
+    lines.extend(system.map(|system| format!("    system    {}", shortened(Some(system), SHOWN_CHARACTERS))));
     let rejected = row.status.as_ref().zip(row.error.as_ref());
     lines.extend(rejected.map(|(status, error)| format!("    rejected  {status}: {error}")));
 }
 
 /// The beginning and the end of a text on one line, with its length.
-fn shortened(text: Option<&str>) -> String {
+fn shortened(text: Option<&str>, most: usize) -> String {
     let Some(text) = text else { return "NULL".to_string() };
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let length = words.chars().count();
-    if length <= SHOWN_CHARACTERS {
+    if length <= most {
         return words;
     }
-    let half = SHOWN_CHARACTERS / 2;
+    let half = most / 2;
     let start: String = words.chars().take(half).collect();
     let end: String = words.chars().skip(length - half).collect();
     format!("{start} … {end} ({} characters)", count(text.chars().count() as u64))

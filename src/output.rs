@@ -188,6 +188,16 @@ pub fn several(number: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
+/// Formats a share as a percentage. A share that is not 0 is not shown as 0 %.
+pub(crate) fn percent(part: f64, whole: f64) -> String {
+    let share = if whole == 0.0 { 0.0 } else { 100.0 * part / whole };
+    match share {
+        0.0 => "0 %".to_string(),
+        share if share < 0.05 => "< 0.1 %".to_string(),
+        share => format!("{share:.1} %"),
+    }
+}
+
 /// Describes the calls to a language model, if there were any.
 pub fn calls(anchor: &Usage) -> Option<String> {
     let Usage { calls, cache_hits, retries, failed, tokens_in, tokens_out, cost } = *anchor;

@@ -6,6 +6,7 @@ pub mod builtin;
 pub mod corpus;
 pub mod delta;
 pub mod feed;
+pub mod health;
 pub mod location;
 mod object_reader;
 mod objects;

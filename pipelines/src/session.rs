@@ -14,6 +14,7 @@ use asap_udfs::{Models, Settings, plan, register_all};
 use crate::corpus::inspect::ShapesFunction;
 use crate::corpus::{CorpusFunction, SmallBatches};
 use crate::delta::stores;
+use crate::health::KnownFunction;
 use crate::location::Stores;
 use crate::outputs::history::HistoryFunction;
 use crate::pruned::Pruned;
@@ -45,6 +46,8 @@ pub fn session_of(settings: Settings, llm: &Llm, models: &Models) -> Result<Sess
     state.register_udtf(CorpusFunction::NAME, Arc::new(CorpusFunction));
     state.register_udtf(ShapesFunction::NAME, Arc::new(ShapesFunction));
     state.register_udtf(HistoryFunction::NAME, Arc::new(HistoryFunction));
+    state.register_udtf("cot_duplicates", Arc::new(KnownFunction { of_benchmarks: false }));
+    state.register_udtf("cot_contaminated", Arc::new(KnownFunction { of_benchmarks: true }));
     state.register_relation_planner(Arc::new(Pruned))?;
     Ok(SessionContext::new_with_state(state))
 }

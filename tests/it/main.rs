@@ -14,6 +14,7 @@ mod extractive;
 mod feed;
 mod first_hour;
 mod generate;
+mod health;
 mod labels;
 mod outputs;
 mod prompt;

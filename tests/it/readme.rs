@@ -175,6 +175,20 @@ fn the_table_of_shapes_is_what_is_recognized() {
 
 /// `UPDATE=1 cargo test --test it readme` writes the table.
 #[test]
+fn the_table_of_finish_reasons_is_what_is_counted() {
+    let line = |(is_cut_off, values, who): &(bool, &[&str], &str)| {
+        format!("| `{}` | {} | {who} |\n", values.join("`, `"), if *is_cut_off { "cut off" } else { "finished" })
+    };
+    let lines: String = asap_kernels::health::FINISH_REASONS.iter().map(line).collect();
+    check_section(
+        "docs/inspect.md",
+        "finish",
+        &format!("| value | the generation | written by |\n|---|---|---|\n{lines}"),
+    );
+}
+
+/// `UPDATE=1 cargo test --test it readme` writes the table.
+#[test]
 fn the_table_of_functions_is_what_they_say_of_themselves() {
     let sql = "SELECT DISTINCT syntax_example, description FROM information_schema.routines \
                WHERE syntax_example LIKE 'cot\\_%' OR syntax_example LIKE 'ai\\_%' ORDER BY 1";

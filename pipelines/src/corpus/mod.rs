@@ -79,6 +79,7 @@ pub use crate::corpus::shape::repeats::Repeats;
 pub const CORPUS: &str = "corpus";
 pub use function::CorpusFunction;
 pub(crate) use function::{literal_text, wait_for};
+pub(crate) use plain::files_table;
 pub use plain::plain_table;
 
 use crate::corpus::files::groups::{group, read_footers};
@@ -340,7 +341,7 @@ impl Corpus {
 
     /// The corpus columns that every file reads from this original column: question, chain, answer, or both parts of a
     /// generation. None if any file with this column reads something else from it.
-    pub(crate) fn said_by(&self, name: &str) -> Option<&'static [&'static str]> {
+    pub fn said_by(&self, name: &str) -> Option<&'static [&'static str]> {
         let groups = self.groups.iter().filter(|group| group.table.file_schema().field_with_name(name).is_ok());
         let mut said = groups.map(|group| group.shape.said_by(group.table.file_schema(), name));
         let first = said.next()??;

@@ -23,9 +23,19 @@ use crate::corpus::{Files, Source, list};
 /// If a file cannot be read, by its name, or if a column has types that no type covers.
 pub async fn plain_table(session: &dyn Session, location: &str) -> Result<Option<Arc<dyn TableProvider>>> {
     let source: Source = location.parse()?;
-    if !has_rows(session, &source).await? {
-        return Ok(None);
+    match has_rows(session, &source).await? {
+        // SQL has no other way to report what was read otherwise than written.
+        true => files_table(session, source, |note| tracing::warn!("{note}")).await,
+        false => Ok(None),
     }
+}
+
+/// A table of all files of a source. Reports what is read otherwise than written.
+pub(crate) async fn files_table(
+    session: &dyn Session,
+    source: Source,
+    on_note: impl Fn(&String),
+) -> Result<Option<Arc<dyn TableProvider>>> {
     let Files { files, .. } = list(session, &[source], |_| None).await?;
     let mut failures = Vec::new();
     let groups = group(read_footers(session, files).await?, &mut failures);
@@ -35,9 +45,8 @@ pub async fn plain_table(session: &dyn Session, location: &str) -> Result<Option
     let mut plan: Option<LogicalPlanBuilder> = None;
     for group in groups {
         let table = FilesTable::new(group);
-        // SQL has no other way to report what was read otherwise than written.
         let temporary = table.files().iter().filter_map(|held| held.file.temporary.as_ref());
-        temporary.flat_map(|file| &file.notes).for_each(|note| tracing::warn!("{note}"));
+        temporary.flat_map(|file| &file.notes).for_each(&on_note);
         let columns = table.file_schema().fields().iter();
         let columns: Vec<_> = columns.map(|field| Expr::Column(Column::from_name(field.name()))).collect();
         let rows = table.plan()?.project(columns)?;

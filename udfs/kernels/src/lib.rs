@@ -9,6 +9,7 @@
 //! | [`controls`] | orders that look at no content |
 //! | [`functions`] | what a step does, by the words it opens with |
 //! | [`selective`] | the units of a text with the most self-information (Selective Context) |
+//! | [`health`] | faults of traces: loops, mixed scripts, near-duplicate and known questions |
 //! | [`extractive`] | direct thoughts and coarse chains without a language model |
 //! | [`mod@vectorized`] | loops compiled for the vector instructions of the CPU |
 //!
@@ -30,6 +31,7 @@ pub mod controls;
 pub mod extractive;
 pub mod functions;
 pub mod gestalt;
+pub mod health;
 pub mod matching;
 pub mod selective;
 pub mod steps;

@@ -11,6 +11,7 @@
 //! | `cot_answer`, `cot_match` | answers and whether they are equal, similarity of texts |
 //! | `cot_refine`, `cot_random` | pruning to a budget, and the baselines of that |
 //! | `cot_trace`, `cot_example` | what was pruned, and tokens to train on |
+//! | `cot_faults` | loops, mixed scripts, cut-off generations, hollow chains |
 //! | `by_score`, `step_scores` | scores of steps by the scoring model |
 //! | `cot_survives`, `cot_shortest_surviving`, `cot_spirit` | other uses of the scoring model |
 //! | `cot_selective_context`, `cot_llmlingua2` | texts without the parts that a model rates lowest |
@@ -36,6 +37,7 @@ mod by_score;
 mod cot_anchor;
 mod cot_answer;
 mod cot_example;
+mod cot_faults;
 mod cot_llmlingua2;
 mod cot_match;
 mod cot_random;
@@ -77,6 +79,7 @@ fn all(session: &SessionModels) -> Result<Vec<Function>> {
         cot_anchor::COT_COARSE.of(session)?,
         cot_turns::COT_COMPLETION.of(session)?,
         cot_random::COT_CONTROL_SCORES.of(session)?,
+        cot_faults::COT_CUT_OFF.of(session)?,
         cot_steps::COT_DROP_FUNCTIONAL.of(session)?,
         cot_answer::COT_EARLIEST_CORRECT.of(session)?,
         step_scores::COT_ENTROPY.of(session)?,
@@ -85,6 +88,7 @@ fn all(session: &SessionModels) -> Result<Vec<Function>> {
         cot_refine::COT_FIT.of(session)?,
         cot_refine::COT_FIT_WITH_HEADINGS.of(session)?,
         cot_steps::COT_FUNCTIONS.of(session)?,
+        cot_faults::COT_HOLLOW.of(session)?,
         cot_llmlingua2::cot_llmlingua2(session)?,
         cot_match::COT_MATCH.of(session)?,
         step_scores::COT_MEAN_STEP_ENTROPY.of(session)?,
@@ -96,7 +100,9 @@ fn all(session: &SessionModels) -> Result<Vec<Function>> {
         cot_refine::COT_REFINE.of(session)?,
         cot_refine::COT_REFINE_EXACTLY.of(session)?,
         cot_refine::COT_REFINE_OR_FIT.of(session)?,
+        cot_faults::COT_REPETITION.of(session)?,
         cot_think::COT_RESPONSE.of(session)?,
+        cot_faults::COT_SCRIPTS.of(session)?,
         cot_steps::COT_SELECT.of(session)?,
         cot_selective_context::cot_selective_context(session)?,
         step_scores::COT_SELF_INFORMATION.of(session)?,

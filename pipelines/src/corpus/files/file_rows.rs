@@ -30,7 +30,7 @@ impl FileRows {
         self.row_groups.iter().sum()
     }
 
-    pub(crate) fn rows_left(&self) -> u64 {
+    pub fn rows_left(&self) -> u64 {
         self.rows().saturating_sub(self.deleted.len() as u64)
     }
 

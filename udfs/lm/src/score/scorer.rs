@@ -144,7 +144,7 @@ impl Scorer {
         Ok(match self.tokenized(self.key(&reading), &reading) {
             Ok(tokenized) => match &tokenized.row {
                 Some(row) => {
-                    let text = |id: Option<u32>| id.map(|id| self.tokenizer.text(id)).transpose();
+                    let text = |id: Option<u32>| id.map(|id| self.tokenizer.text(&[id])).transpose();
                     Ok(row.first_tokens().map(text).collect::<Result<_>>()?)
                 }
                 None => Err(Scored::TooLong(self.describe(&tokenized, &reading))),

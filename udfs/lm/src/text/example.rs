@@ -105,6 +105,17 @@ impl ExampleTemplate {
         Ok(Self { prompt, end, before_answer })
     }
 
+    /// Returns whether the chat template keeps the chain of a row: what a trainer learns from the row's messages if it
+    /// applies the template itself. None if the model has no chat template, or if the template rejects the row.
+    pub fn keeps_chain(&self, Asked { system, question }: Asked, [cot, answer]: [&str; 2]) -> Option<bool> {
+        let PromptTemplate::Chat { .. } = self.prompt else { return None };
+        let said = format!("{OPENING}\n{}", tags::continuation(cot, tags::BEFORE_ANSWER, answer));
+        let system = system.map(|content| Message { role: "system", content });
+        let turns = [Message { role: "user", content: question }, Message { role: "assistant", content: &said }];
+        let messages: Vec<Message> = system.into_iter().chain(turns).collect();
+        Some(self.prompt.render_turns(&messages).ok()?.contains(cot.trim()))
+    }
+
     /// Encodes a row to at most `max_length` tokens.
     pub fn encode(
         &self,
@@ -237,6 +248,10 @@ mod tests {
         assert_eq!(learned, "2 and 2 is 4.\n\nSo 4.\n</think>\n\nIt is 4.");
         // The token that the template writes after a turn takes precedence over eos_token.
         assert_eq!(end, 1702);
+        let keeps = |config: &Value| load(config).1.keeps_chain(ROW[0].into(), [ROW[1], ROW[2]]);
+        assert_eq!(keeps(&opens), Some(false));
+        assert_eq!(keeps(&json!({ "chat_template": LEAVES_OPEN })), Some(true));
+        assert_eq!(keeps(&json!({ "eos_token": "<|endoftext|>" })), None);
 
         let (prompt, learned, end) = texts(&json!({ "chat_template": LEAVES_OPEN, "eos_token": "<|endoftext|>" }), ROW);
         assert_eq!(prompt, "user\nWhat is 2 + 2?\nassistant\n");

@@ -144,9 +144,10 @@ impl Tokenizer {
         Ok(self.inner.decode(ids, true)?)
     }
 
-    /// Returns the text of one token, such as ` word` with its space. Half of a character becomes U+FFFD.
-    pub(crate) fn text(&self, id: u32) -> Result<String> {
-        Ok(self.inner.decode(&[id], false)?)
+    /// Returns the text of tokens, such as ` word` with its space, with special tokens. Half of a character becomes
+    /// U+FFFD.
+    pub fn text(&self, ids: &[u32]) -> Result<String> {
+        Ok(self.inner.decode(ids, false)?)
     }
 
     /// Returns whether a token is special, such as the end of a turn.

@@ -1,0 +1,289 @@
+//! Faults of the rows of a corpus or an output, each with examples and the condition that removes its rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use asap_pipelines::corpus::{CORPUS, ColumnMapping, Corpus};
+use asap_pipelines::health::{Known, contaminated, near_duplicates};
+use asap_pipelines::location;
+use asap_pipelines::run::Observer;
+use datafusion::arrow::array::{Array, AsArray};
+use datafusion::arrow::datatypes::Int64Type;
+use datafusion::prelude::SessionContext;
+use futures::StreamExt;
+use serde::Serialize;
+
+use super::shortened;
+use crate::failure::Failure;
+use crate::output::{count, percent, several, table};
+use crate::progress::Bar;
+
+const EXAMPLES: usize = 3;
+const SHOWN_CHARACTERS: usize = 160;
+/// The share of a chain in loops from which it is a fault.
+const LOOPED: &str = "0.1";
+/// Columns that say why a generation ended.
+const FINISH_REASONS: [&str; 4] = ["finish_reason", "stop_reason", "done_reason", "finish_reasons"];
+/// Columns with the expected answer. An original column `answer` has another name if the answer of a generation is read.
+const REFERENCES: [&str; 9] = [
+    "expected_answer",
+    "reference_answer",
+    "ground_truth",
+    "gold_answer",
+    "gold",
+    "reference",
+    "target",
+    "source_answer",
+    "source_final_answer",
+];
+
+#[derive(Debug, Serialize)]
+pub(super) struct Health {
+    rows: u64,
+    faults: Vec<Fault>,
+    /// Finish reasons that asap does not know, with their rows.
+    unknown_finish_reasons: BTreeMap<String, u64>,
+    not_checked: Vec<String>,
+    #[serde(skip)]
+    command: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Fault {
+    fault: &'static str,
+    rows: u64,
+    share: f64,
+    examples: Vec<Example>,
+    /// The SQL condition on the table `corpus` that the other rows meet.
+    keep: String,
+}
+
+/// A row with a fault. The order of the fields is the order of examples.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+struct Example {
+    file: String,
+    row: i64,
+    shown: String,
+}
+
+/// A check of one row, in SQL: whether it has the fault, and what to show of it.
+struct Check {
+    fault: &'static str,
+    is_faulty: String,
+    shown: String,
+}
+
+/// The rows with a fault, and the first of them.
+#[derive(Default)]
+struct Found {
+    rows: u64,
+    first: BTreeSet<Example>,
+}
+
+impl Found {
+    fn add(&mut self, example: Example) {
+        self.rows += 1;
+        self.first.insert(example);
+        if self.first.len() > EXAMPLES {
+            self.first.pop_last();
+        }
+    }
+
+    /// Adds rows whose questions are elsewhere too. The matches of a row follow each other.
+    fn known(known: &[Known]) -> Self {
+        let mut found = Self::default();
+        for rows in known.chunk_by(|a, b| (&a.row.file, a.row.row) == (&b.row.file, b.row.row)) {
+            let Known { row, of, share, matched } = &rows[0];
+            let matched = matched.as_deref().unwrap_or(&row.question);
+            let mut shown = format!("{} as row {} of {}", percent(*share, 1.0), of.row, of.file);
+            shown += &format!(": \"{}\"", shortened(Some(matched), SHOWN_CHARACTERS));
+            if matched != of.question.as_ref() {
+                shown += &format!(" in \"{}\"", shortened(Some(&of.question), SHOWN_CHARACTERS));
+            }
+            found.add(Example { file: row.file.to_string(), row: row.row, shown });
+        }
+        found
+    }
+
+    fn fault(self, fault: &'static str, of: u64, keep: String) -> Fault {
+        let share = if of == 0 { 0.0 } else { self.rows as f64 / of as f64 };
+        Fault { fault, rows: self.rows, share, examples: self.first.into_iter().collect(), keep }
+    }
+}
+
+impl Health {
+    pub(super) async fn read(
+        context: &SessionContext,
+        (location, columns): (&str, Option<&ColumnMapping>),
+        corpus: &Corpus,
+        benches: &[String],
+    ) -> Result<Self, Failure> {
+        let state = context.state();
+        context.register_table(CORPUS, Arc::new(corpus.view(&state)?))?;
+        let rows = corpus.rows();
+        let passes = if benches.is_empty() { 2 } else { 3 };
+        let bar = Bar::new("checking", false);
+        bar.begin(passes * rows, 0);
+        let on_rows = |rows| bar.advance(rows, 0);
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+        let mapping = columns.map_or(String::new(), |columns| format!(", {}", quoted(&columns.to_string())));
+        let mut not_checked = Vec::new();
+        // The benchmarks come first: a file that is none is reported at once.
+        let mut known = Vec::new();
+        if benches.is_empty() {
+            not_checked.push("contaminated: name benchmarks with --bench".to_string());
+        } else {
+            let (found, unchecked) = contaminated(&state, corpus, benches, &on_rows).await?;
+            if unchecked > 0 {
+                let questions = several(unchecked as u64, "question");
+                not_checked.push(format!("contaminated: {questions} too short, or made of common phrases"));
+            }
+            let files = benches.iter().map(|bench| quoted(bench)).collect::<Vec<_>>().join(", ");
+            let keep =
+                format!("source NOT IN (SELECT source FROM cot_contaminated({}, {files}{mapping}))", quoted(location));
+            known.push(Found::known(&found).fault("contaminated", rows, keep));
+        }
+        let found = near_duplicates(&state, corpus, &on_rows).await?;
+        let keep = format!("source NOT IN (SELECT source FROM cot_duplicates({}{mapping}))", quoted(location));
+        known.insert(0, Found::known(&found).fault("duplicate", rows, keep));
+        let mut names: Vec<String> = corpus.schema().fields().iter().map(|field| field.name().clone()).collect();
+        // An answer is no reference for itself.
+        names.retain(|name| name != "source_answer" || corpus.said_by("answer").is_none());
+        let (checks, reason) = checks(&names, &mut not_checked);
+        let (found, unknown_finish_reasons) = check(context, corpus, &checks, reason, &on_rows).await?;
+        bar.finish();
+        let mut faults: Vec<Fault> = found
+            .into_iter()
+            .zip(checks)
+            .map(|(found, check)| found.fault(check.fault, rows, format!("({}) IS NOT TRUE", check.is_faulty)))
+            .collect();
+        faults.append(&mut known);
+        let columns = columns.map_or(String::new(), |columns| format!(" --columns '{columns}'"));
+        let command = format!("asap sql --from {}{columns} -c \"SELECT * FROM corpus WHERE …\"", shell(location));
+        Ok(Self { rows, faults, unknown_finish_reasons, not_checked, command })
+    }
+
+    pub(super) fn table(&self) -> String {
+        let row =
+            |fault: &Fault| [fault.fault.to_string(), count(fault.rows), percent(fault.rows as f64, self.rows as f64)];
+        let mut lines = vec![
+            format!("faults in {}", several(self.rows, "row")),
+            table(["fault", "rows", "share"], self.faults.iter().map(row)),
+        ];
+        lines.extend(self.not_checked.iter().map(|line| format!("not checked  {line}")));
+        let unknown = self.unknown_finish_reasons.iter();
+        lines.extend(unknown.map(|(reason, rows)| {
+            format!("unknown      finish reason '{reason}' of {}, not counted as cut_off", several(*rows, "row"))
+        }));
+        for Fault { fault, examples, keep, .. } in self.faults.iter().filter(|fault| fault.rows > 0) {
+            lines.push(format!("\n{fault}\n  WHERE {keep}"));
+            lines.extend(examples.iter().map(|Example { file, row, shown }| format!("  row {row} of {file}: {shown}")));
+        }
+        if self.faults.iter().any(|fault| fault.rows > 0) {
+            lines.push(format!("\nNothing was removed. To read the other rows:\n  {}", self.command));
+        }
+        lines.join("\n")
+    }
+}
+
+/// The checks that the columns allow, and the expression of the finish reason. Adds the others to `not_checked`.
+fn checks(names: &[String], not_checked: &mut Vec<String>) -> (Vec<Check>, Option<String>) {
+    let find = |known: &[&str]| {
+        let known = known.iter().find_map(|name| names.iter().find(|column| column.eq_ignore_ascii_case(name)));
+        known.map(|name| if *name == name.to_lowercase() { name.clone() } else { format!("\"{name}\"") })
+    };
+    let mut missing =
+        |fault: &str, columns: &[&str]| not_checked.push(format!("{fault}: no column {}", columns.join(", ")));
+    let reason = find(&FINISH_REASONS).map(|name| match name.to_lowercase().contains("reasons") {
+        // The reasons of several generations: they count if they are equal.
+        true => format!("CASE WHEN cardinality(array_distinct({name})) = 1 THEN {name}[1] END"),
+        false => name,
+    });
+    let of = |fault, is_faulty: &str, shown: &str| Check { fault, is_faulty: is_faulty.into(), shown: shown.into() };
+    let end = |column: &str| format!("right({column}, {SHOWN_CHARACTERS})");
+    let mut checks = Vec::new();
+    match &reason {
+        Some(reason) => {
+            let shown = format!("concat({reason}, ': … ', {})", end("coalesce(nullif(answer, ''), cot)"));
+            checks.push(of("cut_off", &format!("cot_cut_off({reason})"), &shown));
+        }
+        None => missing("cut_off", &FINISH_REASONS),
+    }
+    let shown = format!("concat(round(100 * cot_repetition(cot), 1), ' % of the chain: … ', {})", end("cot"));
+    checks.push(of("loop", &format!("cot_repetition(cot) > {LOOPED}"), &shown));
+    let other = "cot_scripts(cot)[2]";
+    let shown = format!("concat(round(100 * {other}['share'], 2), ' % of the words are ', {other}['script'])");
+    checks.push(of("mixed_scripts", "cardinality(cot_scripts(cot)) > 1", &shown));
+    match find(&["original_cot"]) {
+        Some(original) => checks.push(of("hollow", &format!("cot_hollow({original}, cot)"), "cot")),
+        None => missing("hollow", &["original_cot (an output has it)"]),
+    }
+    let unverified = "status = 'unverified'";
+    match find(&REFERENCES) {
+        Some(gold) => {
+            let is_wrong =
+                format!("NOT cot_verify({gold}, answer) AND cot_answer(answer) IS NOT NULL AND {gold} <> ''");
+            let shown = format!("coalesce(error, concat('expected ', {gold}, ', found ', cot_answer(answer)))");
+            checks.push(of("wrong_answer", &format!("{unverified} OR ({is_wrong})"), &shown));
+        }
+        None => {
+            missing("wrong_answer, except by flags", &REFERENCES);
+            checks.push(of("wrong_answer", unverified, "error"));
+        }
+    }
+    (checks, reason)
+}
+
+/// Runs the checks on all rows, in one pass. Returns also the unknown finish reasons.
+async fn check(
+    context: &SessionContext,
+    corpus: &Corpus,
+    checks: &[Check],
+    reason: Option<String>,
+    on_rows: &(dyn Fn(u64) + Sync),
+) -> Result<(Vec<Found>, BTreeMap<String, u64>), Failure> {
+    let reason = reason
+        .map_or("NULL".to_string(), |reason| format!("CASE WHEN cot_cut_off({reason}) IS NULL THEN {reason} END"));
+    let mut columns = vec!["source['file']".to_string(), "source['row']".to_string(), reason];
+    // A fault without a text to show is a fault too.
+    columns.extend(
+        checks
+            .iter()
+            .map(|Check { is_faulty, shown, .. }| format!("CASE WHEN {is_faulty} THEN coalesce({shown}, '') END")),
+    );
+    let text = |(place, column): (usize, &String)| match place {
+        1 => format!("{column} AS c1"),
+        _ => format!("arrow_cast({column}, 'Utf8View') AS c{place}"),
+    };
+    let columns: Vec<String> = columns.iter().enumerate().map(text).collect();
+    let sql = format!("SELECT {} FROM {CORPUS}", columns.join(", "));
+    let mut batches = context.sql(&sql).await?.execute_stream().await?;
+    let mut found: Vec<Found> = checks.iter().map(|_| Found::default()).collect();
+    let mut unknown: BTreeMap<String, u64> = BTreeMap::new();
+    while let Some(batch) = batches.next().await {
+        let batch = match batch {
+            Ok(batch) => batch,
+            Err(error) => return Err(corpus.named(&context.state(), error).await.into()),
+        };
+        let (files, rows) = (batch.column(0).as_string_view(), batch.column(1).as_primitive::<Int64Type>());
+        for reason in batch.column(2).as_string_view().iter().flatten() {
+            *unknown.entry(reason.to_string()).or_default() += 1;
+        }
+        for (found, column) in found.iter_mut().zip(&batch.columns()[3..]) {
+            let shown = column.as_string_view();
+            for row in (0..batch.num_rows()).filter(|row| shown.is_valid(*row)) {
+                let shown = shortened(Some(shown.value(row)), SHOWN_CHARACTERS);
+                found.add(Example { file: files.value(row).to_string(), row: rows.value(row), shown });
+            }
+        }
+        on_rows(batch.num_rows() as u64);
+    }
+    Ok((found, unknown))
+}
+
+/// A location as the shell reads it.
+fn shell(location: &str) -> String {
+    let shown = location::redact(location);
+    let is_plain = shown.chars().all(|char| char.is_alphanumeric() || "/._-:@+=".contains(char));
+    if is_plain { shown } else { format!("'{}'", shown.replace('\'', "'\\''")) }
+}
