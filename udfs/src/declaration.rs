@@ -13,6 +13,8 @@ const SECTION: DocSection = DocSection { include: true, label: "Chain of Thought
 pub(crate) struct Declaration {
     pub name: &'static str,
     pub about: &'static str,
+    /// For a function of a publication: "As published", or "Differs from" and the reason. docs/paper.md has the same.
+    pub published: Option<&'static str>,
     pub arguments: &'static [Argument],
     pub example: &'static str,
 }
@@ -82,7 +84,9 @@ impl Declaration {
     }
 
     pub(crate) fn documentation(&self) -> Documentation {
-        let builder = Documentation::builder(SECTION, self.about, self.syntax()).with_sql_example(self.example);
+        let published = self.published.map_or(String::new(), |published| format!(" {published}."));
+        let about = format!("{}{published}", self.about);
+        let builder = Documentation::builder(SECTION, about, self.syntax()).with_sql_example(self.example);
         self.arguments.iter().fold(builder, |builder, of| builder.with_argument(of.name, of.about)).build()
     }
 

@@ -13,6 +13,7 @@ use crate::declaration::argument;
 pub(super) const AI_COMPLETE: AskedFunction<Option<String>> = AskedFunction {
     name: "ai_complete",
     about: "The answer to a prompt by the language model of `asap.anchor.*`, at temperature 0. The model gets only the prompt, without changes. Equal prompts of a session share one call. An answer that was paid for earlier comes from the answer cache (`asap.cache.dir`). CASE and COALESCE call the model for every row that reaches them, even if the row takes another branch. To pay for some rows only, use WHERE, or pass a NULL prompt for the other rows. A NULL prompt and a failed call give NULL. EXPLAIN ANALYZE counts failed calls. With `asap.on_error = 'fail'`, a failed call fails the query. With asap.anchor.provider = 'extractive', asap rejects the query.",
+    published: None,
     arguments: &[argument!(prompt: Text, "The prompt to send.")],
     example: "select ai_complete('Name the topic in one word: ' || question) from corpus;",
     needs_language_model: true,
@@ -32,6 +33,9 @@ pub(super) const AI_COMPLETE: AskedFunction<Option<String>> = AskedFunction {
 pub(super) const COT_ANCHOR: AskedFunction<String> = AskedFunction {
     name: "cot_anchor",
     about: "The direct thought from a question to its answer, in a struct of thought, status, error, tokens_in, tokens_out and cached. The language model of `asap.anchor.*` writes the thought at temperature 0 with the prompt anchor.md. status is 'ok', or 'no_anchor' if the question is NULL or the answer is NULL or blank. A failed call gives one of the statuses timeout, rate_limited, unavailable, denied, refused, bad_response, too_long and budget. If status is not 'ok', error holds the reason. cached is true if the answer was paid for earlier or for an equal row. With asap.anchor.provider = 'extractive', asap calls no language model, and tokens_in and tokens_out are 0. The thought then has up to four parts. goal is the sentence that asks. given lists the values and names of the question. through lists further values and names of the answer. reach is the program in the answer's fenced blocks, or the last sentence of an answer without a program.",
+    published: Some(
+        "As published in the ASAP paper, with a language model. The prompt is in other words, and by default, rules replace the model",
+    ),
     arguments: &[
         argument!(question: Text, "The question."),
         argument!(answer: Text, "The answer that the chain of thought led to."),
@@ -48,6 +52,9 @@ pub(super) const COT_ANCHOR: AskedFunction<String> = AskedFunction {
 pub(super) const COT_COARSE: AskedFunction<Pruned> = AskedFunction {
     name: "cot_coarse",
     about: "A chain of thought after coarse pruning, guided by its direct thought and validated by Algorithm 1 of the ASAP paper, in a struct of cot, kept, similarity, attempts, status, error, tokens_in, tokens_out and cached. The language model of `asap.anchor.*` prunes at temperature 1 with the prompt coarse.md. asap requests samples until Algorithm 1 accepts one, at most asap.anchor.max_attempts. attempts is the number of requested samples. cot holds the remaining steps, joined by a blank line. For each remaining step, kept holds the number (from 1) of the matching step of the original chain, and similarity holds the Gestalt similarity of the two steps. status is 'ok', 'no_anchor' for a NULL thought, 'empty_chain' for a chain that is NULL or has no step, or 'no_match' if Algorithm 1 rejects every sample. A failed call gives one of the statuses timeout, rate_limited, unavailable, denied, refused, bad_response, too_long and budget. If status is not 'ok', cot, kept and similarity are NULL, and error holds the reason. With asap.anchor.provider = 'extractive', asap calls no language model, and tokens_in and tokens_out are 0. Instead, rules keep the step that states the answer. Going backward, they keep each step that is the first to contain a value, name or line of code of the thought or of a later kept step. If the kept steps are less than a third of the chain, the rules add steps from its start and its end. The rules are a stub and do not understand the text.",
+    published: Some(
+        "Differs from the ASAP paper by default: after asap.anchor.max_attempts samples, the row is a reject. With 0, asap asks until a sample is valid. The prompt is in other words, and by default, rules replace the model",
+    ),
     arguments: &[
         argument!(cot: Text, "The chain of thought."),
         argument!(thought: Text, "The direct thought, as cot_anchor returns it."),
