@@ -111,11 +111,9 @@ pub(crate) fn tables(
             cells[of_base].seconds_per_problem.zip(cells[place].seconds_per_problem).map(|(a, b)| b / a - 1.0);
         cells[place].change = Some(change);
     }
-    if no_accuracy.is_some() {
-        for cell in &mut cells {
-            (cell.accuracy, cell.deviation) = (None, None);
-            cell.change.iter_mut().for_each(|change| change.accuracy = None);
-        }
+    for cell in cells.iter_mut().filter(|_| no_accuracy.is_some()) {
+        (cell.accuracy, cell.deviation) = (None, None);
+        cell.change.iter_mut().for_each(|change| change.accuracy = None);
     }
     let keys: BTreeSet<&Key> = found.keys().map(|(_, key)| key).collect();
     let lacks = |method: usize, key: &Key| !found.contains_key(&(method, key.clone()));
@@ -136,8 +134,8 @@ impl Tables {
     pub(super) fn main_budget(&self, bench: &str) -> Option<i64> {
         let of_bench = || self.cells.iter().filter(|cell| cell.bench == bench).map(|cell| cell.budget);
         let default = Bench::from_str(bench, false).map(|bench| i64::from(bench.budget()));
-        let is_default = |budget: i64| default == Ok(budget);
-        of_bench().max_by_key(|&budget| (is_default(budget), of_bench().filter(|held| *held == budget).count(), budget))
+        of_bench()
+            .max_by_key(|&budget| (default == Ok(budget), of_bench().filter(|held| *held == budget).count(), budget))
     }
 
     fn correct(&mut self) {

@@ -12,9 +12,9 @@ const SECTION: DocSection = DocSection { include: true, label: "Chain of Thought
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Declaration {
     pub name: &'static str,
+    /// Its last sentence says of a function of a publication whether it is as published, or differs and why. docs/paper.md has
+    /// the same.
     pub about: &'static str,
-    /// For a function of a publication: "As published", or "Differs from" and the reason. docs/paper.md has the same.
-    pub published: Option<&'static str>,
     pub arguments: &'static [Argument],
     pub example: &'static str,
 }
@@ -84,9 +84,7 @@ impl Declaration {
     }
 
     pub(crate) fn documentation(&self) -> Documentation {
-        let published = self.published.map_or(String::new(), |published| format!(" {published}."));
-        let about = format!("{}{published}", self.about);
-        let builder = Documentation::builder(SECTION, about, self.syntax()).with_sql_example(self.example);
+        let builder = Documentation::builder(SECTION, self.about, self.syntax()).with_sql_example(self.example);
         self.arguments.iter().fold(builder, |builder, of| builder.with_argument(of.name, of.about)).build()
     }
 

@@ -28,7 +28,6 @@ type Asking<'a, T> = BoxFuture<'a, asap_llm::Result<Row<T>>>;
 pub(super) struct AskedFunction<T> {
     pub name: &'static str,
     pub about: &'static str,
-    pub published: Option<&'static str>,
     pub arguments: &'static [Argument],
     pub example: &'static str,
     pub needs_language_model: bool,
@@ -44,15 +43,10 @@ struct ByAnchorer<T> {
 
 impl<T: Send + 'static> AskedFunction<T> {
     pub(super) fn of(self, session: &SessionModels) -> Result<Function> {
-        let Self { name, about, published, arguments, example, array, .. } = self;
+        let Self { name, about, arguments, example, array, .. } = self;
         let returns = array(&[])?.data_type().clone();
         let body = Body::Calls(Arc::new(ByAnchorer { session: session.clone(), function: self }));
-        Ok(Function::new(
-            Declaration { name, about, published, arguments, example },
-            returns,
-            Volatility::Volatile,
-            body,
-        ))
+        Ok(Function::new(Declaration { name, about, arguments, example }, returns, Volatility::Volatile, body))
     }
 }
 

@@ -19,7 +19,6 @@ use crate::output::{Output, Results};
 pub(super) struct RowFunction<N, R: Results> {
     pub name: &'static str,
     pub about: &'static str,
-    pub published: Option<&'static str>,
     pub arguments: &'static [Argument],
     pub example: &'static str,
     pub row: Compute<N, R>,
@@ -35,10 +34,10 @@ struct ByRow<N, R: Results> {
 
 impl<N: Needs, R: Results> RowFunction<N, R> {
     pub(super) fn of(self, session: &SessionModels) -> Result<Function> {
-        let Self { name, about, published, arguments, example, row } = self;
+        let Self { name, about, arguments, example, row } = self;
         let body = ByRow::<N, R> { session: session.clone(), row };
         let returns = <R::Row<'static>>::data_type()?;
-        let declaration = Declaration { name, about, published, arguments, example };
+        let declaration = Declaration { name, about, arguments, example };
         Ok(Function::new(declaration, returns, N::VOLATILITY, Body::Rows(Arc::new(body))))
     }
 }

@@ -30,7 +30,6 @@ pub(super) type Readings = fn(Args) -> Cell<Vec<Reading>>;
 pub(super) struct StepScore<T = f32> {
     pub name: &'static str,
     pub about: &'static str,
-    pub published: Option<&'static str>,
     pub arguments: &'static [Argument],
     pub example: &'static str,
     pub wanted: Wanted,
@@ -49,8 +48,8 @@ where
     Vec<Option<T>>: Output,
 {
     pub(super) fn of(self, session: &SessionModels) -> Result<Function> {
-        let Self { name, about, published, arguments, example, .. } = self;
-        let declaration = Declaration { name, about, published, arguments, example };
+        let Self { name, about, arguments, example, .. } = self;
+        let declaration = Declaration { name, about, arguments, example };
         let call = ByScore { session: session.clone(), score: self };
         Ok(Function::of_calls(declaration, <Vec<Option<T>>>::data_type()?, call))
     }

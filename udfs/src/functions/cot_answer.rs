@@ -17,7 +17,6 @@ const RESPONSE: Argument =
 pub(super) const COT_ANSWER: RowFunction<(), Text> = RowFunction {
     name: "cot_answer",
     about: "The final answer that a response states after its chain of thought. The final answer is the content of the last `\\boxed`. Neighboring boxes with \"and\", \"or\" or a comma between them form a list, unless they all have the same value. Without a box, the final answer is the text after the last \"answer is\", \"answer:\" or \"correct option is\" (or the same in several other languages), or the line after a heading such as \"Final answer\". Without these, it is the text after the last `####`. Without this too, it is the response itself, if the response is one line that is nothing but a value, or that ends in an equation, such as `2 + 2 = 4`. The result is NULL if the response has none of these, if a heading is followed by several values, or if the chain is cut off (an opening tag without its closing tag). Only the last 65,536 bytes of the response are searched.",
-    published: None,
     arguments: &[RESPONSE],
     example: "select cot_answer('<think>Maybe \\boxed{5}?</think>It is \\boxed{4}.');\n-- 4",
     row: |_, row| asap_verify::answer(row.text(0)?).ok_or(NoValue::Null),
@@ -26,7 +25,6 @@ pub(super) const COT_ANSWER: RowFunction<(), Text> = RowFunction {
 pub(super) const COT_VERIFY: RowFunction<(), bool> = RowFunction {
     name: "cot_verify",
     about: "Whether the answer that `response` states (`cot_answer`) equals the expected answer `gold`. asap compares rational numbers exactly, other numbers to 120 digits, and expressions by their values at random points. Lists and sets may be in any order, and tuples must be in the same order. Intervals (also `[2,5[`) and sets such as `\\{x \\mid 2 \\le x < 5\\}` are compared as the inequalities that they stand for, matrices entry by entry, and equations up to a factor. `x = 5` equals `5`. A unit or a currency sign may be omitted. The response may also have one word of another script after its number if `gold` has no unit. The `%` of a number of at least 10 may be omitted too. The letter of a choice equals the letter with its text (`B` and `B. 12`), and several letters may be in any order (`ABD` and `D, A, B`). Arguments of functions may have other names (`f(x) = x^2` and `f(t) = t^2`), and so may the constant `C` at the end of a sum. If `gold` is a list or a set, boxes with only commas, \"and\" or white space between them are a list. Four kinds of answers are equal only if their texts are identical: answers with two readings, answers whose letters look multiplied but are not (`P(2)`, `\\frac{dy}{dx}`), answers that `cot_verify` cannot parse, and answers that cost too much to compare. So `cot_verify` may reject a right answer. A rounded answer is always rejected. A response without an answer gives false.",
-    published: None,
     arguments: &[
         argument!(gold: Text, "The expected answer, or a solution that states it in a form that `cot_answer` finds, such as `\\boxed{4}`."),
         RESPONSE,
@@ -37,8 +35,7 @@ pub(super) const COT_VERIFY: RowFunction<(), bool> = RowFunction {
 
 pub(super) const COT_EARLIEST_CORRECT: RowFunction<(), Numbers> = RowFunction {
     name: "cot_earliest_correct",
-    about: "The numbers (from 1) of the steps up to the first step that states the answer, or of all steps if no step states it. These steps are the first-correct solution of Chen et al. (2024). A step states the answer if one of four parts of the step equals the answer by the rules of `cot_verify`: the content of a `\\boxed`, the text after \"answer is\" or \"answer:\", a formula, or the text after the last `=` or `is` of a sentence.",
-    published: Some("As published"),
+    about: "The numbers (from 1) of the steps up to the first step that states the answer, or of all steps if no step states it. These steps are the first-correct solution of Chen et al. (2024). A step states the answer if one of four parts of the step equals the answer by the rules of `cot_verify`: the content of a `\\boxed`, the text after \"answer is\" or \"answer:\", a formula, or the text after the last `=` or `is` of a sentence. As published.",
     arguments: &[STEPS, STATED_ANSWER],
     example: "select cot_earliest_correct(['Hm.', '2 + 2 = 4.', 'Sure? Yes.'], 'It is \\boxed{4}.');\n-- [1, 2]",
     row: |_, row| {
@@ -51,7 +48,6 @@ pub(super) const COT_EARLIEST_CORRECT: RowFunction<(), Numbers> = RowFunction {
 pub(super) const COT_UNSTATED: RowFunction<(), Texts> = RowFunction {
     name: "cot_unstated",
     about: "The steps without the sentences that state the answer, by the rules of `cot_earliest_correct`. A model can copy an answer that the chain states. To see whether the other sentences lead to the answer, apply `cot_survives` to the result of this function. Every step keeps its number: a step without remaining sentences becomes an empty text. A sentence ends with its line, or at `.`, `?` or `!` before a space. Steps that do not state the answer stay unchanged.",
-    published: None,
     arguments: &[STEPS, STATED_ANSWER],
     example: "select cot_unstated(['Let me add. 2 + 2 = 4.', 'Sure?', 'It is 4.'], 'It is \\boxed{4}.');\n-- [Let me add., Sure?, ]",
     row: |_, row| Ok(asap_verify::unstated(row.text(1)?, &row.texts(0)?).into_iter().map(Some).collect()),
@@ -59,8 +55,7 @@ pub(super) const COT_UNSTATED: RowFunction<(), Texts> = RowFunction {
 
 pub(super) const COT_SHORTEST_CORRECT: RowFunction<Arc<Tokenizer>, i64> = RowFunction {
     name: "cot_shortest_correct",
-    about: "The number (from 1) of the generation with the fewest tokens among the generations that have a chain of thought and state the expected answer, by the rules of `cot_verify`. If several are equally short, the result is the first. If no generation states the answer, the result is NULL. Training on the shortest correct sample of each question shortens answers without rewriting any text (Sky-T1-Flash; Munkhbat et al. 2025).",
-    published: Some("As published"),
+    about: "The number (from 1) of the generation with the fewest tokens among the generations that have a chain of thought and state the expected answer, by the rules of `cot_verify`. If several are equally short, the result is the first. If no generation states the answer, the result is NULL. Training on the shortest correct sample of each question shortens answers without rewriting any text (Sky-T1-Flash; Munkhbat et al. 2025). As published.",
     arguments: &[
         argument!(generations: TextList, "Several generations for a question, each with the chain in think tags and then the answer."),
         argument!(gold: Text, "The expected answer, or a solution that states it as a response does."),

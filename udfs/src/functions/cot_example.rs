@@ -15,7 +15,6 @@ use crate::output::{Output, lists, structs};
 pub(super) const COT_EXAMPLE: RowFunction<(Arc<Tokenizer>, Arc<ExampleTemplate>), Example> = RowFunction {
     name: "cot_example",
     about: "The tokens to train on, for the tokenizer and chat template of asap.scorer.model, in a struct of input_ids, attention_mask and labels. The prompt is the system prompt, if the question has one, and the question as the user's turn. The labels are -100 on the prompt, and equal input_ids on the response. The response is the chain in think tags, the text that the template writes after the closing tag (a blank line if it defines none), the answer, and the token that ends the turn. If the template writes the opening think tag, this tag belongs to the prompt. Prompt and response are tokenized separately, as in generation. A NULL answer is left out. A NULL chain gives NULL, and so does an example of more than max_length tokens.",
-    published: None,
     arguments: &[
         argument!(question: Asked, "The question: a text, or a conversation with its system prompt, such as `cot_prompt` returns."),
         argument!(cot: Text, "The chain of thought."),

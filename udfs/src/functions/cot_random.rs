@@ -19,7 +19,6 @@ const RATIO: Argument =
 pub(super) const COT_RANDOM: RowFunction<Arc<Tokenizer>, Numbers> = RowFunction {
     name: "cot_random",
     about: "The numbers (from 1, ascending) of a random subset of steps with at most `ratio` of the tokens. The subset is a baseline that a score must beat. asap removes steps in a random order until the remaining steps, joined by a blank line, have at most `ratio` of the tokens of all steps joined, rounded down. The order depends only on `seed` and the steps, so a smaller ratio gives a subset of the result of a larger ratio. For a budget in tokens, pass `CAST(budget AS DOUBLE) / tokens` as the ratio. The limit is then exactly `budget` tokens.",
-    published: None,
     arguments: &[STEPS, RATIO, argument!(seed: Int, "A whole number. Another seed gives another subset.")],
     example: "select cot_random(['Hm.', '2 + 2 is 4.', 'Done.'], 0.7, 7);\n-- [2]",
     row: |tokenizer, row| {
@@ -33,7 +32,6 @@ pub(super) const COT_RANDOM: RowFunction<Arc<Tokenizer>, Numbers> = RowFunction 
 pub(super) const COT_TRUNCATE: RowFunction<Arc<Tokenizer>, Numbers> = RowFunction {
     name: "cot_truncate",
     about: "The numbers (from 1) of the steps of the longest prefix of a chain that has at most the share `ratio` of its tokens. The prefix is a baseline that a score must beat. The steps of the prefix, joined by a blank line, have at most `ratio` of the tokens of all steps joined, rounded down. For a budget in tokens, pass `CAST(budget AS DOUBLE) / tokens` as the ratio. The limit is then exactly `budget` tokens.",
-    published: None,
     arguments: &[STEPS, RATIO],
     example: "select cot_truncate(['Hm.', '2 + 2 is 4.', 'Done.'], 0.5);\n-- [1]",
     row: |tokenizer, row| {
@@ -47,7 +45,6 @@ pub(super) const COT_TRUNCATE: RowFunction<Arc<Tokenizer>, Numbers> = RowFunctio
 pub(super) const COT_RANDOM_SCORES: RowFunction<(), Vec<f64>> = RowFunction {
     name: "cot_random_scores",
     about: "A random score for each step, from 0 to below 1, all different. The scores depend only on `seed` and the steps. `cot_random` with the same `seed` removes the step with the lowest score first.",
-    published: None,
     arguments: &[STEPS, argument!(seed: Int, "A whole number. Another seed gives other scores.")],
     example: "select cot_random_scores(['Hm.', '2 + 2 is 4.'], 7);\n-- [0.0, 0.5]",
     row: |_, row| Ok(Control::Random.scores(&row.texts(0)?, &[], row.int(1)?)),
@@ -56,7 +53,6 @@ pub(super) const COT_RANDOM_SCORES: RowFunction<(), Vec<f64>> = RowFunction {
 pub(super) const COT_CONTROL_SCORES: RowFunction<Arc<Tokenizer>, Vec<f64>> = RowFunction {
     name: "cot_control_scores",
     about: "A score for each step by its place, its length or chance: a baseline that other scores must beat. The step with the lowest score is removed first. `prefix` removes the last step first, and so keeps the beginning. `suffix` removes the first step first, and so keeps the end. `middle` removes the step nearest the middle of the chain first. `longest` removes the step with the most tokens first. `random` removes a random step first, as `cot_random` does. `block` keeps a random contiguous block. The scores of `random` depend on `seed` and the steps. The scores of `block` also depend on the lengths of the steps in tokens. The other controls ignore `seed`. An unknown control fails the query.",
-    published: None,
     arguments: &[
         STEPS,
         argument!(control: Text, "`block`, `longest`, `middle`, `prefix`, `random` or `suffix`."),
@@ -79,7 +75,6 @@ pub(super) const COT_CONTROL_SCORES: RowFunction<Arc<Tokenizer>, Vec<f64>> = Row
 pub(super) const COT_RANK: RowFunction<(), Vec<f64>> = RowFunction {
     name: "cot_rank",
     about: "For each score, the share of the chain's other scores that are lower, from 0 to 1; an equal score counts half. Ranks make scores of different units comparable: `array_add(cot_rank(a), cot_rank(b))` gives both scores the same weight. A NULL or NaN score counts as 0, as in `cot_refine`. If a chain has only one score, its rank is 0.5.",
-    published: None,
     arguments: &[argument!(scores: FloatList, "A number for each step of a chain.")],
     example: "select cot_rank([0.1, 3.2, 1.4, 1.4]);\n-- [0.0, 1.0, 0.5, 0.5]",
     row: |_, row| Ok(budget::ranks(&row.floats(0)?)),

@@ -49,8 +49,7 @@ fn pruned<'a>(
 
 pub(super) const COT_REFINE: RowFunction<(Arc<Tokenizer>, Settings), Numbers> = RowFunction {
     name: "cot_refine",
-    about: "The numbers (from 1, ascending) of the steps that remain after Algorithm 2 of the ASAP paper. The algorithm removes the step with the lowest score, one by one, until the remaining steps, joined by a blank line, have at most `max_tokens` tokens of the scoring model. If scores are equal, the algorithm removes the earlier step first. A NULL or NaN score counts as 0. A chain that fits keeps all steps. If no step fits, the result is empty. Lists of different lengths give NULL.",
-    published: Some("As published in the ASAP paper (Algorithm 2)"),
+    about: "The numbers (from 1, ascending) of the steps that remain after Algorithm 2 of the ASAP paper. The algorithm removes the step with the lowest score, one by one, until the remaining steps, joined by a blank line, have at most `max_tokens` tokens of the scoring model. If scores are equal, the algorithm removes the earlier step first. A NULL or NaN score counts as 0. A chain that fits keeps all steps. If no step fits, the result is empty. Lists of different lengths give NULL. As published in the ASAP paper (Algorithm 2).",
     arguments: STEPS_SCORES_AND_BUDGET,
     example: "select cot_refine(['Hm.', '2 + 2 is 4.', 'Done.'], [0.1, 3.2, 1.4], 12);\n-- [2, 3]",
     row: |(tokenizer, settings), row| {
@@ -63,7 +62,6 @@ pub(super) const COT_REFINE: RowFunction<(Arc<Tokenizer>, Settings), Numbers> = 
 pub(super) const COT_FIT: RowFunction<(Arc<Tokenizer>, Settings), Numbers> = RowFunction {
     name: "cot_fit",
     about: "The numbers (from 1, ascending) of the steps that remain after removing every step of more than `max_tokens` tokens, and then the steps with the lowest scores, one by one, until the remaining steps have at most `max_tokens` tokens. In contrast, `cot_refine` removes a step that is longer than the budget only after all steps with lower scores. Lists of different lengths give NULL.",
-    published: None,
     arguments: STEPS_SCORES_AND_BUDGET,
     example: "select cot_fit(['Hm.', 'So 2 + 2 + 2 is 6.', 'Done.'], [0.1, 3.2, 1.4], 7);\n-- [1, 3]",
     row: |(tokenizer, settings), row| {
@@ -83,10 +81,7 @@ fn fit_steps(
 
 pub(super) const COT_REFINE_OR_FIT: RowFunction<(Arc<Tokenizer>, Settings), ByRule> = RowFunction {
     name: "cot_refine_or_fit",
-    about: "The steps that `cot_refine` (Algorithm 2 of the ASAP paper) keeps, or those that `cot_fit` keeps if Algorithm 2 removes every step of a chain. Algorithm 2 removes every step if the step with the highest score alone is longer than `max_tokens`. The result is a struct of `kept`, the numbers (from 1, ascending) of the remaining steps, and `by`, which is 'algorithm_2' or 'cot_fit'. Lists of different lengths give NULL.",
-    published: Some(
-        "As published in the ASAP paper (Algorithm 2), with one exception: if Algorithm 2 removes every step, `cot_fit` decides",
-    ),
+    about: "The steps that `cot_refine` (Algorithm 2 of the ASAP paper) keeps, or those that `cot_fit` keeps if Algorithm 2 removes every step of a chain. Algorithm 2 removes every step if the step with the highest score alone is longer than `max_tokens`. The result is a struct of `kept`, the numbers (from 1, ascending) of the remaining steps, and `by`, which is 'algorithm_2' or 'cot_fit'. Lists of different lengths give NULL. As published in the ASAP paper (Algorithm 2), with one exception: if Algorithm 2 removes every step, `cot_fit` decides.",
     arguments: STEPS_SCORES_AND_BUDGET,
     example: "select cot_refine_or_fit(['Hm.', 'So 2 + 2 + 2 is 6.', 'Done.'], [0.1, 3.2, 1.4], 7);\n-- {kept: [1, 3], by: cot_fit}",
     row: |(tokenizer, settings), row| {
@@ -137,7 +132,6 @@ fn fit(
 pub(super) const COT_FIT_WITH_HEADINGS: RowFunction<(Arc<Tokenizer>, Settings), Numbers> = RowFunction {
     name: "cot_fit_with_headings",
     about: "The numbers (from 1, ascending) of the steps that remain as in `cot_fit`, with two exceptions: a heading stays with the step after it, and the last step is removed last. A heading is a step that ends in a colon (\"So:\"). A heading and the step after it are kept or removed together, by the score of the step after it. The last step is removed last because it states the result. If the last step is itself a heading, it is removed first. Lists of different lengths give NULL.",
-    published: None,
     arguments: STEPS_SCORES_AND_BUDGET,
     example: "select cot_fit_with_headings(['Hm:', 'Wait.', 'So 2 + 2 = 4.', 'Done.'], [3.2, 0.1, 1.4, 1.0], 16);\n-- [3, 4]",
     row: |(tokenizer, settings), row| {
@@ -179,7 +173,6 @@ fn fit_groups(
 pub(super) const COT_REFINE_EXACTLY: RowFunction<(Arc<Tokenizer>, Settings), Refinement> = RowFunction {
     name: "cot_refine_exactly",
     about: "The steps that `cot_refine` keeps, plus as many tokens as fit in `max_tokens` from the step that `cot_refine` removes last. Use this function to compare methods at the same length, because methods that keep whole steps differ in length. The result is a struct of `steps`, `kept` and `cut`. `steps` holds all steps, with the cut step shortened. `kept` holds the numbers (from 1) of the remaining steps, the cut step included. `cut` is the number of the cut step, or NULL if no step is cut. The cut step keeps its first tokens, except in two cases. The cut step keeps its last tokens if all other remaining steps come after it, or if no other step remains and it is the last of several steps. The result may have one or two tokens less than `max_tokens`. Lists of different lengths give NULL.",
-    published: None,
     arguments: STEPS_SCORES_AND_BUDGET,
     example: "select cot_refine_exactly(['Hm.', '2 + 2 is 4.', 'Done.'], [2, 1, 0], 6)['kept'];\n-- [1, 2]",
     row: |(tokenizer, settings), row| {

@@ -22,10 +22,7 @@ use crate::output::Output;
 
 const DECLARATION: Declaration = Declaration {
     name: "cot_selective_context",
-    about: "The units of a text with the most self-information, in their order: Selective Context (Li et al. 2023). The scoring model (`asap.scorer.model`) reads each sentence separately, after the token that begins a text (the tokenizer's BOS, else `<|endoftext|>`). The self-information of a token is −ln P, and that of a unit is the mean over its tokens. A token that covers several words counts for each with an equal share. Units below the percentile `100 · (1 − ratio)` of all units of the text are dropped, with the white space before them. White space at both ends of the result is removed. Sentences and words are those of Unicode (UAX #29), so a punctuation mark is a word. A ratio of 1 returns the text unchanged. A sentence longer than the model's window gives NULL.",
-    published: Some(
-        "Differs from its publication: units are words by the rules of Unicode. Papers that compare with it do not say which units they drop, and the default units of its program are noun chunks",
-    ),
+    about: "The units of a text with the most self-information, in their order: Selective Context (Li et al. 2023). The scoring model (`asap.scorer.model`) reads each sentence separately, after the token that begins a text (the tokenizer's BOS, else `<|endoftext|>`). The self-information of a token is −ln P, and that of a unit is the mean over its tokens. A token that covers several words counts for each with an equal share. Units below the percentile `100 · (1 − ratio)` of all units of the text are dropped, with the white space before them. White space at both ends of the result is removed. Sentences and words are those of Unicode (UAX #29), so a punctuation mark is a word. A ratio of 1 returns the text unchanged. A sentence longer than the model's window gives NULL. Differs from its publication: units are words by the rules of Unicode. Papers that compare with it do not say which units they drop, and the default units of its program are noun chunks.",
     arguments: &[
         argument!(text: Text, "The text to compress, such as a chain of thought."),
         argument!(ratio: Share, "The share of the units to keep, above 0 and at most 1. Another value gives NULL."),

@@ -28,7 +28,6 @@ const SHARES: [f64; 5] = [0.25, 0.35, 0.5, 0.7, 1.0];
 const DECLARATION: Declaration = Declaration {
     name: "cot_shortest_surviving",
     about: "Of several prunings of a chain, the shortest pruning in which the answer survives (see `cot_survives`), or the whole chain if there is no such pruning. For each number in `shares`, asap removes the steps with the lowest scores, as in `cot_refine`, until at most this share of the chain's tokens remains. asap checks the prunings from the shortest to the longest, and stops at the first pruning in which the answer survives. The result is a struct of `share` (1 for the whole chain), `kept` (the numbers of the kept steps, from 1), and the fields `log_probability`, `stated` and `survives` of `cot_survives` for this pruning. If the answer does not survive in the whole chain either, `survives` is false. If the answer is a program, `stated` and `survives` are NULL, and asap takes the shortest pruning whose log-probability is at least the log-probability of the whole chain. Lists of different lengths, and an empty answer, give NULL. A chain longer than the model's window gives NULL.",
-    published: None,
     arguments: &[
         QUESTION,
         STEPS,

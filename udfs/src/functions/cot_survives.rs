@@ -27,7 +27,6 @@ const ROWS_IN_FLIGHT: usize = 8;
 const DECLARATION: Declaration = Declaration {
     name: "cot_survives",
     about: "Whether the answer survives pruning: whether the scoring model (`asap.scorer.model`) still states it after reading only some steps of a chain. The model reads the question, the kept steps, `</think>` and `The final answer is \\boxed{`. The result is a struct of `log_probability`, `stated` and `survives`. `log_probability` is the mean ln P of the answer's tokens, at most 0. `stated` is the text that the model writes up to the closing brace, by greedy decoding, at most 64 tokens. `survives` is true if `stated` equals the answer by the rules of `cot_verify`. The answer is the text that `cot_answer` finds in the argument `answer`, or else the whole argument if it is one line. Any other argument is a program, and so is an argument with a fenced block of code and no `\\boxed`. For a program, the model reads only `</think>` after the steps, `log_probability` covers the whole argument, and `stated` and `survives` are NULL. Kept steps are joined by a blank line. Empty steps are left out. If consecutive rows have the same question, the model reads the shared beginning of their texts only once. An empty answer, and a number in `kept` that no step has, give NULL. A chain longer than the model's window gives NULL.",
-    published: None,
     arguments: &[
         QUESTION,
         STEPS,

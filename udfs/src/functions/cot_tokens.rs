@@ -15,7 +15,6 @@ use crate::settings::Settings;
 pub(super) const COT_TOKENS: RowFunction<Arc<Tokenizer>, i64> = RowFunction {
     name: "cot_tokens",
     about: "The length of a text in tokens of the scoring model (`asap.scorer.model`), without special tokens.",
-    published: None,
     arguments: &[argument!(text: Text, "Any text.")],
     example: "select cot_tokens('2 + 2 is 4');\n-- 7",
     row: |tokenizer, row| Ok(tokenizer.length(row.text(0)?)? as i64),
@@ -24,7 +23,6 @@ pub(super) const COT_TOKENS: RowFunction<Arc<Tokenizer>, i64> = RowFunction {
 pub(super) const COT_BUDGET: RowFunction<Settings, i64> = RowFunction {
     name: "cot_budget",
     about: "The largest number of tokens that a pruned chain may have: `asap.refine.max_tokens`, or `tokens` times `asap.refine.ratio`, rounded down. If both settings are set, the result is the smaller number; if neither is set, it is 4096, L_max of the ASAP paper. Without `tokens`, the ratio has no effect.",
-    published: None,
     arguments: &[argument!(tokens?: Int, "The length of the original chain in tokens.")],
     example: "select cot_budget(cot_tokens('Hm. 2 + 2 is 4.'));\n-- 4096",
     row: |settings, row| {
@@ -37,7 +35,6 @@ pub(super) const COT_BUDGET: RowFunction<Settings, i64> = RowFunction {
 pub(super) const COT_TOO_LONG: RowFunction<Arc<Scorer>, Text> = RowFunction {
     name: "cot_too_long",
     about: "The reason, in words, why the scoring model (`asap.scorer.model`) cannot read a chain, or a chain and its answer; NULL if the text fits. The reason names the length of the text in tokens, the prompt included, and the model's window.",
-    published: None,
     arguments: &[
         QUESTION,
         READ_STEPS,

@@ -9,7 +9,6 @@ use crate::output::{Messages, Texts};
 pub(super) const COT_TURNS: RowFunction<(), Texts> = RowFunction {
     name: "cot_turns",
     about: "The texts of one role in a conversation, turn by turn. The roles `human`, `gpt` and `developer` are other names for `user`, `assistant` and `system`. A conversation is a list of structs with the fields `role` and `content`, or `from` and `value`. A conversation may also be one struct in which each of these two fields is a list of texts. A content may be a list of parts: the parts of text are joined, after those of thoughts in think tags, and other parts are left out.",
-    published: None,
     arguments: &[
         argument!(messages: Conversation, "The conversation."),
         argument!(role: Text, "The role: `user`, `assistant`, `system`, or any other."),
@@ -34,7 +33,6 @@ fn plain(role: &str) -> &str {
 pub(super) const COT_PROMPT: RowFunction<(), Messages> = RowFunction {
     name: "cot_prompt",
     about: "The prompt of a training example, in a list of structs with role and content. The list holds the system prompt and then the question as the user's message. A NULL or blank system prompt is left out.",
-    published: None,
     arguments: &[argument!(question: Text, "The question."), argument!(system?: Text, "The system prompt.")],
     example: "select cot_prompt('2 + 2?', 'Be brief.');\n-- [{role: system, content: Be brief.}, {role: user, content: 2 + 2?}]",
     row: |_, row| {
@@ -47,7 +45,6 @@ pub(super) const COT_PROMPT: RowFunction<(), Messages> = RowFunction {
 pub(super) const COT_COMPLETION: RowFunction<(), Messages> = RowFunction {
     name: "cot_completion",
     about: "The completion of a training example, in a list of structs with role and content. The list holds one message of the assistant: the chain between think tags and, after a blank line, the answer. A NULL answer is left out. A NULL chain gives NULL.",
-    published: None,
     arguments: &[
         argument!(cot: Text, "The chain of thought."),
         argument!(answer: Text, "The text that follows the chain."),

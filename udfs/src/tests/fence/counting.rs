@@ -89,8 +89,7 @@ impl Counting {
 
     fn function(&self) -> ScalarUDF {
         const ARGUMENTS: &[Argument] = &[Argument::new("x", Arg::Int, "A number.")];
-        let declaration =
-            Declaration { name: self.name, about: "", published: None, arguments: ARGUMENTS, example: "" };
+        let declaration = Declaration { name: self.name, about: "", arguments: ARGUMENTS, example: "" };
         let body = Body::Calls(Arc::new(self.clone()));
         ScalarUDF::from(Function::new(declaration, self.value.data_type(), self.volatility, body))
     }

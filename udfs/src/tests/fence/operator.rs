@@ -96,7 +96,7 @@ async fn held_session(held: &Arc<Held>, batch: usize, pool: Option<Arc<dyn Memor
         runtime = runtime.with_memory_pool(pool);
     }
     let context = session(config(batch), runtime);
-    let declaration = Declaration { name: "held", about: "", published: None, arguments: ARGUMENTS, example: "" };
+    let declaration = Declaration { name: "held", about: "", arguments: ARGUMENTS, example: "" };
     let body = Body::Calls(Arc::new(Call(Arc::clone(held))));
     let function = Function::new(declaration, DataType::Utf8, Volatility::Volatile, body);
     context.register_udf(ScalarUDF::from(function));
