@@ -72,7 +72,11 @@ class Plan:
 
     def __init__(self, path, to=None, arms=None, seeds=None):
         self.path, self.problems = path, {}
-        self.table = table = self.read()
+        try:
+            with open(path, "rb") as file:
+                self.table = table = tomllib.load(file)
+        except (OSError, ValueError) as error:
+            raise self.wrong(getattr(error, "strerror", f"expected TOML: {error}")) from error
         self.check_keys("plan", table, "")
         for name in ("prune", "train", "serve", "eval", "speeds"):
             self.check_keys(name, table.setdefault(name, {}), f"[{name}] ")
@@ -89,13 +93,6 @@ class Plan:
 
     def wrong(self, message):
         return Wrong(f"{self.path}: {message}")
-
-    def read(self):
-        try:
-            with open(self.path, "rb") as file:
-                return tomllib.load(file)
-        except (OSError, ValueError) as error:
-            raise self.wrong(getattr(error, "strerror", f"expected TOML: {error}")) from error
 
     def check_keys(self, name, table, where):
         keys = set(_KEYS[name].replace("!", "").split())

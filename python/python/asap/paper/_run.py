@@ -22,9 +22,7 @@ class TryLater(Exception):
 class Failed(Exception):
     """A step failed, and with it all that needs it. `later` is whether repeating helps."""
 
-    def __init__(self, message, later=False):
-        super().__init__(message)
-        self.later = later
+    later = False
 
 
 def terminate(*_):
@@ -65,11 +63,6 @@ class Cell:
 
     def depends(self, text):
         return self.plan.fill(text, self.seed) != self.plan.fill(text, "{seed}")
-
-    def problem(self):
-        """Why this cell cannot be run at all."""
-        keys = [("arms", self.arm), ("serve", "command"), *([("corpora", self.corpus), ("train", "command")] if self.is_trained else [])]
-        return next((self.plan.sentence(key) for key in keys if key in self.plan.problems), None)
 
     def train(self):
         values = {"model": self.base, "data": self.data, "out": self.model, "name": self.id}
@@ -155,8 +148,9 @@ class Steps:
         if code:
             why, how = error_of(said or printed), f"ended with code {code}" if code > 0 else f"was ended by signal {-code}"
             self.record(**ended, state="failed", error=why)
+            self.failed[name] = Failed(f"{name} {how}: {why} ({log}.log)")
             # A process that was killed resumes.
-            self.failed[name] = Failed(f"{name} {how}: {why} ({log}.log)", later=code == 75 or code < 0)
+            self.failed[name].later = code == 75 or code < 0
             raise self.failed[name]
         ended["summary"] = {}
         with contextlib.suppress(ValueError, IndexError):
@@ -259,8 +253,9 @@ class Run:
         os.makedirs(f"{self.plan.to}/seed-{cell.seed}", exist_ok=True)
         for name, command in preparations(self.plan, cell.seed):
             self.steps.run(name, command)
-        if cell.problem():
-            raise Failed(cell.problem())
+        needs = [("arms", cell.arm), ("serve", "command"), *([("corpora", cell.corpus), ("train", "command")] if cell.is_trained else [])]
+        for key in filter(self.plan.problems.get, needs):
+            raise Failed(self.plan.sentence(key))
         if cell.prune:
             self.steps.run(f"prune/{os.path.relpath(cell.data, self.plan.to)}", cell.prune)
         if cell.is_trained:
