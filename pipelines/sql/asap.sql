@@ -1,7 +1,8 @@
 -- The whole method. Stage 1: a direct thought anchors a coarse pruning of the chain (Algorithm 1). Stage 2: of the
 -- remaining steps, drops the one with the least surprising first token, one by one, until the chain has at most
--- asap.refine.max_tokens tokens (Algorithm 2). Where that leaves no step, steps longer than that are dropped before the
--- others; refined_by names the rule.
+-- asap.refine.max_tokens tokens (Algorithm 2).
+-- As published with a language model, with one exception: if Algorithm 2 drops every step, steps longer than the
+-- budget are dropped before the others. refined_by names the rule.
 SELECT *
 FROM pruned((
     WITH anchored AS (SELECT *, cot_anchor(question, answer) AS direct FROM corpus),

@@ -1,6 +1,6 @@
 -- Scores all steps as PIR (Xiao et al. 2025) does. Drops the steps of the original chain that the answer needs least, one
--- by one, until the chain has at most asap.refine.max_tokens tokens. PIR itself drops only functional steps: see pir.
--- The model reads a chain of K steps about K/2 times.
+-- by one, until the chain has at most asap.refine.max_tokens tokens. The model reads a chain of K steps about K/2 times.
+-- Differs from its publication: PIR drops only functional steps. See pir.
 SELECT *
 FROM pruned((
     WITH scored AS (SELECT *, cot_attribution(question, cot_steps(cot), answer) AS attribution FROM corpus),

@@ -1,5 +1,6 @@
 -- The score of Selective Context (Li et al. 2023) by steps: drops the step of the original chain with the least
 -- self-information, one by one, until the chain has at most asap.refine.max_tokens tokens.
+-- Differs from its publication: whole steps are scored and dropped in place of words or sentences.
 SELECT *
 FROM pruned((
     WITH scored AS (SELECT *, cot_self_information(cot_steps(cot)) AS self_information FROM corpus),

@@ -1,5 +1,7 @@
--- Prunes nothing: of several generations for a question, keeps the shortest that states the expected answer. Reads the
--- columns generations (texts) and answer (the expected one) of the input, as in OpenR1-Math. The budget has no effect.
+-- Prunes nothing: of several generations for a question, keeps the shortest that states the expected answer. Reads
+-- the columns generations (texts) and answer (the expected one) of the input, as in OpenR1-Math. The budget has no
+-- effect.
+-- As published.
 SELECT *
 FROM pruned((
     WITH chosen AS (SELECT *, cot_shortest_correct(generations, source_answer) AS generation FROM corpus)

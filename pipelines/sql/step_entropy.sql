@@ -1,5 +1,6 @@
--- Step entropy (Li et al. 2025, first version of the paper): drops the step of the original chain with the lowest total
--- entropy of its tokens, one by one, until the chain has at most asap.refine.max_tokens tokens.
+-- Step entropy (Li et al. 2025, first version of the paper): drops the step of the original chain with the lowest
+-- total entropy of its tokens, one by one, until the chain has at most asap.refine.max_tokens tokens.
+-- Differs from its publication: the published program writes [SKIP] in place of dropped steps.
 SELECT *
 FROM pruned((
     WITH scored AS (SELECT *, cot_step_entropy(question, cot_steps(cot)) AS step_entropy FROM corpus),

@@ -1,7 +1,7 @@
--- TokenSkip (Xia et al. 2025): compresses each chain with LLMLingua-2 (asap.compressor.model) to a ratio gamma. Gamma
--- is drawn per row from the seed 42, the question and the chain. The prompt states gamma, so that a model learns to
--- answer at any ratio. The budget has no effect. TokenSkip trains on correct answers and chains of at most 500 tokens:
--- select them before.
+-- TokenSkip (Xia et al. 2025): compresses each chain with LLMLingua-2 (asap.compressor.model) to a ratio gamma.
+-- Gamma is drawn per row from the seed 42, the question and the chain. The prompt states gamma, so that a model
+-- learns to answer at any ratio. The budget has no effect.
+-- As published, if you first select what TokenSkip trains on: correct answers, and chains of at most 500 tokens.
 SELECT * EXCEPT (input, output)
     REPLACE (
         cot_prompt(input, system) AS prompt, output AS completion, array_concat(cot_prompt(input, system), output) AS messages

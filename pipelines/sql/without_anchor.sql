@@ -1,6 +1,7 @@
 -- Stage 2 alone: drops the step of the original chain with the least surprising first token, one by one, until the
--- chain has at most asap.refine.max_tokens tokens (Algorithm 2). Where that leaves no step, steps longer than that are
--- dropped before the others; refined_by names the rule.
+-- chain has at most asap.refine.max_tokens tokens (Algorithm 2).
+-- As published, with one exception: if Algorithm 2 drops every step, steps longer than the budget are dropped
+-- before the others. refined_by names the rule.
 SELECT *
 FROM pruned((
     WITH scored AS (SELECT *, cot_surprisal(question, cot_steps(cot)) AS surprisal FROM corpus),

@@ -1,5 +1,6 @@
--- Stage 1 alone, the paper's ablation "w/o surprisal": the direct thought anchors a coarse pruning of the chain (Algorithm
--- 1), and all of its steps remain. The budget has no effect.
+-- Stage 1 alone, the paper's ablation "w/o surprisal": the direct thought anchors a coarse pruning of the chain
+-- (Algorithm 1), and all of its steps remain. The budget has no effect.
+-- As published with a language model.
 SELECT *
 FROM pruned((
     WITH anchored AS (SELECT *, cot_anchor(question, answer) AS direct FROM corpus),

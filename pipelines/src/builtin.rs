@@ -39,6 +39,13 @@ pub fn names() -> Vec<&'static str> {
     PIPELINES.iter().map(|(name, _)| *name).collect()
 }
 
+/// Each built-in pipeline with the comment that begins its file. The last sentences say whether a pipeline of a publication
+/// is as published, or differs and why; docs/paper.md has the same.
+pub fn described() -> Vec<(&'static str, String)> {
+    let comment = |sql: &'static str| sql.lines().map_while(|line| line.strip_prefix("-- ")).collect::<Vec<_>>();
+    PIPELINES.iter().map(|(name, sql)| (*name, comment(sql).join(" "))).collect()
+}
+
 pub fn help() -> String {
     let names = names().join(", ");
     let names = names.rsplit_once(", ").map_or(names.clone(), |(first, last)| format!("{first} or {last}"));

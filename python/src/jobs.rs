@@ -60,6 +60,12 @@ pub(crate) fn pipeline(named: &str) -> PyResult<String> {
     builtin::pipeline(named).map_err(Error::new_err)
 }
 
+/// Return the built-in pipelines with their descriptions.
+#[pyfunction]
+pub(crate) fn pipelines() -> Vec<(&'static str, String)> {
+    builtin::described()
+}
+
 /// Return a hash of what determines the result of a pipeline for a row.
 #[pyfunction]
 pub(crate) fn fingerprint(sql: &str, columns: Option<&str>, settings: Vec<(String, String)>) -> PyResult<String> {

@@ -18,7 +18,7 @@ SOURCE = ROOT / "python/python/asap"
 
 def test_the_examples_of_docstrings_run():
     tried = 0
-    for name, documented in [("asap", asap), ("functions", asap.functions), *_functions.FUNCTIONS.items(), ("sql", _jobs.sql), ("settings", _jobs.settings)]:
+    for name, documented in [("asap", asap), ("functions", asap.functions), *_functions.FUNCTIONS.items(), ("sql", _jobs.sql), ("settings", _jobs.settings), ("pipelines", _jobs.pipelines)]:
         parsed = doctest.DocTestParser().get_doctest(documented.__doc__, {"asap": asap}, name, None, None)
         found = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(parsed)
         assert found.failed == 0, name
@@ -42,7 +42,7 @@ def test_the_page_runs(workplace):
 def stubs():
     """The stub of the package, with its jobs as they are written, and the stub of the functions, with a line for each."""
     text = inspect.getsource(_jobs)
-    kept = {"settings", "sql", "run", "Pruned", "prune", "Pruner"}
+    kept = {"pipelines", "settings", "sql", "run", "Pruned", "prune", "Pruner"}
     # The module has the name of one of its functions.
     names = sorted(set(_functions.FUNCTIONS) - {"functions"})
     lines = ["from os import PathLike", "from typing import Any, NamedTuple", "", "from asap import functions as functions, ray as ray", "from asap._asap import Column as Column, Error as Error, Reader as Reader", "from asap._messages import Note as Note"]

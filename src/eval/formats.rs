@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::table::{Cell, Tables};
 use crate::output::count;
+use crate::statistics::{Estimate, SIGNIFICANT};
 
 /// A table as texts. The first column and the first row hold names.
 struct Grid {
@@ -29,6 +30,7 @@ enum Place {
 }
 
 const MISSING: &str = "–";
+const SIGNIFICANT_MARK: char = '†';
 
 impl Tables {
     fn at(&self, method: &str, bench: &str, budget: i64) -> Option<&Cell> {
@@ -47,17 +49,13 @@ impl Tables {
         benches.into_iter().map(|(bench, budgets)| (bench, budgets.into_iter().collect())).collect()
     }
 
-    /// Methods by benchmarks, each at the largest budget that most methods have, then a table of budgets by methods for each benchmark with
-    /// several budgets.
+    /// Methods by benchmarks, each at its main budget, then a table of budgets by methods for each benchmark with several budgets.
     fn grids(&self) -> Vec<Grid> {
         let mut grids = Vec::new();
         let mut header = vec!["method".to_string()];
         let mut columns: Vec<Vec<Text>> = Vec::new();
-        for (bench, budgets) in self.benches() {
-            let held = |budget: &&i64| {
-                self.methods.iter().filter(|method| self.at(method, &bench, **budget).is_some()).count()
-            };
-            let Some(&budget) = budgets.iter().max_by_key(|budget| (held(budget), **budget)) else { continue };
+        for (bench, _) in self.benches() {
+            let Some(budget) = self.main_budget(&bench) else { continue };
             let cells: Vec<_> = self.methods.iter().map(|method| self.at(method, &bench, budget)).collect();
             let name = format!("{bench} at {}", count(budget.unsigned_abs()));
             header.extend([format!("{name}: accuracy"), "tokens".to_string(), "seconds".to_string()]);
@@ -87,6 +85,12 @@ impl Tables {
              evaluations of one budget."
                 .to_string(),
         ];
+        remarks.extend(self.no_accuracy.iter().map(|why| format!("Accuracy is {MISSING}: {why}.")));
+        if self.cells.iter().any(|cell| cell.seeds > 1) {
+            remarks.push(
+                "Figures are means over seeds; ± is the standard deviation of the accuracy over seeds.".to_string(),
+            );
+        }
         let concurrency: BTreeSet<u32> = self.cells.iter().filter_map(|cell| cell.concurrency).collect();
         if !concurrency.is_empty() {
             let concurrency: Vec<String> = concurrency.iter().map(u32::to_string).collect();
@@ -94,7 +98,9 @@ impl Tables {
         }
         if let Some(base) = &self.base {
             remarks.push(format!(
-                "In parentheses, the change to {base} with its 95 % interval: points of accuracy, percent of tokens and seconds."
+                "In parentheses, the change to {base} with its 95 % interval: points of accuracy, percent of tokens and seconds. \
+                 {SIGNIFICANT_MARK}: p < 0.05 by McNemar's exact test, or the bootstrap with several responses, with Holm's \
+                 correction for the table of methods by benchmarks."
             ));
         }
         let failed = self.cells.iter().filter(|cell| cell.failed > 0);
@@ -169,22 +175,30 @@ impl Tables {
             false => text.to_string(),
         };
         let mut lines = vec![
-            "method,bench,budget,problems,failed,accuracy,accuracy_low,accuracy_high,tokens,seconds_per_problem,concurrency,\
+            "method,bench,budget,problems,failed,accuracy,accuracy_low,accuracy_high,seeds,deviation,tokens,seconds_per_problem,concurrency,\
              accuracy_change,accuracy_change_low,accuracy_change_high,tokens_change,tokens_change_low,tokens_change_high,\
-             seconds_change"
+             seconds_change,p_value,p_holm"
                 .to_string(),
         ];
         for cell in &self.cells {
-            let estimate = |found: Option<crate::statistics::Estimate>| {
+            let estimate = |found: Option<Estimate>| {
                 found.map_or([None; 3], |found| [Some(found.value), Some(found.low), Some(found.high)])
             };
             let change = cell.change.as_ref();
+            let tested = change.filter(|change| change.accuracy.is_some());
             let numbers = [
                 estimate(cell.accuracy).to_vec(),
-                vec![Some(cell.tokens), cell.seconds_per_problem, cell.concurrency.map(f64::from)],
-                estimate(change.map(|change| change.accuracy)).to_vec(),
+                vec![
+                    Some(cell.seeds as f64),
+                    cell.deviation,
+                    Some(cell.tokens),
+                    cell.seconds_per_problem,
+                    cell.concurrency.map(f64::from),
+                ],
+                estimate(change.and_then(|change| change.accuracy)).to_vec(),
                 estimate(change.map(|change| change.tokens)).to_vec(),
-                vec![change.and_then(|change| change.seconds)],
+                vec![change.and_then(|change| change.seconds), tested.map(|change| change.p_value)],
+                vec![tested.and_then(|change| change.p_holm)],
             ];
             let numbers = numbers.concat().into_iter().map(|number| number.map_or(String::new(), |n| n.to_string()));
             let names = [quoted(&cell.method), quoted(&cell.bench), cell.budget.to_string()];
@@ -204,6 +218,8 @@ fn escaped(text: &str) -> String {
         '%' | '_' | '&' | '#' | '$' | '{' | '}' => format!("\\{character}"),
         '−' => "$-$".to_string(),
         '–' => "--".to_string(),
+        '±' => "$\\pm$".to_string(),
+        '†' => "\\textdagger{}".to_string(),
         '\\' => "\\textbackslash{}".to_string(),
         other => other.to_string(),
     };
@@ -215,13 +231,20 @@ type Shown = (f64, String, String);
 
 fn accuracy(cell: &Cell) -> Option<Shown> {
     let accuracy = cell.accuracy?;
-    let change = cell.change.as_ref().map(|change| format!(" ({})", change.accuracy.signed(100.0, 1)));
-    Some((accuracy.value, format!("{:.2}", 100.0 * accuracy.value), change.unwrap_or_default()))
+    let deviation = cell.deviation.map_or(String::new(), |deviation| format!(" ± {:.2}", 100.0 * deviation));
+    let change = cell.change.as_ref().and_then(|change| {
+        let is_significant = change.p_holm.is_some_and(|p_value| p_value < SIGNIFICANT);
+        let mark = if is_significant { String::from(SIGNIFICANT_MARK) } else { String::new() };
+        Some(format!(" ({}){mark}", change.accuracy?.signed(100.0, 1)))
+    });
+    Some((accuracy.value, format!("{:.2}", 100.0 * accuracy.value), deviation + &change.unwrap_or_default()))
 }
 
 fn tokens(cell: &Cell) -> Option<Shown> {
     let change = cell.change.as_ref().map(|change| format!(" ({} %)", change.tokens.signed(100.0, 1)));
-    cell.accuracy?;
+    if cell.problems == 0 {
+        return None;
+    }
     Some((-cell.tokens, count(cell.tokens.round() as u64), change.unwrap_or_default()))
 }
 

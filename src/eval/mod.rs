@@ -105,12 +105,16 @@ pub struct EvalArgs {
     /// Run programs with this Python
     #[arg(long, value_name = "PATH", default_value = "python3")]
     python: String,
-    /// Put the evaluation LOC into the tables as NAME. May be repeated; a name may have several benchmarks
+    /// Put the evaluation LOC into the tables as NAME. May be repeated; a name may have several benchmarks, and several
+    /// seeds, which are averaged
     #[arg(long, value_name = "NAME=LOC", num_args = 1.., value_parser = named, conflicts_with_all = ["bench", "data", "model", "endpoint", "to", "compare"])]
     table: Vec<(String, String)>,
     /// Show the changes to this name of --table, with intervals
     #[arg(long, value_name = "NAME", requires = "table")]
     base: Option<String>,
+    /// Print the accuracies of --table as –, for this reason
+    #[arg(long, value_name = "REASON", requires = "table")]
+    no_accuracy: Option<String>,
     /// Also draw accuracy against tokens into this file
     #[arg(long, value_name = "FILE", requires = "table")]
     svg: Option<String>,
@@ -166,7 +170,7 @@ async fn print_tables(args: &EvalArgs) -> Result<(), Failure> {
     for (name, location) in &args.table {
         named.push((name.clone(), load(location).await?));
     }
-    let tables = table::tables(&named, args.base.as_deref())?;
+    let tables = table::tables(&named, args.base.as_deref(), args.no_accuracy.as_deref())?;
     if let Some(file) = &args.svg {
         std::fs::write(file, tables.svg()).map_err(|error| Failure::Failed(format!("cannot write {file}: {error}")))?;
     }

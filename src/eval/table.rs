@@ -2,19 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 use super::Evaluation;
+use super::bench::Bench;
 use super::row::Row;
 use super::summary::{AtBudget, by_problem, is_correct, tokens};
 use crate::failure::Failure;
 use crate::output::count;
-use crate::statistics::{Estimate, mean};
+use crate::statistics::{Estimate, holm, mcnemar, mean, p_value};
 
 /// The quantile of the normal distribution for a two-sided 95 % interval.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// A method on a benchmark at a budget.
+/// A method on a benchmark at a budget: the mean over its evaluations, which are its seeds.
 #[derive(Debug, Serialize)]
 pub(crate) struct Cell {
     pub method: String,
@@ -24,6 +26,9 @@ pub(crate) struct Cell {
     /// Problems without a response. They are in no other figure.
     pub failed: usize,
     pub accuracy: Option<Estimate>,
+    pub seeds: usize,
+    /// The standard deviation of the accuracy over seeds. None for one seed.
+    pub deviation: Option<f64>,
     /// The mean tokens of a response.
     pub tokens: f64,
     /// Wall-clock seconds of the requests by the number of problems. None for an evaluation of several budgets.
@@ -38,7 +43,11 @@ pub(crate) struct Cell {
 #[derive(Debug, Serialize)]
 pub(crate) struct Change {
     /// The difference in accuracy, as a share.
-    pub accuracy: Estimate,
+    pub accuracy: Option<Estimate>,
+    /// McNemar's exact test of the accuracy; with several responses to a problem, by the bootstrap.
+    pub p_value: f64,
+    /// The p-value with Holm's correction for all cells of the table of methods by benchmarks. None for other cells.
+    pub p_holm: Option<f64>,
     /// The ratio of the mean tokens, minus 1.
     pub tokens: Estimate,
     /// The ratio of the seconds, minus 1.
@@ -53,19 +62,25 @@ pub(crate) struct Tables {
     pub cells: Vec<Cell>,
     /// Methods that lack a benchmark or a budget that another method has.
     pub missing: Vec<String>,
+    /// Why the cells have no accuracy.
+    pub no_accuracy: Option<String>,
 }
 
 type Key = (String, i64);
-/// An evaluation and its rows of one benchmark at one budget.
-type Answered<'a> = (&'a Evaluation, Vec<&'a Row>);
+/// Evaluations and their rows of one benchmark at one budget.
+type Seeds<'a> = Vec<(&'a Evaluation, Vec<&'a Row>)>;
 /// The ids of problems, with their answers.
 type Problems<'a> = BTreeSet<(&'a str, Option<&'a str>)>;
 
 /// # Errors
-/// If two evaluations of a method have the same benchmark and budget, or two methods have different problems.
-pub(crate) fn tables(named: &[(String, Evaluation)], base: Option<&str>) -> Result<Tables, Failure> {
+/// If a method has an evaluation twice, or two methods have different problems.
+pub(crate) fn tables(
+    named: &[(String, Evaluation)],
+    base: Option<&str>,
+    no_accuracy: Option<&str>,
+) -> Result<Tables, Failure> {
     let mut methods: Vec<String> = Vec::new();
-    let mut found: BTreeMap<(usize, Key), Answered> = BTreeMap::new();
+    let mut found: BTreeMap<(usize, Key), Seeds> = BTreeMap::new();
     for (name, evaluation) in named {
         let method = methods.iter().position(|held| held == name).unwrap_or_else(|| {
             methods.push(name.clone());
@@ -74,15 +89,11 @@ pub(crate) fn tables(named: &[(String, Evaluation)], base: Option<&str>) -> Resu
         let keys: BTreeSet<Key> = evaluation.rows.iter().map(|row| (row.bench.clone(), row.budget)).collect();
         for key in keys {
             let rows = evaluation.rows.iter().filter(|row| row.bench == key.0 && row.budget == key.1).collect();
-            if let Some((earlier, _)) = found.insert((method, key.clone()), (evaluation, rows)) {
-                return Err(Failure::Usage(format!(
-                    "{name} has {} at {} tokens twice, in {} and {}: name one of them",
-                    key.0,
-                    count(key.1.unsigned_abs()),
-                    earlier.location,
-                    evaluation.location
-                )));
+            let seeds = found.entry((method, key)).or_default();
+            if seeds.iter().any(|(earlier, _)| earlier.location == evaluation.location) {
+                return Err(Failure::Usage(format!("{name} has {} twice: name it once", evaluation.location)));
             }
+            seeds.push((evaluation, rows));
         }
     }
     if let Some(base) = base.filter(|base| !methods.iter().any(|method| method == base)) {
@@ -91,15 +102,18 @@ pub(crate) fn tables(named: &[(String, Evaluation)], base: Option<&str>) -> Resu
     same_problems(&found)?;
     let base_index = base.and_then(|base| methods.iter().position(|method| method == base));
     let mut cells: Vec<Cell> = found.iter().map(|((method, key), held)| cell(&methods[*method], key, held)).collect();
-    let changes: Vec<Option<Change>> = found
-        .iter()
-        .map(|((method, key), held)| {
-            let base = base_index.filter(|base| base != method)?;
-            Some(change(found.get(&(base, key.clone()))?, held))
-        })
-        .collect();
-    for (cell, change) in cells.iter_mut().zip(changes) {
-        cell.change = change;
+    let places: Vec<&(usize, Key)> = found.keys().collect();
+    for (place, (seeds, (method, key))) in found.values().zip(&places).enumerate() {
+        let Some(base) = base_index.filter(|base| base != method) else { continue };
+        let Ok(of_base) = places.binary_search(&&(base, key.clone())) else { continue };
+        let mut change = change(&found[places[of_base]], seeds);
+        change.seconds =
+            cells[of_base].seconds_per_problem.zip(cells[place].seconds_per_problem).map(|(a, b)| b / a - 1.0);
+        cells[place].change = Some(change);
+    }
+    for cell in cells.iter_mut().filter(|_| no_accuracy.is_some()) {
+        (cell.accuracy, cell.deviation) = (None, None);
+        cell.change.iter_mut().for_each(|change| change.accuracy = None);
     }
     let keys: BTreeSet<&Key> = found.keys().map(|(_, key)| key).collect();
     let lacks = |method: usize, key: &Key| !found.contains_key(&(method, key.clone()));
@@ -108,26 +122,70 @@ pub(crate) fn tables(named: &[(String, Evaluation)], base: Option<&str>) -> Resu
         lacking.map(move |(bench, budget)| format!("{method} on {bench} at {}", count(budget.unsigned_abs())))
     });
     let missing = missing.collect();
-    Ok(Tables { base: base.map(str::to_string), cells, missing, methods })
+    let [base, no_accuracy] = [base, no_accuracy].map(|text| text.map(str::to_string));
+    let mut tables = Tables { base, cells, missing, methods, no_accuracy };
+    tables.correct();
+    Ok(tables)
 }
 
-fn same_problems(found: &BTreeMap<(usize, Key), Answered>) -> Result<(), Failure> {
-    let mut first: BTreeMap<&Key, (&str, Problems)> = BTreeMap::new();
-    for ((_, key), (evaluation, rows)) in found {
-        let problems: Problems = rows.iter().map(|row| (row.id.as_str(), row.gold.as_deref())).collect();
-        let (location, held) = first.entry(key).or_insert_with(|| (&evaluation.location, problems.clone()));
-        if *held != problems {
+impl Tables {
+    /// The budget of a benchmark in the table of methods by benchmarks: its default if a method has that, else the largest
+    /// of those that most methods have.
+    pub(super) fn main_budget(&self, bench: &str) -> Option<i64> {
+        let of_bench = || self.cells.iter().filter(|cell| cell.bench == bench).map(|cell| cell.budget);
+        let default = Bench::from_str(bench, false).map(|bench| i64::from(bench.budget()));
+        of_bench()
+            .max_by_key(|&budget| (default == Ok(budget), of_bench().filter(|held| *held == budget).count(), budget))
+    }
+
+    fn correct(&mut self) {
+        let is_main = |cell: &Cell| cell.change.is_some() && self.main_budget(&cell.bench) == Some(cell.budget);
+        let main: Vec<bool> = self.cells.iter().map(is_main).collect();
+        let cells = self.cells.iter_mut().zip(main).filter(|(_, is_main)| *is_main);
+        let changes: Vec<&mut Change> = cells.filter_map(|(cell, _)| cell.change.as_mut()).collect();
+        let p_values: Vec<f64> = changes.iter().map(|change| change.p_value).collect();
+        for (change, p_value) in changes.into_iter().zip(holm(&p_values)) {
+            change.p_holm = Some(p_value);
+        }
+    }
+}
+
+/// Checks that all evaluations have the same ids, and that each method has the problems of a seed of the first. Seeds may
+/// have different problems.
+fn same_problems(found: &BTreeMap<(usize, Key), Seeds>) -> Result<(), Failure> {
+    let mut first: BTreeMap<&Key, &Seeds> = BTreeMap::new();
+    for ((_, key), seeds) in found {
+        let held = *first.entry(key).or_insert(seeds);
+        let ids = |rows: &[&'_ Row]| rows.iter().map(|row| row.id.clone()).collect::<BTreeSet<_>>();
+        let other = seeds.iter().find(|(_, rows)| ids(rows) != ids(&held[0].1));
+        let shares_none = common(seeds, held).is_empty();
+        if let Some((evaluation, _)) = other.or(seeds.first().filter(|_| shares_none)) {
             return Err(Failure::Usage(format!(
-                "{location} and {} have different problems of {}: evaluate both with the same files and --limit",
-                evaluation.location, key.0
+                "{} and {} have different problems of {}: evaluate both with the same files and --limit",
+                held[0].0.location, evaluation.location, key.0
             )));
         }
     }
     Ok(())
 }
 
-fn cell(method: &str, key: &Key, (evaluation, rows): &Answered) -> Cell {
-    let at = AtBudget::of(key.1, rows);
+/// The rows of the seeds whose problems are those of a seed of `other`, with the rows of a problem next to each other.
+fn common<'a>(of: &Seeds<'a>, other: &Seeds) -> Vec<&'a Row> {
+    fn problems<'a>(rows: &[&'a Row]) -> Problems<'a> {
+        rows.iter().map(|row| (row.id.as_str(), row.gold.as_deref())).collect()
+    }
+    let held: Vec<Problems> = other.iter().map(|(_, rows)| problems(rows)).collect();
+    let shared = of.iter().filter(|(_, rows)| held.contains(&problems(rows)));
+    let mut rows: Vec<&Row> = shared.flat_map(|(_, rows)| rows).copied().collect();
+    rows.sort_by_key(|row| &row.id);
+    rows
+}
+
+fn cell(method: &str, key: &Key, seeds: &Seeds) -> Cell {
+    let at = AtBudget::of(key.1, &common(seeds, seeds));
+    let accuracies = seeds.iter().filter_map(|(_, rows)| AtBudget::of(key.1, rows).accuracy);
+    let accuracies: Vec<f64> = accuracies.map(|accuracy| accuracy.value).collect();
+    let seconds: Option<Vec<f64>> = seeds.iter().map(|(evaluation, _)| evaluation.seconds_per_problem()).collect();
     Cell {
         method: method.to_string(),
         bench: key.0.clone(),
@@ -135,24 +193,29 @@ fn cell(method: &str, key: &Key, (evaluation, rows): &Answered) -> Cell {
         problems: at.problems,
         failed: at.failed,
         accuracy: at.accuracy,
+        seeds: seeds.len(),
+        deviation: (accuracies.len() > 1).then(|| deviation(&accuracies)),
         tokens: at.tokens,
-        seconds_per_problem: evaluation.seconds_per_problem(),
-        concurrency: evaluation.asking.map(|asking| asking.concurrency),
+        seconds_per_problem: seconds.map(|seconds| mean(&seconds)),
+        concurrency: seeds.iter().filter_map(|(evaluation, _)| Some(evaluation.asking?.concurrency)).max(),
         change: None,
     }
 }
 
-fn change(base: &Answered, of: &Answered) -> Change {
+fn change(base: &Seeds, of: &Seeds) -> Change {
+    let rows = [common(base, of), common(of, base)];
     let pairs = |value: fn(&Row) -> Option<f64>| {
-        let [base, of] = [&base.1, &of.1].map(|rows| by_problem(rows, value).into_iter().collect::<BTreeMap<_, _>>());
+        let [base, of] = rows.each_ref().map(|rows| by_problem(rows, value).into_iter().collect::<BTreeMap<_, _>>());
         base.iter().filter_map(|(id, a)| Some((*a, *of.get(id)?))).collect::<Vec<(f64, f64)>>()
     };
     let differences: Vec<f64> = pairs(is_correct).iter().map(|(a, b)| b - a).collect();
     let reach = Z * error_of_mean(&differences);
     let value = mean(&differences);
-    let accuracy = Estimate { value, low: value - reach, high: value + reach };
-    let seconds = base.0.seconds_per_problem().zip(of.0.seconds_per_problem()).map(|(a, b)| b / a - 1.0);
-    Change { accuracy, tokens: ratio(&pairs(tokens)), seconds }
+    let accuracy = Some(Estimate { value, low: value - reach, high: value + reach });
+    let are = |value: f64| differences.iter().filter(|difference| **difference == value).count() as u64;
+    let is_single = rows.iter().all(|rows| rows.windows(2).all(|pair| pair[0].id != pair[1].id));
+    let p_value = if is_single { mcnemar(are(1.0), are(-1.0)) } else { p_value(&differences) };
+    Change { accuracy, p_value, p_holm: None, tokens: ratio(&pairs(tokens)), seconds: None }
 }
 
 /// The ratio of the means of pairs, minus 1, with the interval of its linearization (Cochran 1977, section 6.3).
@@ -165,6 +228,10 @@ fn ratio(pairs: &[(f64, f64)]) -> Estimate {
 }
 
 fn error_of_mean(values: &[f64]) -> f64 {
+    deviation(values) / (values.len() as f64).max(1.0).sqrt()
+}
+
+fn deviation(values: &[f64]) -> f64 {
     let (n, middle) = (values.len() as f64, mean(values));
-    (values.iter().map(|value| (value - middle).powi(2)).sum::<f64>() / (n - 1.0).max(1.0) / n.max(1.0)).sqrt()
+    (values.iter().map(|value| (value - middle).powi(2)).sum::<f64>() / (n - 1.0).max(1.0)).sqrt()
 }

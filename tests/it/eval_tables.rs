@@ -35,7 +35,7 @@ fn place() -> Workplace {
         json!({ "question": format!("What is {n} + 25?"), "answer": format!("Add.\n#### {}", n + 25) }).to_string()
     };
     workplace.write("test.jsonl", (0..PROBLEMS).map(|n| line(n) + "\n").collect::<String>());
-    for (to, right, tokens) in [("original", 20, 60), ("asap", 30, 30), ("random", 10, 45)] {
+    for (to, right, tokens) in [("original", 20, 60), ("asap", 30, 30), ("random", 10, 45), ("asap-2", 24, 36)] {
         evaluate(&workplace, &answering(right, tokens), to, &["--budget", "512"]);
     }
     evaluate(&workplace, &answering(25, 40), "sweep", &["--budget", "512,1024"]);
@@ -70,10 +70,33 @@ fn tables_are_the_stored_rows_in_every_format() {
     let [markdown, csv, latex] = ["table", "csv", "latex"].map(in_format);
     assert!(markdown.contains("**75.00** (+25.0 [+11.4, +38.6])") && markdown.contains("<u>50.00</u>"), "{markdown}");
     assert!(latex.contains("\\textbf{75.00}") && latex.contains("\\underline{50.00}"), "{latex}");
-    assert_eq!((csv.lines().count(), csv.lines().next().unwrap().split(',').count()), (4, 18), "{csv}");
+    // Of the 10 problems on which they differ, asap solves all: p = 2 / 2^10, and twice that for two comparisons.
+    let p_values = [&change["p_value"], &change["p_holm"]].map(|p_value| p_value.as_f64().unwrap());
+    assert!((p_values[0] - 0.001953125).abs() < 1e-12 && p_values[1] == 2.0 * p_values[0], "{change}");
+    assert!(markdown.contains("+38.6])†"), "{markdown}");
+    assert_eq!((csv.lines().count(), csv.lines().next().unwrap().split(',').count()), (4, 22), "{csv}");
     assert!(csv.contains("asap,gsm8k,512,40,0,0.75,"), "{csv}");
     let figure = std::fs::read_to_string(workplace.path("figure.svg")).unwrap();
     assert!(figure.matches("<circle").count() == 6 && figure.contains("asap, budget 512: 75.0 %"), "{figure}");
+}
+
+#[test]
+fn seeds_of_a_method_are_averaged() {
+    let workplace = place();
+    let arguments = ["eval", "--table", "original=original", "asap=asap", "asap=asap-2", "--base", "original"];
+    let in_format = |more: &[&str]| workplace.run([&arguments[..], more].concat()).ok().to_string();
+    let cells: Value = serde_json::from_str(in_format(&["--format", "json"]).lines().last().unwrap()).unwrap();
+    let asap = &cells["cells"][1];
+    let figure = |key: &str| asap[key].as_f64().unwrap();
+    // Accuracies of 30 and 24 of 40: the mean is 0.675, and the deviation 0.15 / √2.
+    assert!((asap["accuracy"]["value"].as_f64().unwrap() - 0.675).abs() < 1e-9 && figure("seeds") == 2.0, "{asap}");
+    assert!((figure("deviation") - 0.15 / 2_f64.sqrt()).abs() < 1e-9, "{asap}");
+    let stored = "SELECT avg(tokens) AS t FROM (SELECT tokens FROM 'asap' UNION ALL SELECT tokens FROM 'asap-2')";
+    assert!((figure("tokens") - workplace.rows(stored)[0]["t"].as_f64().unwrap()).abs() < 1e-9, "{asap}");
+    assert!((asap["change"]["accuracy"]["value"].as_f64().unwrap() - 0.175).abs() < 1e-9, "{asap}");
+    assert!(in_format(&[]).contains("**67.50** ± 10.61 (+17.5 ["), "{}", in_format(&[]));
+    let without = in_format(&["--no-accuracy", "the model solves nothing"]);
+    assert!(without.contains("Accuracy is –: the model solves nothing.") && !without.contains("67.50"), "{without}");
 }
 
 #[test]
@@ -86,7 +109,7 @@ fn budgets_get_a_table_and_what_is_missing_is_named() {
     let refused = |arguments: &[&str], why: &str| {
         workplace.run([&["eval", "--table"], arguments].concat()).ends_in(&[1, 2], &[why]);
     };
-    refused(&["a=original", "a=random"], "a has gsm8k at 512 tokens twice, in original and random");
+    refused(&["a=original", "a=original"], "a has original twice: name it once");
     refused(&["a=original", "--base", "b"], "--base b is not a method of --table: it has a");
     refused(&["original"], "expected NAME=LOC");
     refused(&["a=nothing"], "nothing is not an evaluation");

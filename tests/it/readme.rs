@@ -1,6 +1,7 @@
 //! Checks the README and `docs/`: their commands run, the real job runs against servers, their tables match the program, and
 //! their links lead somewhere.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -213,6 +214,14 @@ fn the_page_on_the_paper_names_what_is_here() {
         |sql: &str| -> Vec<String> { rows(sql).iter().map(|row| row["name"].as_str().unwrap().to_string()).collect() };
     let functions = names("SELECT DISTINCT routine_name AS name FROM information_schema.routines");
     let settings = names("SELECT name FROM information_schema.df_settings");
+    let mut declared: HashMap<String, String> =
+        asap_pipelines::builtin::described().into_iter().map(|(name, about)| (name.to_string(), about)).collect();
+    for row in rows("SELECT DISTINCT routine_name, description FROM information_schema.routines") {
+        let [name, about] = ["routine_name", "description"].map(|key| row[key].as_str().unwrap_or_default());
+        declared.insert(name.to_string(), about.to_string());
+    }
+    declared.retain(|_, about| about.contains("As published") || about.contains("Differs from"));
+    let mut differ: HashMap<&str, bool> = HashMap::new();
     let workplace = Workplace::new();
     let help = |command: &str| workplace.shell(&format!("{command} --help")).ok().to_string();
     let page = fs::read_to_string(root().join("docs/paper.md")).unwrap();
@@ -220,6 +229,10 @@ fn the_page_on_the_paper_names_what_is_here() {
     for line in page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| paper |")) {
         items += 1;
         let quoted = line.split('`').collect::<Vec<_>>();
+        let cells = line.split(" | ").collect::<Vec<_>>();
+        for (name, _) in declared.iter().filter(|(name, _)| cells[1].contains(&format!("`{name}`"))) {
+            *differ.entry(name).or_default() |= cells[2].starts_with("differs");
+        }
         for pair in quoted.chunks_exact(2) {
             let (before, name) = (pair[0], pair[1]);
             let (kind, is_here) = match name.split(' ').next().unwrap() {
@@ -237,7 +250,22 @@ fn the_page_on_the_paper_names_what_is_here() {
             found[kind] += 1;
         }
     }
+    for (name, differs) in &differ {
+        assert_eq!(declared[*name].contains("Differs from"), *differs, "{name}: {}", declared[*name]);
+    }
+    assert!(differ.len() > 15, "{differ:?}");
     assert!(items > 50 && found.iter().all(|number| *number > 5), "{items} items, {found:?}");
+}
+
+/// `UPDATE=1 cargo test --test it readme` writes the table.
+#[test]
+fn the_table_of_publications_is_what_pipelines_say_of_themselves() {
+    let line = |(name, about): (&str, String)| {
+        let at = about.find("As published").or_else(|| about.find("Differs from"))?;
+        Some(format!("| `{name}` | {} |\n", &about[at..]))
+    };
+    let lines: String = asap_pipelines::builtin::described().into_iter().filter_map(line).collect();
+    check_section("docs/pipelines.md", "publications", &format!("| pipeline | its publication |\n|---|---|\n{lines}"));
 }
 
 /// `UPDATE=1 cargo test --test it readme` writes the table.

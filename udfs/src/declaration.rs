@@ -12,6 +12,8 @@ const SECTION: DocSection = DocSection { include: true, label: "Chain of Thought
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Declaration {
     pub name: &'static str,
+    /// Its last sentence says of a function of a publication whether it is as published, or differs and why. docs/paper.md has
+    /// the same.
     pub about: &'static str,
     pub arguments: &'static [Argument],
     pub example: &'static str,

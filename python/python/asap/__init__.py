@@ -12,14 +12,14 @@ Each SQL function of asap is a Python function without the prefix `cot_`: `cot_s
 `asap.prune` prunes a dataset, a data frame, a table or a list of dicts. `asap.run` runs a pipeline and writes a Delta table.
 `asap.sql` runs a query. `asap.Pruner` prunes batches in `Dataset.map`. `asap.ray.run` runs a pipeline on a Ray cluster.
 Settings are keywords, with underscores instead of dots: `refine_max_tokens=2048` sets `asap.refine.max_tokens`.
-`asap.settings()` lists the settings.
+`asap.settings()` lists the settings, and `asap.pipelines()` the built-in pipelines.
 """
 
 import os as _os
 
 from asap import _asap, functions, ray
 from asap._asap import Column, Error, Reader, __version__
-from asap._jobs import Pruned, Pruner, prune, run, settings, sql
+from asap._jobs import Pruned, Pruner, pipelines, prune, run, settings, sql
 from asap._messages import Note
 
 # The function asap.functions is the module of this name, which can be called.
@@ -28,7 +28,7 @@ globals().update({name: getattr(functions, name) for name in functions.__all__ i
 if hasattr(_os, "register_at_fork"):
     _os.register_at_fork(before=_asap.before_fork)
 
-_JOBS = ["Column", "Error", "Note", "Pruned", "Pruner", "Reader", "functions", "prune", "ray", "run", "settings", "sql"]
+_JOBS = ["Column", "Error", "Note", "Pruned", "Pruner", "Reader", "functions", "pipelines", "prune", "ray", "run", "settings", "sql"]
 __all__ = [*_JOBS, *(name for name in functions.__all__ if name not in _JOBS), "__version__"]
 
 

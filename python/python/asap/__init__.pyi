@@ -62,6 +62,9 @@ from asap.functions import (
 
 __version__: str
 
+def pipelines() -> dict[str, str]:
+    ...
+
 def settings() -> dict[str, str]:
     ...
 

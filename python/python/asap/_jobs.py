@@ -16,6 +16,16 @@ _DRAWN = 0.2
 _KEYWORDS = ("columns", "from_", "pipeline", "quiet", "to")
 
 
+def pipelines() -> dict[str, str]:
+    """Return the names of the built-in pipelines with what they do, as a dict.
+
+    >>> import asap
+    >>> asap.pipelines()["spirit_greedy"].split(". ")[-1]
+    'Differs from its publication: SPIRIT also merges steps with a language model.'
+    """
+    return dict(_asap.pipelines())
+
+
 def settings() -> dict[str, str]:
     """Return the names of all settings with their descriptions, as a dict.
 

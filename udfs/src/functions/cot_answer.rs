@@ -35,7 +35,7 @@ pub(super) const COT_VERIFY: RowFunction<(), bool> = RowFunction {
 
 pub(super) const COT_EARLIEST_CORRECT: RowFunction<(), Numbers> = RowFunction {
     name: "cot_earliest_correct",
-    about: "The numbers (from 1) of the steps up to the first step that states the answer, or of all steps if no step states it. These steps are the first-correct solution of Chen et al. (2024). A step states the answer if one of four parts of the step equals the answer by the rules of `cot_verify`: the content of a `\\boxed`, the text after \"answer is\" or \"answer:\", a formula, or the text after the last `=` or `is` of a sentence.",
+    about: "The numbers (from 1) of the steps up to the first step that states the answer, or of all steps if no step states it. These steps are the first-correct solution of Chen et al. (2024). A step states the answer if one of four parts of the step equals the answer by the rules of `cot_verify`: the content of a `\\boxed`, the text after \"answer is\" or \"answer:\", a formula, or the text after the last `=` or `is` of a sentence. As published.",
     arguments: &[STEPS, STATED_ANSWER],
     example: "select cot_earliest_correct(['Hm.', '2 + 2 = 4.', 'Sure? Yes.'], 'It is \\boxed{4}.');\n-- [1, 2]",
     row: |_, row| {
@@ -55,7 +55,7 @@ pub(super) const COT_UNSTATED: RowFunction<(), Texts> = RowFunction {
 
 pub(super) const COT_SHORTEST_CORRECT: RowFunction<Arc<Tokenizer>, i64> = RowFunction {
     name: "cot_shortest_correct",
-    about: "The number (from 1) of the generation with the fewest tokens among the generations that have a chain of thought and state the expected answer, by the rules of `cot_verify`. If several are equally short, the result is the first. If no generation states the answer, the result is NULL. Training on the shortest correct sample of each question shortens answers without rewriting any text (Sky-T1-Flash; Munkhbat et al. 2025).",
+    about: "The number (from 1) of the generation with the fewest tokens among the generations that have a chain of thought and state the expected answer, by the rules of `cot_verify`. If several are equally short, the result is the first. If no generation states the answer, the result is NULL. Training on the shortest correct sample of each question shortens answers without rewriting any text (Sky-T1-Flash; Munkhbat et al. 2025). As published.",
     arguments: &[
         argument!(generations: TextList, "Several generations for a question, each with the chain in think tags and then the answer."),
         argument!(gold: Text, "The expected answer, or a solution that states it as a response does."),

@@ -27,7 +27,7 @@ const ROWS_IN_FLIGHT: usize = 16;
 
 const DECLARATION: Declaration = Declaration {
     name: "cot_llmlingua2",
-    about: "Keeps the words of a text that the encoder `asap.compressor.model` scores highest, about the share `rate` of the text's tokens. The method is LLMLingua-2 (Pan et al. 2024). The result has the format of the Python package llmlingua: each run of white space, line ends included, becomes a single space. `asap.compressor.force_tokens`, `asap.compressor.reserve_digits` and `asap.compressor.drop_consecutive` override the encoder. `rate` counts tokens of `asap.scorer.model`; the package counts tokens of GPT-3.5. A rate of 1 returns the text unchanged.",
+    about: "Keeps the words of a text that the encoder `asap.compressor.model` scores highest, about the share `rate` of the text's tokens. The method is LLMLingua-2 (Pan et al. 2024). The result has the format of the Python package llmlingua: each run of white space, line ends included, becomes a single space. `asap.compressor.force_tokens`, `asap.compressor.reserve_digits` and `asap.compressor.drop_consecutive` override the encoder. A rate of 1 returns the text unchanged. As published, with one exception: `rate` counts tokens of `asap.scorer.model`, and the package counts tokens of GPT-3.5.",
     arguments: &[
         argument!(text: Text, "The text to compress, such as a chain of thought."),
         argument!(rate: Share, "The share of the text to keep, above 0 and at most 1. Any other value gives NULL."),

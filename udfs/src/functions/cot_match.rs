@@ -21,7 +21,7 @@ const TWO_TEXTS: &[Argument] = &[
 
 pub(super) const COT_SIMILARITY: RowFunction<Compared<false>, f64> = RowFunction {
     name: "cot_similarity",
-    about: "The Gestalt (Ratcliff/Obershelp) similarity of two texts, from 0 to 1. The similarity is twice the number of matching characters, divided by the number of characters of both texts. Characters are Unicode scalars. Ties are resolved as in Python's difflib. Every character counts, however often it occurs (`autojunk=False`).",
+    about: "The Gestalt (Ratcliff/Obershelp) similarity of two texts, from 0 to 1. The similarity is twice the number of matching characters, divided by the number of characters of both texts. Characters are Unicode scalars. Ties are resolved as in Python's difflib. Every character counts, however often it occurs (`autojunk=False`). As published in the ASAP paper.",
     arguments: TWO_TEXTS,
     example: "select cot_similarity('2 + 2 is 4', '2 + 2 = 4');\n-- 0.8421052631578947",
     row: |compared, row| Ok(compared.ratio(row.text(0)?, row.text(1)?)),
@@ -29,7 +29,7 @@ pub(super) const COT_SIMILARITY: RowFunction<Compared<false>, f64> = RowFunction
 
 pub(super) const COT_SIMILARITY_DIFFLIB: RowFunction<Compared<true>, f64> = RowFunction {
     name: "cot_similarity_difflib",
-    about: "The similarity of two texts, from 0 to 1, as `cot_similarity` but with the default of Python's difflib (`autojunk=True`). If `b` has at least 200 characters, a character that makes up more than 1 % of `b` cannot start a match. The published code of the ASAP paper computes this value. For long texts, this value is usually lower than `cot_similarity`.",
+    about: "The similarity of two texts, from 0 to 1, as `cot_similarity` but with the default of Python's difflib (`autojunk=True`). If `b` has at least 200 characters, a character that makes up more than 1 % of `b` cannot start a match. For long texts, this value is usually lower than `cot_similarity`. Differs from the ASAP paper: its published code computes this value, and its text names the similarity of `cot_similarity`.",
     arguments: TWO_TEXTS,
     example: "select cot_similarity_difflib('2 + 2 is 4', '2 + 2 = 4');\n-- 0.8421052631578947",
     row: |compared, row| Ok(compared.ratio(row.text(0)?, row.text(1)?)),
@@ -37,7 +37,7 @@ pub(super) const COT_SIMILARITY_DIFFLIB: RowFunction<Compared<true>, f64> = RowF
 
 pub(super) const COT_MATCH: RowFunction<(Compared<false>, Settings), Vec<Match>> = RowFunction {
     name: "cot_match",
-    about: "For each step of a coarse chain, the number (from 1) of the matching step of the original chain and the Gestalt similarity of the two steps, by Algorithm 1 of the ASAP paper. The search for each coarse step starts after the previous match, and takes the first original step whose similarity is at least `tau`. White space around steps is ignored. The whole result is NULL if any coarse step matches nothing, or if the coarse chain has no step.",
+    about: "For each step of a coarse chain, the number (from 1) of the matching step of the original chain and the Gestalt similarity of the two steps, by Algorithm 1 of the ASAP paper. The search for each coarse step starts after the previous match, and takes the first original step whose similarity is at least `tau`. White space around steps is ignored. The whole result is NULL if any coarse step matches nothing, or if the coarse chain has no step. As published in the ASAP paper (Algorithm 1).",
     arguments: &[
         argument!(cot: Text, "The original chain of thought."),
         argument!(coarse: Text, "The coarse chain, which should consist of steps of the original chain."),

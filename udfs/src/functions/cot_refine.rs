@@ -49,7 +49,7 @@ fn pruned<'a>(
 
 pub(super) const COT_REFINE: RowFunction<(Arc<Tokenizer>, Settings), Numbers> = RowFunction {
     name: "cot_refine",
-    about: "The numbers (from 1, ascending) of the steps that remain after Algorithm 2 of the ASAP paper. The algorithm removes the step with the lowest score, one by one, until the remaining steps, joined by a blank line, have at most `max_tokens` tokens of the scoring model. If scores are equal, the algorithm removes the earlier step first. A NULL or NaN score counts as 0. A chain that fits keeps all steps. If no step fits, the result is empty. Lists of different lengths give NULL.",
+    about: "The numbers (from 1, ascending) of the steps that remain after Algorithm 2 of the ASAP paper. The algorithm removes the step with the lowest score, one by one, until the remaining steps, joined by a blank line, have at most `max_tokens` tokens of the scoring model. If scores are equal, the algorithm removes the earlier step first. A NULL or NaN score counts as 0. A chain that fits keeps all steps. If no step fits, the result is empty. Lists of different lengths give NULL. As published in the ASAP paper (Algorithm 2).",
     arguments: STEPS_SCORES_AND_BUDGET,
     example: "select cot_refine(['Hm.', '2 + 2 is 4.', 'Done.'], [0.1, 3.2, 1.4], 12);\n-- [2, 3]",
     row: |(tokenizer, settings), row| {
@@ -81,7 +81,7 @@ fn fit_steps(
 
 pub(super) const COT_REFINE_OR_FIT: RowFunction<(Arc<Tokenizer>, Settings), ByRule> = RowFunction {
     name: "cot_refine_or_fit",
-    about: "The steps that `cot_refine` (Algorithm 2 of the ASAP paper) keeps, or those that `cot_fit` keeps if Algorithm 2 removes every step of a chain. Algorithm 2 removes every step if the step with the highest score alone is longer than `max_tokens`. The result is a struct of `kept`, the numbers (from 1, ascending) of the remaining steps, and `by`, which is 'algorithm_2' or 'cot_fit'. Lists of different lengths give NULL.",
+    about: "The steps that `cot_refine` (Algorithm 2 of the ASAP paper) keeps, or those that `cot_fit` keeps if Algorithm 2 removes every step of a chain. Algorithm 2 removes every step if the step with the highest score alone is longer than `max_tokens`. The result is a struct of `kept`, the numbers (from 1, ascending) of the remaining steps, and `by`, which is 'algorithm_2' or 'cot_fit'. Lists of different lengths give NULL. As published in the ASAP paper (Algorithm 2), with one exception: if Algorithm 2 removes every step, `cot_fit` decides.",
     arguments: STEPS_SCORES_AND_BUDGET,
     example: "select cot_refine_or_fit(['Hm.', 'So 2 + 2 + 2 is 6.', 'Done.'], [0.1, 3.2, 1.4], 7);\n-- {kept: [1, 3], by: cot_fit}",
     row: |(tokenizer, settings), row| {

@@ -11,7 +11,7 @@ use crate::output::{Numbers, Text, Texts};
 
 pub(super) const COT_STEPS: RowFunction<(), Texts> = RowFunction {
     name: "cot_steps",
-    about: "The steps of a chain of thought, split at blank lines. The separator is `(\\r?\\n){2,}`, so a line that contains spaces does not separate steps. A step loses the blank lines around it and the white space at its end, but keeps the indentation of its first line. Empty steps are dropped.",
+    about: "The steps of a chain of thought, split at blank lines. The separator is `(\\r?\\n){2,}`, so a line that contains spaces does not separate steps. A step loses the blank lines around it and the white space at its end, but keeps the indentation of its first line. Empty steps are dropped. As published in the ASAP paper.",
     arguments: &[argument!(cot: Text, "A chain of thought.")],
     example: "select cot_steps(E'2 + 2?\\n\\nIt is 4.');\n-- [2 + 2?, It is 4.]",
     row: |_, row| Ok(steps::steps(row.text(0)?).into_iter().map(|step| Some(step.into())).collect()),
@@ -30,7 +30,7 @@ pub(super) const COT_SELECT: RowFunction<(), Text> = RowFunction {
 
 pub(super) const COT_FUNCTIONS: RowFunction<(), Texts> = RowFunction {
     name: "cot_functions",
-    about: "The function of each step, in the classes of PIR: `progress`, or one of the functional steps `verification`, `other_method` and `error_correction`. PIR is a method of Xiao et al. (2025). Rules look for English phrases in the first 100 characters of a step, in this order: another method (\"Alternatively\"), a check (\"Let me verify\"), a correction (\"Wait\", \"a mistake\"). A step without such a phrase is `progress`. Unlike the authors of PIR, this function asks no language model.",
+    about: "The function of each step, in the classes of PIR: `progress`, or one of the functional steps `verification`, `other_method` and `error_correction`. PIR is a method of Xiao et al. (2025). Rules look for English phrases in the first 100 characters of a step, in this order: another method (\"Alternatively\"), a check (\"Let me verify\"), a correction (\"Wait\", \"a mistake\"). A step without such a phrase is `progress`. Differs from its publication: rules find the functional steps, and PIR asks a language model.",
     arguments: &[STEPS],
     example: "select cot_functions(['2 + 2 is 4.', 'Let me verify: 4 - 2 is 2.', 'Wait, no.']);\n-- [progress, verification, error_correction]",
     row: |_, row| Ok(row.texts(0)?.into_iter().map(|step| Some(Function::of(step).name().into())).collect()),
@@ -38,7 +38,7 @@ pub(super) const COT_FUNCTIONS: RowFunction<(), Texts> = RowFunction {
 
 pub(super) const COT_DROP_FUNCTIONAL: RowFunction<(), Numbers> = RowFunction {
     name: "cot_drop_functional",
-    about: "The numbers (from 1, ascending) of the steps that remain after the functional steps with the lowest scores are dropped. A functional step has any function except `progress` (see `cot_functions`). asap drops `share` of the functional steps, rounded down. With the scores of `cot_attribution` and a `share` of 0.2 to 0.3, this is the rule of PIR (Xiao et al. 2025). Steps of the function `progress` always stay, so the result may exceed a budget. If scores are equal, asap drops the earlier step first. A NULL score counts as 0. Lists of different lengths, or an unknown function, give NULL.",
+    about: "The numbers (from 1, ascending) of the steps that remain after the functional steps with the lowest scores are dropped. A functional step has any function except `progress` (see `cot_functions`). asap drops `share` of the functional steps, rounded down. With the scores of `cot_attribution` and a `share` of 0.2 to 0.3, this is the rule of PIR (Xiao et al. 2025). Steps of the function `progress` always stay, so the result may exceed a budget. If scores are equal, asap drops the earlier step first. A NULL score counts as 0. Lists of different lengths, or an unknown function, give NULL. As published.",
     arguments: &[
         argument!(functions: TextList, "The function of each step, as `cot_functions` returns it."),
         argument!(scores: FloatList, "A number for each step."),

@@ -36,7 +36,7 @@ fn chain_reading(row: Args) -> Cell<Vec<Reading>> {
 
 pub(super) const COT_SURPRISAL: StepScore = StepScore {
     name: "cot_surprisal",
-    about: "The first-token surprisal of each step, in nats: −ln P(first token | question, earlier steps) by the scoring model (`asap.scorer.model`). One forward pass scores all steps. The first token is the token that covers the first character of the step. A step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives NULL.",
+    about: "The first-token surprisal of each step, in nats: −ln P(first token | question, earlier steps) by the scoring model (`asap.scorer.model`). One forward pass scores all steps. The first token is the token that covers the first character of the step. A step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives NULL. Differs from the ASAP paper: the model also reads the system prompt, the question and the think tag, so that the first step has a score.",
     arguments: QUESTION_AND_STEPS,
     example: "select cot_surprisal('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::FirstTokens,
@@ -46,7 +46,7 @@ pub(super) const COT_SURPRISAL: StepScore = StepScore {
 
 pub(super) const COT_ENTROPY: StepScore = StepScore {
     name: "cot_entropy",
-    about: "The entropy, in nats, of the distribution that the scoring model (`asap.scorer.model`) predicts for the first token of each step. One forward pass computes this entropy and `cot_surprisal`. A step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives NULL.",
+    about: "The entropy, in nats, of the distribution that the scoring model (`asap.scorer.model`) predicts for the first token of each step. One forward pass computes this entropy and `cot_surprisal`. A step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives NULL. As published in the ASAP paper (figure 2).",
     arguments: QUESTION_AND_STEPS,
     example: "select cot_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::FirstTokens,
@@ -56,7 +56,7 @@ pub(super) const COT_ENTROPY: StepScore = StepScore {
 
 pub(super) const COT_TOKEN_ENTROPIES: StepScore<Vec<f32>> = StepScore {
     name: "cot_token_entropies",
-    about: "For each step, the entropy of each of its tokens, in nats: of the distribution that the scoring model (`asap.scorer.model`) predicts for this token. The first entropy of a step is `cot_entropy`, and their sum is `cot_step_entropy`. The blank line before a step does not count. A step gets NULL if no token precedes it, or if it has no token. One forward pass computes these entropies and `cot_surprisal`. A chain longer than the model's window gives NULL.",
+    about: "For each step, the entropy of each of its tokens, in nats: of the distribution that the scoring model (`asap.scorer.model`) predicts for this token. The first entropy of a step is `cot_entropy`, and their sum is `cot_step_entropy`. The blank line before a step does not count. A step gets NULL if no token precedes it, or if it has no token. One forward pass computes these entropies and `cot_surprisal`. A chain longer than the model's window gives NULL. As published in the ASAP paper (figure 2).",
     arguments: QUESTION_AND_STEPS,
     example: "select cot_token_entropies('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::EachToken,
@@ -70,7 +70,7 @@ pub(super) const COT_TOKEN_ENTROPIES: StepScore<Vec<f32>> = StepScore {
 /// Needs only the tokens of the chain, so the model does not read it.
 pub(super) const COT_FIRST_TOKEN: RowFunction<(Arc<Scorer>, Settings), Texts> = RowFunction {
     name: "cot_first_token",
-    about: "The text of the first token of each step, with its leading space if it has one. The tokenizer of the scoring model (`asap.scorer.model`) decodes the token. It is the token whose surprisal and entropy are `cot_surprisal` and `cot_entropy`. The token covers the first character of the step, and may also cover text before the step. A step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives NULL. The model does not read the chain.",
+    about: "The text of the first token of each step, with its leading space if it has one. The tokenizer of the scoring model (`asap.scorer.model`) decodes the token. It is the token whose surprisal and entropy are `cot_surprisal` and `cot_entropy`. The token covers the first character of the step, and may also cover text before the step. A step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives NULL. The model does not read the chain. As published in the ASAP paper (figure 2).",
     arguments: QUESTION_AND_STEPS,
     example: "select cot_first_token('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     row: |(scorer, settings), row| {
@@ -95,7 +95,7 @@ pub(super) const COT_PERPLEXITY: StepScore = StepScore {
 
 pub(super) const COT_STEP_ENTROPY: StepScore = StepScore {
     name: "cot_step_entropy",
-    about: "The total entropy of the tokens of each step, in nats, by the scoring model (`asap.scorer.model`). The entropy of a token is the entropy of the distribution that the model predicts for this token. In the first version of their paper, Li et al. (2025) prune the steps with the lowest totals first. The second version divides the totals by the number of tokens (`cot_mean_step_entropy`). A step gets NULL if one of its tokens has no token before it. One forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's window gives NULL.",
+    about: "The total entropy of the tokens of each step, in nats, by the scoring model (`asap.scorer.model`). The entropy of a token is the entropy of the distribution that the model predicts for this token. In the first version of their paper, Li et al. (2025) prune the steps with the lowest totals first. The second version divides the totals by the number of tokens (`cot_mean_step_entropy`). A step gets NULL if one of its tokens has no token before it. One forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's window gives NULL. As published (first version).",
     arguments: QUESTION_AND_STEPS,
     example: "select cot_step_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::AllTokens,
@@ -105,7 +105,7 @@ pub(super) const COT_STEP_ENTROPY: StepScore = StepScore {
 
 pub(super) const COT_MEAN_STEP_ENTROPY: StepScore = StepScore {
     name: "cot_mean_step_entropy",
-    about: "The mean entropy of the tokens of each step, in nats: `cot_step_entropy` divided by the number of the step's tokens. The blank line before a step does not count. In the first version of the paper of Li et al. (2025), step entropy is a sum, which favors long steps. In the second version, step entropy is this mean. A step gets NULL if one of its tokens has no token before it. One forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's window gives NULL.",
+    about: "The mean entropy of the tokens of each step, in nats: `cot_step_entropy` divided by the number of the step's tokens. The blank line before a step does not count. In the first version of the paper of Li et al. (2025), step entropy is a sum, which favors long steps. In the second version, step entropy is this mean. A step gets NULL if one of its tokens has no token before it. One forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's window gives NULL. As published (second version).",
     arguments: QUESTION_AND_STEPS,
     example: "select cot_mean_step_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::AllTokens,
@@ -115,7 +115,7 @@ pub(super) const COT_MEAN_STEP_ENTROPY: StepScore = StepScore {
 
 pub(super) const COT_SELF_INFORMATION: StepScore = StepScore {
     name: "cot_self_information",
-    about: "The self-information of each step, in nats per token: the mean −ln P of its tokens by the scoring model (`asap.scorer.model`). Selective Context (Li et al. 2023) prunes by this score. The model reads each step separately, after the token that begins a text (the tokenizer's BOS, else `<|endoftext|>`). So neither the question nor other steps influence the score. A step without a token gets NULL. A step longer than the model's window makes the row NULL.",
+    about: "The self-information of each step, in nats per token: the mean −ln P of its tokens by the scoring model (`asap.scorer.model`). Selective Context (Li et al. 2023) prunes by this score. The model reads each step separately, after the token that begins a text (the tokenizer's BOS, else `<|endoftext|>`). So neither the question nor other steps influence the score. A step without a token gets NULL. A step longer than the model's window makes the row NULL. Differs from its publication: a unit is a step, which the model reads in place of a sentence.",
     arguments: &[STEPS],
     example: "select cot_self_information(['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::AllTokens,
@@ -139,7 +139,7 @@ pub(super) const COT_ANSWER_GAIN: StepScore = StepScore {
 
 pub(super) const COT_ATTRIBUTION: StepScore = StepScore {
     name: "cot_attribution",
-    about: "For each step, how much the mean −ln P of the answer's tokens rises if this step is left out, in nats per token; above 0 if the step helps. This is the score of PIR (Xiao et al. 2025): the logarithm of a ratio of perplexities. PIR drops only functional steps (verification, other methods, error correction) by this score: see `cot_drop_functional`. The scoring model (`asap.scorer.model`) reads the question, the steps, `</think>` and the answer: once with all steps, and once without each step. For each step, the model reads about half of the chain's tokens again. An empty answer gives NULL. A chain longer than the model's window gives NULL.",
+    about: "For each step, how much the mean −ln P of the answer's tokens rises if this step is left out, in nats per token; above 0 if the step helps. This is the score of PIR (Xiao et al. 2025): the logarithm of a ratio of perplexities. PIR drops only functional steps (verification, other methods, error correction) by this score: see `cot_drop_functional`. The scoring model (`asap.scorer.model`) reads the question, the steps, `</think>` and the answer: once with all steps, and once without each step. For each step, the model reads about half of the chain's tokens again. An empty answer gives NULL. A chain longer than the model's window gives NULL. As published.",
     arguments: QUESTION_STEPS_AND_ANSWER,
     example: "select cot_attribution('2 + 2?', ['2 + 2 is 4.', 'Done.'], '4');",
     wanted: Wanted::AllTokens,

@@ -5,19 +5,14 @@ from asap import _asap, _sft
 from asap.paper import _estimate, _figure2, _plan, _run
 
 
-def several(kind):
-    """The type of a list with commas."""
-    return lambda text: [kind(each) for each in text.split(",") if each]
-
-
 def arguments():
     parser = _sft.Parser(prog="python -m asap.paper", description="Compare pipelines as the ASAP paper does.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="prune, train and evaluate the arms of a plan, and write its tables")
     run.add_argument("plan", metavar="PLAN.toml", help="read this plan")
     run.add_argument("--to", metavar="FOLDER", help="write to this folder instead of the folder that the plan names")
-    run.add_argument("--arms", type=several(str), metavar="NAME,…", help="run only these arms")
-    run.add_argument("--seeds", type=several(_sft.whole(0)), metavar="N,…", help="run only these seeds, which replace those of the plan")
+    run.add_argument("--arms", type=lambda text: text.split(","), metavar="NAME,…", help="run only these arms")
+    run.add_argument("--seeds", type=lambda text: list(map(_sft.whole(0), text.split(","))), metavar="N,…", help="run only these seeds, which replace those of the plan")
     run.add_argument("--dry-run", action="store_true", help="print the commands, with estimates of calls, tokens and hours")
     figure = commands.add_parser("figure2", help="draw where a model is uncertain: at the first token of a step, or elsewhere")
     figure.add_argument("--from", dest="source", required=True, metavar="LOC", help="read these chains")
@@ -36,15 +31,9 @@ def main():
             return _figure2.draw(args)
         plan = _plan.Plan(args.plan, args.to, args.arms, args.seeds)
         return _estimate.estimate(plan) if args.dry_run else _run.Run(plan).run()
-    except _plan.Wrong as error:
+    except (_plan.Wrong, _run.TryLater, _asap.Error, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
-    except (_asap.Error, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except _run.TryLater as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 75
+        return {_plan.Wrong: 2, _run.TryLater: 75}.get(type(error), 1)
 
 
 sys.exit(main())

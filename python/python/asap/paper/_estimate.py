@@ -3,39 +3,32 @@
 import functools
 import gzip
 import json
-import subprocess
 import sys
 
 import asap
-from asap.paper._plan import asap_words, shown
+from asap.paper._plan import asap_command, shown
 from asap.paper._run import cells, preparations
 from asap.paper._tables import markdown, number
+
+_UNKNOWN = (None, None, None)
 
 
 def estimate(plan):
     """Prints all commands with estimates. Returns the exit code."""
     plan.check()
-    steps = {}
-
-    def add(name, command, estimated=lambda *_: (None, None, None), *of):
-        if name not in steps:
-            print(f"# {name}\n{shown(command)}")
-            steps[name] = estimated(*of)
-
-    for seed in plan.seeds:
-        for name, command in preparations(plan, seed):
-            add(name, command)
+    steps = {name: (command, _UNKNOWN) for seed in plan.seeds for name, command in preparations(plan, seed)}
     for cell in cells(plan):
         if cell.prune:
-            add(f"prune/{cell.data}", cell.prune, pruning, cell)
+            steps.setdefault(f"prune/{cell.data}", (cell.prune, pruning(cell)))
         if cell.is_trained:
-            add(f"train/{cell.id}", cell.train(), training, cell)
+            steps[f"train/{cell.id}"] = cell.train(), training(cell)
         if plan.table["serve"]:
-            add(f"serve/{cell.id}", cell.serve())
-        for bench in cell.benches:
-            add(f"eval/{cell.id}/{bench}", cell.ask(bench), asking, cell, bench)
-    steps["all that is known"] = [sum(each[place] or 0 for each in steps.values()) for place in range(3)]
-    rows = [[name, *map(number, each, (",.0f", ",.0f", ",.2f"))] for name, each in steps.items()]
+            steps[f"serve/{cell.id}"] = cell.serve(), _UNKNOWN
+        steps |= {f"eval/{cell.id}/{bench}": (cell.ask(bench), asking(cell, bench)) for bench in cell.benches}
+    print("\n".join(f"# {name}\n{shown(command)}" for name, (command, _) in steps.items()))
+    found = {name: figures for name, (_, figures) in steps.items()}
+    found["all that is known"] = [sum(each or 0 for each in column) for column in zip(*found.values())]
+    rows = [[name, *map(number, figures, (",.0f", ",.0f", ",.2f"))] for name, figures in found.items()]
     print(f"\n{markdown(['step', 'calls, at most', 'tokens, at most', 'hours'], rows)}")
     print("–: the input is not there yet, or [speeds] does not state a speed.")
     for key in plan.problems:
@@ -45,16 +38,15 @@ def estimate(plan):
 
 def hours(cell, **counts):
     """The hours of tokens and calls at the speeds of the plan."""
-    speeds = {name.replace("-", "_"): speed for name, speed in cell.plan.table["speeds"].items()}
-    known = [(count, speeds.get(name)) for name, count in counts.items() if count]
+    known = [(count, cell.plan.table["speeds"].get(name.replace("_", "-"))) for name, count in counts.items() if count]
     return None if any(not speed for _, speed in known) else sum(count / speed for count, speed in known) / 3600
 
 
 def pruning(cell):
     """By `asap run --dry-run`, which assumes that the first sample of each row is accepted."""
-    done = subprocess.run([*cell.prune, "--dry-run"], capture_output=True, text=True)
+    done = asap_command(*cell.prune[3:], "--dry-run")
     if done.returncode:
-        return None, None, None
+        return _UNKNOWN
     found = json.loads(done.stdout.strip().splitlines()[-1])
     anchor, scored = found["anchor"], found["scored_tokens"]
     return anchor["calls"], scored + anchor["tokens_in"] + anchor["tokens_out"], hours(cell, scored_tokens=scored, calls=anchor["calls"])
@@ -75,7 +67,7 @@ def training(cell):
     try:
         rows, chain, rest = lengths(plan.fill(corpus["from"], cell.seed) if cell.prune else cell.data, cell.base)
     except asap.Error:
-        return None, None, None
+        return _UNKNOWN
     rows = min(rows, corpus.get("sample", rows), corpus.get("limit", rows))
     kept = arm.get("kept", arm.get("ratio", plan.table["prune"].get("ratio", 1.0))) if cell.prune else 1.0
     tokens = rows * (kept * chain + rest) * plan.table["train"].get("epochs", 1)
@@ -90,7 +82,7 @@ def asking(cell, bench):
             with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
                 problems += sum(1 for line in file if line.strip())
     except OSError:
-        return None, None, None
+        return _UNKNOWN
     problems = min(problems, flags.get("limit", problems)) * flags.get("samples", 1)
     tokens = problems * sum(given["budgets"])
     return problems * len(given["budgets"]), tokens, hours(cell, generated_tokens=tokens)

@@ -1,7 +1,6 @@
 """A plan: a TOML file that says which arms are pruned, trained and evaluated, and how."""
 
 import functools
-import importlib.util
 import os
 import shlex
 import shutil
@@ -9,6 +8,11 @@ import subprocess
 import sys
 
 from asap import _asap, _settings
+
+try:
+    import tomllib
+except ImportError:
+    import tomli as tomllib
 
 # The keys of each table; a plan needs those with a mark. In prune and corpora, the flags of `asap run` are keys too.
 _KEYS = {
@@ -19,7 +23,7 @@ _KEYS = {
     "train": "command! epochs max-length",
     "serve": "command! url! health wait",
     "eval": "set concurrency temperature top-p samples stop limit python prompt suffix",
-    "benches": "files! budgets! bench budget",
+    "benches": "files! budgets! bench",
     "arms": "pipeline data kept set max-tokens ratio eval",
     "speeds": "scored-tokens trained-tokens generated-tokens calls",
 }
@@ -53,9 +57,13 @@ def error_of(text):
 
 
 @functools.lru_cache
+def asap_command(*arguments):
+    return subprocess.run(asap_words(arguments), capture_output=True, text=True)
+
+
 def failure(*arguments):
     """The error of a command of asap, or None."""
-    done = subprocess.run(asap_words(arguments), capture_output=True, text=True)
+    done = asap_command(*arguments)
     return error_of(done.stderr) if done.returncode else None
 
 
@@ -64,7 +72,11 @@ class Plan:
 
     def __init__(self, path, to=None, arms=None, seeds=None):
         self.path, self.problems = path, {}
-        self.table = table = self.read()
+        try:
+            with open(path, "rb") as file:
+                self.table = table = tomllib.load(file)
+        except (OSError, ValueError) as error:
+            raise self.wrong(getattr(error, "strerror", f"expected TOML: {error}")) from error
         self.check_keys("plan", table, "")
         for name in ("prune", "train", "serve", "eval", "speeds"):
             self.check_keys(name, table.setdefault(name, {}), f"[{name}] ")
@@ -82,19 +94,6 @@ class Plan:
     def wrong(self, message):
         return Wrong(f"{self.path}: {message}")
 
-    def read(self):
-        try:
-            import tomllib
-        except ImportError:
-            import tomli as tomllib
-        try:
-            with open(self.path, "rb") as file:
-                return tomllib.load(file)
-        except OSError as error:
-            raise self.wrong(error.strerror) from error
-        except ValueError as error:
-            raise self.wrong(f"expected TOML: {error}") from error
-
     def check_keys(self, name, table, where):
         keys = set(_KEYS[name].replace("!", "").split())
         if name in ("prune", "corpora"):
@@ -110,7 +109,7 @@ class Plan:
                 raise self.wrong(f"{where}lacks the key {key[:-1]}")
 
     def check_values(self):
-        owners = [bench for corpus in self.table["corpora"].values() for bench in corpus["benches"]]
+        asked, owners = {}, [bench for corpus in self.table["corpora"].values() for bench in corpus["benches"]]
         for bench in owners:
             if bench not in self.table["benches"] or owners.count(bench) > 1:
                 raise self.wrong(f"[corpora.NAME] benches: expected the name of one [benches.NAME] in one corpus, found {bench}")
@@ -118,8 +117,10 @@ class Plan:
             budgets = bench["budgets"]
             if not isinstance(budgets, list) or not budgets or not all(type(each) is int and each > 0 for each in budgets):
                 raise self.wrong(f"[benches.{name}] budgets: expected a list of whole numbers above 0, found {budgets!r}")
-            if bench.setdefault("budget", max(budgets)) not in budgets:
-                raise self.wrong(f"[benches.{name}] budget: expected one of {budgets}, found {bench['budget']!r}")
+            for budget in budgets:
+                first = asked.setdefault((bench.get("bench", name), budget), name)
+                if first != name:
+                    raise self.wrong(f"[benches.{name}] budgets: {budget} is also in [benches.{first}], which has the same benchmark")
         if not all(type(seed) is int for seed in self.seeds):
             raise self.wrong(f"seeds: expected whole numbers, found {self.seeds!r}")
         if any(map(self.is_trained, self.arms.values())) and not (self.table["train"] and self.table["corpora"]):
@@ -141,14 +142,10 @@ class Plan:
         """The keys of a table as flags of a command of asap, and its settings as --set."""
         found = []
         for key, value in table.items():
+            values = value if isinstance(value, list) else [value] if value is not False else []
             if key == "set":
-                pairs = {name if name.startswith("asap.") else f"asap.{name}": _settings.text(each) for name, each in value.items()}
-                found += [word for pair in pairs.items() for word in ("--set", self.fill("=".join(pair), seed))]
-            elif value is True:
-                found.append(f"--{key}")
-            elif value is not False:
-                values = value if isinstance(value, list) else [value]
-                found += [word for each in values for word in (f"--{key}", self.fill(str(each), seed))]
+                values = [f"asap.{name.removeprefix('asap.')}={_settings.text(each)}" for name, each in value.items()]
+            found += [word for each in values for word in [f"--{key}", self.fill(str(each), seed)][: 1 if each is True else 2]]
         return found
 
     def prune_flags(self, corpus, arm, seed):
@@ -163,8 +160,6 @@ class Plan:
 
     def check(self):
         """Finds missing files, programs, pipelines and settings before anything is run."""
-        if not all(map(importlib.util.find_spec, ("pyarrow", "scipy"))):
-            raise Wrong("asap.paper needs pyarrow and scipy: run pip install './python[paper]'")
         table, seed = self.table, self.seeds[0]
 
         def lost(kind, paths):

@@ -14,8 +14,6 @@ import urllib.request
 from asap.paper import _tables
 from asap.paper._plan import asap_words, error_of, shown, words
 
-_WAIT = 900
-
 
 class TryLater(Exception):
     """The same command resumes."""
@@ -24,17 +22,11 @@ class TryLater(Exception):
 class Failed(Exception):
     """A step failed, and with it all that needs it. `later` is whether repeating helps."""
 
-    def __init__(self, message, later=False):
-        super().__init__(message)
-        self.later = later
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM, which the running command did not get. Ctrl-C reaches the command too."""
+    later = False
 
 
 def terminate(*_):
-    raise Terminated
+    raise KeyboardInterrupt("SIGTERM")
 
 
 def end_with_parent():
@@ -71,11 +63,6 @@ class Cell:
 
     def depends(self, text):
         return self.plan.fill(text, self.seed) != self.plan.fill(text, "{seed}")
-
-    def problem(self):
-        """Why this cell cannot be run at all."""
-        keys = [("arms", self.arm), ("serve", "command"), *([("corpora", self.corpus), ("train", "command")] if self.is_trained else [])]
-        return next((self.plan.sentence(key) for key in keys if key in self.plan.problems), None)
 
     def train(self):
         values = {"model": self.base, "data": self.data, "out": self.model, "name": self.id}
@@ -119,7 +106,7 @@ class Steps:
 
     def __init__(self, folder):
         os.makedirs(f"{folder}/logs", exist_ok=True)
-        self.folder, self.path, self.done = folder, f"{folder}/steps.jsonl", {}
+        self.folder, self.path, self.done, self.failed = folder, f"{folder}/steps.jsonl", {}, {}
         # Children inherit the lock: it lasts until all processes of a killed run have ended.
         self.lock = open(f"{folder}/.lock", "w")
         try:
@@ -129,10 +116,8 @@ class Steps:
             raise TryLater(message) from None
         with open(self.path, "ab+") as file:
             file.seek(0)
-            text = file.read()
-            # A kill may leave a part of a line.
-            file.write(b"\n" if text and not text.endswith(b"\n") else b"")
-        for line in text.splitlines():
+            lines = file.readlines()
+        for line in lines:
             with contextlib.suppress(ValueError):
                 record = json.loads(line)
                 if record["state"] == "finished":
@@ -140,9 +125,8 @@ class Steps:
 
     def record(self, **record):
         with open(self.path, "a") as file:
-            file.write(json.dumps({**record, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}, ensure_ascii=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+            # A kill may have left a part of a line.
+            file.write("\n" + json.dumps({**record, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}, ensure_ascii=False))
 
     def is_done(self, name, command):
         return self.done.get(name, {}).get("command") == shown(command)
@@ -152,6 +136,8 @@ class Steps:
         text, log = shown(command), f"{self.folder}/logs/{name.replace('/', '-')}"
         if self.is_done(name, command):
             return
+        if name in self.failed:
+            raise self.failed[name]
         print(f"{name}: {text}", file=sys.stderr, flush=True)
         self.record(step=name, state="started", command=text)
         begun = time.monotonic()
@@ -162,8 +148,10 @@ class Steps:
         if code:
             why, how = error_of(said or printed), f"ended with code {code}" if code > 0 else f"was ended by signal {-code}"
             self.record(**ended, state="failed", error=why)
+            self.failed[name] = Failed(f"{name} {how}: {why} ({log}.log)")
             # A process that was killed resumes.
-            raise Failed(f"{name} {how}: {why} ({log}.log)", later=code == 75 or code < 0)
+            self.failed[name].later = code == 75 or code < 0
+            raise self.failed[name]
         ended["summary"] = {}
         with contextlib.suppress(ValueError, IndexError):
             ended["summary"] = json.loads(printed.strip().splitlines()[-1])
@@ -184,7 +172,7 @@ class Steps:
         if not serve:
             yield
             return
-        health, most = serve.get("health", f"{serve['url'].rstrip('/')}/models"), serve.get("wait", _WAIT)
+        health, most = serve.get("health", f"{serve['url'].rstrip('/')}/models"), serve.get("wait", 900)
         log, command = f"{self.folder}/logs/serve-{cell.id}.log", cell.serve()
         if answers(health):
             raise Failed(f"before the server of {cell.label} starts, another one already answers at {health}: stop it")
@@ -207,11 +195,10 @@ class Steps:
 def wait(process):
     try:
         return process.wait()
-    except Terminated:
-        end(process)
-        raise
-    except KeyboardInterrupt:
-        # The command commits what it has, and ends. A second signal would end it at once.
+    except KeyboardInterrupt as interrupt:
+        # The command commits what it has, and ends. Ctrl-C has reached it, and a second signal would end it at once.
+        if interrupt.args:
+            process.terminate()
         process.wait()
         raise
 
@@ -251,33 +238,24 @@ class Run:
         for problem in map(self.plan.sentence, self.plan.problems):
             self.fail(Failed(problem))
         try:
-            for seed in self.plan.seeds:
-                self.run_seed(seed, [cell for cell in self.cells if cell.seed == seed])
+            for cell in self.cells:
+                try:
+                    self.run_cell(cell)
+                except Failed as error:
+                    cell.error = str(error)
+                    self.fail(error)
         except KeyboardInterrupt:
             raise TryLater("interrupted; run the same command to resume") from None
         print(_tables.write(self.plan, self.cells, self.steps.done), end="")
         return 75 if self.later else 1 if self.errors else 0
 
-    def run_seed(self, seed, of_seed):
-        os.makedirs(f"{self.plan.to}/seed-{seed}", exist_ok=True)
-        try:
-            for name, command in preparations(self.plan, seed):
-                self.steps.run(name, command)
-        except Failed as error:
-            self.fail(error)
-            for cell in of_seed:
-                cell.error = str(error)
-            return
-        for cell in of_seed:
-            try:
-                self.run_cell(cell)
-            except Failed as error:
-                cell.error = str(error)
-                self.fail(error)
-
     def run_cell(self, cell):
-        if cell.problem():
-            raise Failed(cell.problem())
+        os.makedirs(f"{self.plan.to}/seed-{cell.seed}", exist_ok=True)
+        for name, command in preparations(self.plan, cell.seed):
+            self.steps.run(name, command)
+        needs = [("arms", cell.arm), ("serve", "command"), *([("corpora", cell.corpus), ("train", "command")] if cell.is_trained else [])]
+        for key in filter(self.plan.problems.get, needs):
+            raise Failed(self.plan.sentence(key))
         if cell.prune:
             self.steps.run(f"prune/{os.path.relpath(cell.data, self.plan.to)}", cell.prune)
         if cell.is_trained:
