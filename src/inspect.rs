@@ -1,5 +1,8 @@
 //! `asap inspect`: shows the schemas and rows of traces, and which columns are read as question, chain and answer.
 
+use std::io::{IsTerminal, Write};
+use std::process::{Command, Stdio};
+
 use asap_llm::Llm;
 use asap_pipelines::corpus::inspect::{Inspected, InspectedRow};
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
@@ -10,8 +13,9 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, count, failed_files, note, parsed, print_as, several};
+use crate::output::{SummaryFormat, count, failed_files, has_color, note, parsed, print, print_as, several};
 use crate::progress::while_opening;
+use crate::view;
 
 const SHOWN_CHARACTERS: usize = 100;
 
@@ -22,6 +26,7 @@ Examples:
   asap inspect data/sample
   asap inspect traces.jsonl --rows 10
   asap inspect s3://lake/traces --columns question=Question,cot=Complex_CoT,answer=Response
+  asap inspect out/pruned --chain openr1-math.parquet:17
   asap sql -c \"SELECT * FROM corpus_shapes()\"      lists the recognized column names")]
 pub struct InspectArgs {
     /// A folder, a file or a Delta table
@@ -33,6 +38,9 @@ pub struct InspectArgs {
     /// Show N rows of each schema
     #[arg(long, value_name = "N", default_value_t = 3)]
     rows: usize,
+    /// Show what pruning did to one chain of an output, by its id or its input row
+    #[arg(long, value_name = "ID|FILE:ROW", conflicts_with_all = ["columns", "rows"])]
+    chain: Option<String>,
     /// Set the output format; json prints a single line
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
     format: SummaryFormat,
@@ -45,6 +53,13 @@ struct Inspection {
 }
 
 pub async fn run(args: InspectArgs) -> Result<(), Failure> {
+    if let Some(named) = &args.chain {
+        let chain = view::chain::find(&args.from, named).await?;
+        return match args.format {
+            SummaryFormat::Json => Ok(print(&serde_json::to_string(&chain)?)?),
+            SummaryFormat::Table => page(&chain.terminal(has_color(&std::io::stdout()))),
+        };
+    }
     if let Some(output) = output_of_rejects(&args.from) {
         let found = outputs::rejects::rejects(output, args.rows).await?;
         return Ok(print_as(args.format, &found, || rejects(output, &found))?);
@@ -66,6 +81,22 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
         [] => Ok(()),
         _ => Err(Failure::Failed(format!("not recognized:\n  {}", failed_files(&corpus.failures)))),
     }
+}
+
+/// Shows a text through the user's pager, if stdout is a terminal.
+fn page(text: &str) -> Result<(), Failure> {
+    let pager = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty()).unwrap_or("less -R".to_string());
+    let pager = std::io::stdout().is_terminal().then(|| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &pager]).env("LESS", "FRX").stdin(Stdio::piped()).spawn()
+    });
+    let Some(Ok(mut pager)) = pager else { return Ok(print(text)?) };
+    if let Some(mut stdin) = pager.stdin.take() {
+        // A reader that quits before the end has seen enough.
+        drop(stdin.write_all(text.as_bytes()));
+    }
+    pager.wait()?;
+    Ok(())
 }
 
 /// The output whose rejects are at a location.
