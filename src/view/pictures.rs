@@ -32,7 +32,7 @@ pub(crate) fn picture(of: &Picture, budget: Option<i64>) -> Markup {
 fn stage(fate: &str) -> (String, &'static str) {
     match fate {
         "kept" => ("kept".to_string(), "k"),
-        "anchor" => ("stage 1: not in the direct thought".to_string(), "a"),
+        "anchor" => ("stage 1: not needed".to_string(), "a"),
         stage => (format!("stage 2: {}", visible(stage)), "r"),
     }
 }

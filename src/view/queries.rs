@@ -121,7 +121,7 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
         )).await?);
     }
     pictures.push(of("words", "First words of dropped steps", &format!("How often dropped and kept steps begin with these words, in {}.", said(source)), format!(
-        "SELECT words, sum(CASE WHEN dropped IS NULL THEN 0 ELSE 1 END) AS dropped, sum(CASE WHEN dropped IS NULL THEN 1 ELSE 0 END) AS kept FROM (\n  SELECT lower(rtrim(split_part(ltrim(text), ' ', 1), ',.:;!*')) AS words, s['dropped'] AS dropped FROM (\n    SELECT unnest(cot_steps(original_cot)) AS text, unnest(steps) AS s FROM {table} WHERE {sample}))\nWHERE words <> '' GROUP BY words ORDER BY dropped DESC, words LIMIT 12"
+        "SELECT words, sum(CASE WHEN dropped IS NULL THEN 0 ELSE 1 END) AS dropped, sum(CASE WHEN dropped IS NULL THEN 1 ELSE 0 END) AS kept FROM (\n  SELECT lower(btrim(split_part(ltrim(text), ' ', 1), ',.:;!*#(')) AS words, s['dropped'] AS dropped FROM (\n    SELECT unnest(cot_steps(original_cot)) AS text, unnest(steps) AS s FROM {table} WHERE {sample}))\nWHERE words <> '' GROUP BY words ORDER BY dropped DESC, words LIMIT 8"
     )).await?);
     let scores = of("scores", "Scores of kept and dropped steps", "Steps by score, in bins of half a nat: those that stage 2 kept and those that it dropped.", format!(
         "SELECT floor(2 * greatest(least(s['surprisal'], 20), -5)) / 2 AS score, sum(CASE WHEN s['dropped'] IS NULL THEN 1 ELSE 0 END) AS kept, sum(CASE WHEN s['dropped'] IS NULL THEN 0 ELSE 1 END) AS dropped\nFROM (SELECT unnest(steps) AS s FROM {table}) WHERE s['surprisal'] IS NOT NULL GROUP BY score ORDER BY score"

@@ -74,6 +74,10 @@ impl Report {
         self.source.status.made_by.as_ref()
     }
 
+    fn warning(&self) -> Option<String> {
+        self.provenance().and_then(Provenance::warning)
+    }
+
     fn tokens(&self) -> Option<Row<'_>> {
         let is_this = |row: &Row<'_>| row.text("output") == self.source.location;
         self.overview.tokens.rows.iter().find(is_this)
@@ -106,9 +110,6 @@ impl Report {
             0.0 => "No language model was called.".to_string(),
             calls => format!("{} calls to language models cost {:.2}.", count(calls as u64), sum("cost")),
         });
-        if let Some(warning) = self.provenance().and_then(Provenance::warning) {
-            said.push(format!("{warning}."));
-        }
         if !self.source.status.finished {
             said.push("The output is not finished: asap table status shows which rows are missing.".to_string());
         }
@@ -167,6 +168,7 @@ impl Report {
                 p { @for sentence in &sentences { (visible(sentence)) " " } }
                 @if let Some(command) = command { p { "To measure it: " code { (visible(&command)) } } }
             }
+            @if let Some(warning) = self.warning() { p.about { "Note: " (visible(&warning)) "." } }
             section.things {
                 h2 { "Things to look at" }
                 @if things.is_empty() { p { "None of the checks found a chain in " (said(&self.source)) "." } }
@@ -181,10 +183,16 @@ impl Report {
                         }
                     }
                 }
-                (numbers(&self.overview.things))
+                (numbers(&self.overview.things, false))
             }
             div.pictures {
                 (self.picture(&self.overview.tokens))
+                @if self.source.exam.is_none() {
+                    section.picture id="survival" {
+                        h2 { "Does the answer survive?" }
+                        p.about { "Not measured. asap exam asks the scoring model for the answer after the pruned chain, and after random steps of the same size. Pass its output to --exam." }
+                    }
+                }
                 @for each in &self.overview.pictures { (self.picture(each)) }
                 (self.picture(&self.overview.runs))
             }
@@ -197,8 +205,10 @@ impl Report {
             section.picture id=(of.name) {
                 h2 { (of.title) }
                 p.about { (of.about) }
-                (picture(of, budget))
-                (numbers(of))
+                @let drawn = picture(of, budget);
+                (drawn)
+                // Where there is no picture, the numbers are it.
+                (numbers(of, drawn.0.is_empty()))
             }
         }
     }
@@ -212,6 +222,7 @@ impl Report {
         let (sentences, command) = self.sentences();
         let mut lines = vec![markdown(&sentences.join(" "))];
         lines.extend(command.map(|command| format!("\nTo measure it: `{command}`")));
+        lines.extend(self.warning().map(|warning| format!("\nNote: {}.", markdown(&warning))));
         let things = self.things();
         if !things.is_empty() {
             lines.push(format!("\n### Things to look at\n\nIn {}:\n", said(&self.source)));
@@ -245,16 +256,16 @@ impl Report {
         json!({
             "output": self.source.location, "table_version": self.source.status.table_version, "made_by": self.provenance(),
             "rows": self.source.status.rows, "rejects": self.source.status.rejects, "sampled": sampled,
-            "sentences": sentences, "to_measure": command, "pictures": all,
+            "sentences": sentences, "warning": self.warning(), "to_measure": command, "pictures": all,
             "chains": chains.iter().map(|(chain, _)| chain).collect::<Vec<_>>(),
         })
     }
 }
 
 /// The numbers of a picture and its query, folded.
-fn numbers(of: &Picture) -> Markup {
+fn numbers(of: &Picture, is_open: bool) -> Markup {
     html! {
-        details {
+        details open[is_open] {
             summary { "Numbers and SQL" }
             div.scroll role="region" aria-label={ "Numbers: " (of.title) } tabindex="0" {
                 table id={ "numbers-" (of.name) } {
