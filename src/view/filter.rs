@@ -1,12 +1,14 @@
 //! Filters that a user types: expressions over the columns of an output, and nothing else.
 
+use std::ops::ControlFlow;
+
 use asap_llm::Llm;
 use asap_udfs::{Models, register_all};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, plan_err};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::{Expr, Volatility};
-use datafusion::sql::sqlparser::ast::ExprWithAlias;
+use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, ExprWithAlias, visit_expressions};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -21,6 +23,15 @@ pub(crate) fn checked(text: &str, schema: &DFSchema) -> Result<String> {
     let expr = parser.parse_expr()?;
     if parser.peek_token().token != Token::EOF {
         return plan_err!("expected one expression over the columns, found '{}' after it", parser.peek_token());
+    }
+    let is_query =
+        |expr: &SqlExpr| matches!(expr, SqlExpr::Subquery(_) | SqlExpr::Exists { .. } | SqlExpr::InSubquery { .. });
+    let found = visit_expressions(&expr, |expr| match is_query(expr) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    });
+    if found.is_break() {
+        return plan_err!("a filter cannot contain a query: write a condition over the columns of the output");
     }
     // A session without files, tables and models: no name in the filter can reach one.
     let mut state = SessionStateBuilder::new().with_default_features().build();
@@ -42,7 +53,7 @@ fn refuse(expr: &Expr) -> Result<()> {
             call.func.name()
         ),
         Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_) => {
-            plan_err!("a filter cannot contain a query: write a condition over the columns of the output")
+            plan_err!("a filter cannot contain a query")
         }
         Expr::AggregateFunction(_) | Expr::WindowFunction(_) | Expr::Unnest(_) => {
             plan_err!("a filter is about one row: it cannot aggregate or unnest")

@@ -14,6 +14,9 @@ pub(crate) fn picture(of: &Picture, budget: Option<i64>) -> Markup {
         "tokens" => tokens(of),
         "tenths" => tenths(of),
         "lengths" => lengths(of, budget),
+        "survival" if of.rows.rows.is_empty() => {
+            html! { p { "The scoring model gives the answer after none of the whole chains of this exam." } }
+        }
         "survival" => survival(of),
         "scores" => scores(of),
         "reasons" => counted(of, |row| stage(row.text("fate")), "tokens"),

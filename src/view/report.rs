@@ -183,7 +183,7 @@ impl Report {
                         }
                     }
                 }
-                (numbers(&self.overview.things, false))
+                (numbers(&self.overview.things, true))
             }
             div.pictures {
                 (self.picture(&self.overview.tokens))
@@ -207,8 +207,7 @@ impl Report {
                 p.about { (of.about) }
                 @let drawn = picture(of, budget);
                 (drawn)
-                // Where there is no picture, the numbers are it.
-                (numbers(of, drawn.0.is_empty()))
+                (numbers(of, !drawn.0.is_empty()))
             }
         }
     }
@@ -262,21 +261,25 @@ impl Report {
     }
 }
 
-/// The numbers of a picture and its query, folded.
-fn numbers(of: &Picture, is_open: bool) -> Markup {
-    html! {
-        details open[is_open] {
-            summary { "Numbers and SQL" }
-            div.scroll role="region" aria-label={ "Numbers: " (of.title) } tabindex="0" {
-                table id={ "numbers-" (of.name) } {
-                    thead { tr { @for column in &of.rows.columns { th scope="col" { (column) } } } }
-                    tbody {
-                        @for row in of.rows.iter() {
-                            tr { @for column in &of.rows.columns { td { (visible(&cell(row.get(column)))) } } }
-                        }
+/// The numbers of a picture and its query. Both are folded, except the numbers of one that has no picture.
+fn numbers(of: &Picture, is_drawn: bool) -> Markup {
+    let table = html! {
+        div.scroll role="region" aria-label={ "Numbers: " (of.title) } tabindex="0" {
+            table id={ "numbers-" (of.name) } {
+                thead { tr { @for column in &of.rows.columns { th scope="col" { (column) } } } }
+                tbody {
+                    @for row in of.rows.iter() {
+                        tr { @for column in &of.rows.columns { td { (visible(&cell(row.get(column)))) } } }
                     }
                 }
             }
+        }
+    };
+    html! {
+        @if !is_drawn { (table) }
+        details {
+            summary { @if is_drawn { "Numbers and SQL" } @else { "SQL" } }
+            @if is_drawn { (table) }
             pre.sql tabindex="0" { code { (of.sql) } }
         }
     }

@@ -139,7 +139,6 @@ impl Server {
             Some((status, why)) => (status, why.to_string()),
             None => self.page(request.uri().path(), request.uri().query()).await,
         };
-        let body = if request.method() == Method::HEAD { String::new() } else { body };
         let kind = if body.starts_with('<') { "text/html; charset=utf-8" } else { "text/plain; charset=utf-8" };
         let mut response = Response::new(body);
         *response.status_mut() = status;
@@ -186,8 +185,13 @@ impl Server {
         let (status, body) = match made {
             Ok(body) => (StatusCode::OK, body),
             Err(error) => {
+                // The form stays, so that a filter can be corrected.
+                let form = (name != "/rejects").then(|| form(&asked));
                 let message = error_line(&error);
-                (StatusCode::BAD_REQUEST, html! { h1 { "This page cannot be shown" } p.error { (visible(&message)) } })
+                (
+                    StatusCode::BAD_REQUEST,
+                    html! { h1 { "This page cannot be shown" } @if let Some(form) = form { (form) } p.error role="alert" { (visible(&message)) } },
+                )
             }
         };
         let title = format!("asap view {}", self.report.title());
@@ -197,15 +201,7 @@ impl Server {
     async fn chains(&self, asked: &Asked) -> Result<Markup> {
         let source = &self.report.source;
         let table = quoted(&source.location);
-        let filter = match filter::or_all(Some(&asked.filter), &source.schema) {
-            Ok(filter) => filter,
-            // The form stays, so that the filter can be mended.
-            Err(error) => {
-                return Ok(
-                    html! { h1 { "Chains" } (form(asked)) p.error role="alert" { (visible(&error_line(&error))) } },
-                );
-            }
-        };
+        let filter = filter::or_all(Some(&asked.filter), &source.schema)?;
         let total = source.rows(&format!("SELECT count(*) AS chains FROM {table} WHERE {filter}")).await?;
         let total = total.first().map_or(0, |row| row.count("chains"));
         let sql = format!(
