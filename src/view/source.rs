@@ -126,6 +126,8 @@ async fn pinned(context: &SessionContext, location: &str) -> Result<(String, DFS
     let name = TableReference::bare(location.clone());
     let table = context.table_provider(name.clone()).await?;
     let schema = DFSchema::try_from(table.schema())?;
+    // The same location may be named twice.
+    context.deregister_table(name.clone())?;
     context.register_table(name, table)?;
     Ok((location, schema))
 }
