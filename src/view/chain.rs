@@ -40,6 +40,14 @@ impl std::fmt::Display for Place {
     }
 }
 
+/// Where a chain is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum On {
+    Report,
+    Page,
+    WholePage,
+}
+
 #[derive(Debug, Serialize)]
 pub(crate) struct Step {
     pub tokens: u64,
@@ -161,10 +169,12 @@ impl Chain {
         svg::strip(&format!("{name}: {}", self.summary()), &cells)
     }
 
-    /// The chain as a part of a page, next to the same chain of another output. A page that is not `whole` folds long
-    /// texts.
-    pub(crate) fn html(&self, other: Option<&Chain>, whole: bool) -> Markup {
-        let limit = if whole { usize::MAX } else { FOLDED };
+    /// The chain as a part of a page, next to the same chain of another output. Long texts are folded, except on
+    /// [`On::WholePage`].
+    pub(crate) fn html(&self, other: Option<&Chain>, on: On) -> Markup {
+        let limit = if on == On::WholePage { usize::MAX } else { FOLDED };
+        // The heading above is that of a page, or that of a chain among chains.
+        let head = |text: &str| html! { @if on == On::Report { h4 { (text) } } @else { h2.part { (text) } } };
         let shown = |text: &str| self.shown(text, limit);
         html! {
             p.facts { (self.summary()) @if let Some(id) = &self.id { ", id " span.id { (visible(id)) } } }
@@ -172,9 +182,9 @@ impl Chain {
             @if let Some(other) = other { p.facts { "Other output: " (other.summary()) } (other.strip("other output")) }
             div.sides {
                 div {
-                    h4 { "Question" }
+                    (head("Question"))
                     div.t dir="auto" { (shown(&self.question)) }
-                    h4 { "Steps" }
+                    (head("Steps"))
                     ol.steps {
                         @for step in &self.steps {
                             li class=(class(step)) {
@@ -183,11 +193,11 @@ impl Chain {
                             }
                         }
                     }
-                    h4 { "Answer" }
+                    (head("Answer"))
                     div.t dir="auto" { (shown(&self.answer)) }
                 }
                 div {
-                    h4 { "What the trainer sees" }
+                    (head("What the trainer sees"))
                     @for (role, content) in &self.messages {
                         p.role { (visible(role)) }
                         div.t dir="auto" { (shown(content)) }

@@ -5,7 +5,7 @@ use datafusion::common::Result;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use super::chain::{self, Chain, Place};
+use super::chain::{self, Chain, On, Place};
 use super::page::page;
 use super::pictures::picture;
 use super::queries::{Overview, Picture, THINGS, drawn, overview, said};
@@ -58,7 +58,7 @@ impl Report {
                 h2.chains { "Chains" }
                 p.about { (several(chains.len() as u64, "chain")) ", drawn with a seed. Bar: a cell per step, as wide as its tokens; full height is kept, half is dropped by stage 2, a quarter by stage 1." }
                 @for (chain, other) in chains {
-                    article { h3 { (visible(&chain.place.to_string())) } (chain.html(other.as_ref(), false)) }
+                    article { h3 { (visible(&chain.place.to_string())) } (chain.html(other.as_ref(), On::Report)) }
                 }
             }
         };

@@ -19,7 +19,7 @@ use maud::{Markup, html};
 use tokio::net::TcpListener;
 use url::form_urlencoded;
 
-use super::chain::{self, Place};
+use super::chain::{self, On, Place};
 use super::filter;
 use super::page::{page, policy};
 use super::queries::quoted;
@@ -277,7 +277,7 @@ impl Server {
                     @if !asked.is_whole { a href=(address("chain", own.into_iter().chain([("whole", "1")]))) { "all text" } " · " }
                     a href=(asked.link("chains", &[])) { "list" }
                 }
-                (chain.html(other.first(), asked.is_whole))
+                (chain.html(other.first(), if asked.is_whole { On::WholePage } else { On::Page }))
             }
             (shown(&chain::query(&source.location, &[place])))
         })
