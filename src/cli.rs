@@ -16,9 +16,9 @@ use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
 use crate::failure::Failure;
-use crate::output::{IS_WIDE, Log, complain, complain_as_json, print};
+use crate::output::{IS_WIDE, Log, complain, complain_as_json, has_color, print};
 use crate::signals::unless_interrupted;
-use crate::{config, eval, exam, export, feed, generate, inspect, model, run, schedule, sql, table, train};
+use crate::{config, eval, exam, export, feed, generate, inspect, model, run, schedule, sql, table, train, view};
 
 /// Prune chain-of-thought corpora, so that reasoning models can be fine-tuned at a fraction of the cost.
 #[derive(Debug, Parser)]
@@ -50,6 +50,7 @@ struct Cli {
 enum Command {
     Inspect(inspect::InspectArgs),
     Model(model::ModelArgs),
+    View(view::ViewArgs),
     Run(run::RunArgs),
     Sql(sql::SqlArgs),
     Table(table::TableArgs),
@@ -120,6 +121,7 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
     let result = match cli.command {
         Command::Inspect(args) => block_on(unless_interrupted(inspect::run(args))),
         Command::Model(args) => block_on(model::run(args)),
+        Command::View(args) => block_on(view::run(args)),
         Command::Run(args) => block_on(run::run(args)),
         Command::Sql(args) => block_on(sql::run(args)),
         Command::Table(args) => block_on(table::run(args)),
@@ -139,7 +141,7 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
 
 /// The commands by what a user wants to do.
 const JOBS: [(&str, &[&str]); 6] = [
-    ("Look", &["inspect", "model"]),
+    ("Look", &["inspect", "model", "view"]),
     ("Prune", &["run", "export"]),
     ("Query", &["sql"]),
     ("Train", &["feed", "train"]),
@@ -256,13 +258,8 @@ fn log_events(format: Option<LogFormat>) {
             complain_as_json();
             drop(subscriber.json().flatten_event(true).try_init());
         }
-        _ => drop(subscriber.with_ansi(has_color()).try_init()),
+        _ => drop(subscriber.with_ansi(has_color(&std::io::stderr())).try_init()),
     }
-}
-
-/// Whether log events are colored: on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
-fn has_color() -> bool {
-    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Returns the runtime of a process.

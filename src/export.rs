@@ -5,6 +5,8 @@ use clap::Args;
 
 use crate::failure::Failure;
 use crate::output::{SummaryFormat, complain, count, print_as, several};
+use crate::view::report::Report;
+use crate::view::source::Source;
 
 /// Write the rows of an output as plain Parquet with a dataset card, for trainers and the datasets library
 #[derive(Debug, Args)]
@@ -25,7 +27,8 @@ pub struct ExportArgs {
 }
 
 pub async fn run(args: ExportArgs) -> Result<(), Failure> {
-    let done = export::export(&args.location, &args.to).await?;
+    let about = about(&args.location).await?;
+    let done = export::export(&args.location, &args.to, about.as_deref()).await?;
     if !done.finished {
         complain("note: the output is not finished: asap table status shows which rows are missing");
     }
@@ -34,4 +37,13 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
         format!("{}: {rows} of table version {} in {files}, {bytes} bytes", done.to, done.table_version)
     };
     Ok(print_as(args.format, &done, line)?)
+}
+
+/// What asap view shows of the output, for the dataset card. None if the output has no steps or rows to show.
+async fn about(location: &str) -> Result<Option<String>, Failure> {
+    Ok(match Source::open(location, None, None).await {
+        Ok(source) => Some(Report::of(source).await?.card()),
+        // If the output cannot be read at all, the export reports why.
+        Err(_) => None,
+    })
 }

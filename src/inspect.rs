@@ -4,6 +4,9 @@
 mod health;
 mod lessons;
 
+use std::io::{IsTerminal, Write};
+use std::process::{Command, Stdio};
+
 use asap_llm::Llm;
 use asap_lm::locate;
 use asap_pipelines::corpus::inspect::{Inspected, InspectedRow};
@@ -15,8 +18,11 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, at_least_one, count, failed_files, note, parsed, print_as, several};
+use crate::output::{
+    SummaryFormat, at_least_one, count, failed_files, has_color, note, parsed, print, print_as, several,
+};
 use crate::progress::while_opening;
+use crate::view;
 use health::Health;
 use lessons::Lessons;
 
@@ -32,6 +38,7 @@ Examples:
   asap inspect s3://lake/traces --columns question=Question,cot=Complex_CoT,answer=Response
   asap inspect out/pruned --model Qwen/Qwen3-8B --max-length 8192
   asap inspect s3://lake/traces --health --bench math500.jsonl aime24.jsonl
+  asap inspect out/pruned --chain openr1-math.parquet:17
   asap sql -c \"SELECT * FROM corpus_shapes()\"      lists the recognized column names")]
 pub struct InspectArgs {
     /// A folder, a file or a Delta table
@@ -58,6 +65,9 @@ pub struct InspectArgs {
     /// Look for the questions of these benchmarks, which are files of Parquet or JSON lines
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "health")]
     bench: Vec<String>,
+    /// Show what pruning did to one chain of an output, by its id or its input row
+    #[arg(long, value_name = "ID|FILE:ROW", conflicts_with_all = ["columns", "rows", "model", "health"])]
+    chain: Option<String>,
     /// Set the output format; json prints a single line
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
     format: SummaryFormat,
@@ -74,6 +84,13 @@ struct Inspection {
 }
 
 pub async fn run(args: InspectArgs) -> Result<(), Failure> {
+    if let Some(named) = &args.chain {
+        let chain = view::chain::find(&args.from, named).await?;
+        return match args.format {
+            SummaryFormat::Json => Ok(print(&serde_json::to_string(&chain)?)?),
+            SummaryFormat::Table => page(&chain.terminal(has_color(&std::io::stdout()))),
+        };
+    }
     if let Some(output) = output_of_rejects(&args.from) {
         let found = outputs::rejects::rejects(output, args.rows.unwrap_or(SHOWN_ROWS)).await?;
         return Ok(print_as(args.format, &found, || rejects(output, &found))?);
@@ -106,6 +123,22 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
         [] => Ok(()),
         _ => Err(Failure::Failed(format!("not recognized:\n  {}", failed_files(&corpus.failures)))),
     }
+}
+
+/// Shows a text through the user's pager, if stdout is a terminal.
+fn page(text: &str) -> Result<(), Failure> {
+    let pager = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty()).unwrap_or("less -R".to_string());
+    let pager = std::io::stdout().is_terminal().then(|| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &pager]).env("LESS", "FRX").stdin(Stdio::piped()).spawn()
+    });
+    let Some(Ok(mut pager)) = pager else { return Ok(print(text)?) };
+    if let Some(mut stdin) = pager.stdin.take() {
+        // A reader that quits before the end has seen enough.
+        drop(stdin.write_all(text.as_bytes()));
+    }
+    pager.wait()?;
+    Ok(())
 }
 
 /// The output whose rejects are at a location.

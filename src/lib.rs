@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`cli`] | the command line; each command has a module of its name: [`inspect`], [`run`], [`sql`], [`table`], [`export`], [`model`], [`schedule`], [`feed`], [`train`], [`generate`], [`eval`], [`exam`] |
+//! | [`cli`] | the command line; each command has a module of its name: [`inspect`], [`run`], [`sql`], [`table`], [`export`], [`model`], [`view`], [`schedule`], [`feed`], [`train`], [`generate`], [`eval`], [`exam`] |
 //! | [`config`] | settings from files, variables and the command line |
 //! | [`failure`] | why a command failed, and its exit code |
 //! | [`output`], [`progress`] | output for people and machines |
@@ -29,3 +29,4 @@ pub mod sql;
 pub mod statistics;
 pub mod table;
 pub mod train;
+pub mod view;

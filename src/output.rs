@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -25,6 +25,11 @@ pub fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{text}")?;
     stdout.flush()
+}
+
+/// Whether output is colored: on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
+pub(crate) fn has_color(output: &impl IsTerminal) -> bool {
+    output.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -29,7 +29,7 @@ fn own_flags(help: &str) -> String {
 #[test]
 fn help_teaches_by_example() {
     let workplace = Workplace::new();
-    let commands = ["inspect", "model", "run", "sql", "table", "table vacuum", "schedule", "train"];
+    let commands = ["inspect", "model", "view", "run", "sql", "table", "table vacuum", "schedule", "train"];
     let helps = commands.map(|command| own_flags(&workplace.transcript(&[&format!("asap {command} --help")])));
     insta::assert_snapshot!(workplace.transcript(&["asap --help"]) + &helps.concat());
 }

@@ -33,4 +33,5 @@ mod system;
 mod tokenskip;
 mod trace;
 mod train;
+mod view;
 mod words;

@@ -42,8 +42,8 @@ pub struct Exported {
 }
 
 /// Writes the rows of an output to an empty folder, or to that of a killed export, with a description for the datasets
-/// library and a dataset card.
-pub async fn export(location: &str, to: &str) -> Result<Exported> {
+/// library and a dataset card, which contains `about`.
+pub async fn export(location: &str, to: &str, about: Option<&str>) -> Result<Exported> {
     let output = open(location).await?;
     let log = table(&output)?;
     let to = location::folder(to)?;
@@ -69,9 +69,10 @@ pub async fn export(location: &str, to: &str) -> Result<Exported> {
     let rejects = rejects_by_status(&output).await?;
     let parts = output.identity().map(|identity| identity.parts().clone()).unwrap_or_default();
     let card = card(output.provenance().as_ref(), &parts, &exported, &counts, &rejects);
+    let about = about.map_or(String::new(), |about| format!("\n## What pruning did\n\n{about}"));
     let info = info(&exported_schema(&schema), &exported);
     store.put(&Path::from("dataset_info.json"), PutPayload::from(format!("{info:#}\n"))).await?;
-    store.put(&Path::from("README.md"), PutPayload::from(card)).await?;
+    store.put(&Path::from("README.md"), PutPayload::from(card + &about)).await?;
     objects::delete(store.as_ref(), &Path::from(UNFINISHED)).await?;
     Ok(exported)
 }

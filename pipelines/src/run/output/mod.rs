@@ -15,7 +15,7 @@ pub mod identity;
 pub(crate) mod ledger;
 pub(crate) mod missing;
 pub mod outcomes;
-pub(crate) mod provenance;
+pub mod provenance;
 pub(crate) mod receipt;
 pub mod rejects;
 pub(crate) mod sampling;

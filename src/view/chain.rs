@@ -1,0 +1,263 @@
+//! Chains with what pruning did to each step: as a part of a page, and for a terminal.
+
+use datafusion::common::Result;
+use maud::{Markup, html};
+use serde::Serialize;
+
+use super::queries::quoted;
+use super::source::{Row, Source};
+use super::svg;
+use super::text::{FOLDED, folded, percent, visible};
+use crate::failure::Failure;
+use crate::output::{count, several};
+
+/// The row of an input file that a chain comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Place {
+    pub file: String,
+    pub row: u64,
+}
+
+impl Place {
+    pub(crate) fn of(row: Row<'_>) -> Self {
+        Self { file: row.text("file").to_string(), row: row.count("row") }
+    }
+
+    /// Reads FILE:ROW.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (file, row) = text.rsplit_once(':')?;
+        Some(Self { file: file.to_string(), row: row.parse().ok()? })
+    }
+
+    fn filter(&self) -> String {
+        format!("source['file'] = {} AND source['row'] = {}", quoted(&self.file), self.row)
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.file, self.row)
+    }
+}
+
+/// Where a chain is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum On {
+    Report,
+    Page,
+    WholePage,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Step {
+    pub tokens: u64,
+    pub score: Option<f64>,
+    /// The stage that dropped it.
+    pub dropped: Option<String>,
+    pub text: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Chain {
+    #[serde(flatten)]
+    pub place: Place,
+    pub id: Option<String>,
+    pub question: String,
+    pub answer: String,
+    pub original_tokens: u64,
+    pub pruned_tokens: u64,
+    pub steps: Vec<Step>,
+    /// The messages of the example: role and content.
+    pub messages: Vec<(String, String)>,
+}
+
+/// The query for chains. Only the pages with these rows are read.
+pub(crate) fn query(location: &str, places: &[Place]) -> String {
+    let places: Vec<_> = places.iter().map(|place| format!("({})", place.filter())).collect();
+    format!(
+        "SELECT source['file'] AS file, source['row'] AS row, id, question, answer, original_tokens, pruned_tokens, steps,\n       \
+         cot_steps(original_cot) AS texts, prompt, completion\nFROM {}\nWHERE {}",
+        quoted(location),
+        places.join("\n   OR ")
+    )
+}
+
+/// Reads chains of an output, in the order of `places`; some may be missing.
+pub(crate) async fn read(source: &Source, location: &str, places: &[Place]) -> Result<Vec<Chain>> {
+    if places.is_empty() {
+        return Ok(vec![]);
+    }
+    let rows = source.rows(&query(location, places)).await?;
+    let mut chains: Vec<_> = rows.iter().map(Chain::of).collect();
+    chains.sort_by_key(|chain| places.iter().position(|place| *place == chain.place));
+    Ok(chains)
+}
+
+/// Finds the chain that FILE:ROW names, or the only one with this id.
+pub(crate) async fn find(location: &str, named: &str) -> Result<Chain, Failure> {
+    let source = Source::open(location, None, None).await?;
+    let by_place = Place::parse(named);
+    if let Some(chain) = read(&source, &source.location, by_place.as_slice()).await?.pop() {
+        return Ok(chain);
+    }
+    let sql = format!(
+        "SELECT source['file'] AS file, source['row'] AS row FROM {} WHERE CAST(id AS VARCHAR) = {} ORDER BY file, row LIMIT 5",
+        quoted(&source.location),
+        quoted(named)
+    );
+    let places: Vec<_> = source.rows(&sql).await?.iter().map(Place::of).collect();
+    let missing = || {
+        Failure::Usage(format!(
+            "{location} has no chain '{named}': expected an id, or FILE:ROW with the name of an input file and its row from 0; \
+             asap sql -c \"SELECT source, id FROM '{location}'\" lists them"
+        ))
+    };
+    match places.as_slice() {
+        [] => Err(missing()),
+        [place] => read(&source, &source.location, std::slice::from_ref(place)).await?.pop().ok_or_else(missing),
+        places => {
+            let places: Vec<_> = places.iter().map(Place::to_string).collect();
+            Err(Failure::Usage(format!(
+                "{location} has several chains with id '{named}': name one by {}",
+                places.join(" or ")
+            )))
+        }
+    }
+}
+
+impl Chain {
+    fn of(row: Row<'_>) -> Self {
+        let texts: Vec<_> = row.get("texts").as_array().into_iter().flatten().collect();
+        let step = |(index, step): (usize, Row<'_>)| Step {
+            tokens: step.count("tokens"),
+            score: step.get("surprisal").as_f64(),
+            dropped: step.get("dropped").as_str().map(str::to_string),
+            text: texts.get(index).and_then(|text| text.as_str()).unwrap_or_default().to_string(),
+        };
+        let message = |message: Row<'_>| (message.text("role").to_string(), message.text("content").to_string());
+        Self {
+            place: Place::of(row),
+            id: row.get("id").as_str().map(str::to_string),
+            question: row.text("question").to_string(),
+            answer: row.text("answer").to_string(),
+            original_tokens: row.count("original_tokens"),
+            pruned_tokens: row.count("pruned_tokens"),
+            steps: row.list("steps").enumerate().map(step).collect(),
+            messages: row.list("prompt").chain(row.list("completion")).map(message).collect(),
+        }
+    }
+
+    fn kept(&self) -> usize {
+        self.steps.iter().filter(|step| step.dropped.is_none()).count()
+    }
+
+    /// What is left of the chain, in words.
+    pub(crate) fn summary(&self) -> String {
+        let (steps, kept) = (self.steps.len() as u64, self.kept() as u64);
+        let share = percent(self.pruned_tokens as f64, self.original_tokens as f64);
+        format!(
+            "{} of {} tokens kept ({share}), {} of {}",
+            count(self.pruned_tokens),
+            count(self.original_tokens),
+            count(kept),
+            several(steps, "step")
+        )
+    }
+
+    pub(crate) fn strip(&self, name: &str) -> Markup {
+        let cells: Vec<_> = self.steps.iter().map(|step| (step.tokens as f64, class(step))).collect();
+        svg::strip(&format!("{name}: {}", self.summary()), &cells)
+    }
+
+    /// The chain as a part of a page, next to the same chain of another output. Long texts are folded, except on
+    /// [`On::WholePage`].
+    pub(crate) fn html(&self, other: Option<&Chain>, on: On) -> Markup {
+        let limit = if on == On::WholePage { usize::MAX } else { FOLDED };
+        // The heading above is that of a page, or that of a chain among chains.
+        let head = |text: &str| html! { @if on == On::Report { h4 { (text) } } @else { h2.part { (text) } } };
+        let shown = |text: &str| self.shown(text, limit);
+        html! {
+            p.facts { (self.summary()) @if let Some(id) = &self.id { ", id " span.id { (visible(id)) } } }
+            (self.strip("this output"))
+            @if let Some(other) = other { p.facts { "Other output: " (other.summary()) } (other.strip("other output")) }
+            div.sides {
+                div {
+                    (head("Question"))
+                    div.t dir="auto" { (shown(&self.question)) }
+                    (head("Steps"))
+                    ol.steps {
+                        @for step in &self.steps {
+                            li class=(class(step)) {
+                                span.fate { (several(step.tokens, "token")) ", " (fate(step)) }
+                                div.t dir="auto" { (shown(&step.text)) }
+                            }
+                        }
+                    }
+                    (head("Answer"))
+                    div.t dir="auto" { (shown(&self.answer)) }
+                }
+                div {
+                    (head("What the trainer sees"))
+                    @for (role, content) in &self.messages {
+                        p.role { (visible(role)) }
+                        div.t dir="auto" { (shown(content)) }
+                    }
+                }
+            }
+        }
+    }
+
+    fn shown(&self, text: &str, limit: usize) -> Markup {
+        let (text, hidden) = folded(text, limit);
+        html! {
+            (visible(text))
+            @if hidden > 0 {
+                " " span.folded { "… " (several(hidden as u64, "more character")) ": asap inspect OUT --chain '" (visible(&self.place.to_string())) "' shows them" }
+            }
+        }
+    }
+
+    /// The chain for a terminal: one paragraph per step, with a `+` if it is kept and a `-` if it is not.
+    pub(crate) fn terminal(&self, has_color: bool) -> String {
+        let mut lines = vec![format!("{}: {}", visible(&self.place.to_string()), self.summary())];
+        lines.extend(self.id.as_ref().map(|id| format!("id {}", visible(id))));
+        lines.push(format!("\nquestion\n{}\n", indented(&self.question, "  ")));
+        for (index, step) in self.steps.iter().enumerate() {
+            let (mark, color) = match class(step) {
+                "k" => ('+', "32"),
+                "r" => ('-', "33"),
+                _ => ('-', "31"),
+            };
+            let head = format!("{mark} {:>3}  {}, {}", index + 1, several(step.tokens, "token"), fate(step));
+            lines.push(match has_color {
+                true => format!("\u{1b}[{color}m{head}\u{1b}[0m"),
+                false => head,
+            });
+            lines.push(format!("{}\n", indented(&step.text, &format!("{mark} "))));
+        }
+        lines.push(format!("answer\n{}", indented(&self.answer, "  ")));
+        lines.join("\n")
+    }
+}
+
+fn indented(text: &str, by: &str) -> String {
+    visible(text).lines().map(|line| format!("{by}{line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// The class of a step on pages: kept, dropped by stage 1, or by the stage that refines.
+fn class(step: &Step) -> &'static str {
+    match step.dropped.as_deref() {
+        None => "k",
+        Some("anchor") => "a",
+        Some(_) => "r",
+    }
+}
+
+fn fate(step: &Step) -> String {
+    let score = step.score.map_or(String::new(), |score| format!(", score {score:.2}"));
+    match step.dropped.as_deref() {
+        None => format!("kept{score}"),
+        Some("anchor") => format!("dropped by stage 1: the direct thought does not need it{score}"),
+        Some(stage) => format!("dropped by {}{score}", visible(stage)),
+    }
+}

@@ -1,0 +1,105 @@
+//! `asap view`: what pruning did to a corpus, in the browser or as one file.
+//!
+//! ```text
+//!   output, rejects, history ─ queries ─▶ rows ─ pictures ─▶ report ─▶ one file, or pages of a server
+//!                            └ chain ───▶ steps ───────────▶        └▶ a terminal (asap inspect --chain)
+//! ```
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`source`] | an output at one version, and the rows of a query |
+//! | [`queries`], [`filter`] | the queries of the overview, and filters that users type |
+//! | [`pictures`], [`svg`] | pictures of the rows |
+//! | [`chain`], [`report`], [`page`], [`text`] | parts of pages |
+//! | [`server`] | the pages in the browser |
+
+pub(crate) mod chain;
+mod filter;
+mod page;
+mod pictures;
+mod queries;
+pub(crate) mod report;
+mod server;
+pub(crate) mod source;
+mod svg;
+pub(crate) mod text;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::output::note;
+use crate::signals::unless_interrupted;
+use report::Report;
+use source::Source;
+
+/// Chains in a report.
+const CHAINS: usize = 20;
+
+/// Show what pruning did, chain by chain: in the browser, or as one file
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asap view out/pruned
+  asap view out/pruned --to report.html
+  asap view out/pruned --against out/random --exam out/exam --to report.html
+  asap view out/pruned --where 'pruned_tokens < 50' --to short.md
+
+Without --to, asap prints the address of a server on this machine that only reads the output.")]
+pub struct ViewArgs {
+    /// The output of a run
+    #[arg(value_name = "LOC")]
+    location: String,
+    /// Write one file: .html, .md or .json
+    #[arg(long, value_name = "FILE", value_parser = report_file)]
+    to: Option<PathBuf>,
+    /// Compare with a second output of the same input
+    #[arg(long, value_name = "LOC")]
+    against: Option<String>,
+    /// Show whether answers survive, from the rows of asap exam
+    #[arg(long, value_name = "LOC")]
+    exam: Option<String>,
+    /// Show chains that match this SQL condition over the columns of the output
+    #[arg(long = "where", value_name = "SQL", requires = "to")]
+    filter: Option<String>,
+    /// Serve on this port of 127.0.0.1 (default: a free one)
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, conflicts_with = "to")]
+    port: u16,
+    /// Open the address in a browser
+    #[arg(long, conflicts_with = "to")]
+    open: bool,
+}
+
+/// Checks that a report can be written in the format of this name.
+fn report_file(name: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(name);
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("html" | "md" | "json") => Ok(path),
+        _ => Err("expected a name that ends in .html, .md or .json".to_string()),
+    }
+}
+
+pub async fn run(args: ViewArgs) -> Result<(), Failure> {
+    unless_interrupted(show(args)).await
+}
+
+async fn show(args: ViewArgs) -> Result<(), Failure> {
+    let source = Source::open(&args.location, args.against.as_deref(), args.exam.as_deref()).await?;
+    let filter = filter::or_all(args.filter.as_deref(), &source.schema)
+        .map_err(|error| Failure::Usage(format!("--where: {}", crate::output::error_line(&error))))?;
+    let report = Report::of(source).await?;
+    let Some(to) = args.to else { return server::serve(report, args.port, args.open).await };
+    let chains = report.drawn(&filter, CHAINS).await?;
+    let text = match to.extension().and_then(|extension| extension.to_str()) {
+        Some("md") => report.markdown(&chains),
+        Some("json") => format!("{:#}\n", report.json(&chains)),
+        _ => report.file(&chains),
+    };
+    let failed = |error| Failure::Failed(format!("cannot write {}: {error}", to.display()));
+    std::fs::write(&to, text).map_err(failed)?;
+    if chains.is_empty() {
+        note("no chain passes --where");
+    }
+    Ok(crate::output::print(&to.display().to_string())?)
+}

@@ -1,0 +1,181 @@
+//! How the rows of each query become a picture.
+
+use maud::{Markup, html};
+
+use super::queries::Picture;
+use super::source::Row;
+use super::svg::{Bar, Columns, Line, bars, columns, lines};
+use super::text::{percent, visible};
+use crate::output::count;
+
+/// Draws a picture; the numbers of the others are enough.
+pub(crate) fn picture(of: &Picture, budget: Option<i64>) -> Markup {
+    match of.name {
+        "tokens" => tokens(of),
+        "tenths" => tenths(of),
+        "lengths" => lengths(of, budget),
+        "survival" if of.rows.rows.is_empty() => {
+            html! { p { "The scoring model gives the answer after none of the whole chains of this exam." } }
+        }
+        "survival" => survival(of),
+        "scores" => scores(of),
+        "reasons" => counted(of, |row| stage(row.text("fate")), "tokens"),
+        "fates" => counted(
+            of,
+            |row| (row.text("fate").to_string(), if row.text("fate") == "pruned" { "k" } else { "a" }),
+            "rows",
+        ),
+        "rungs" => counted(of, |row| (format!("{:.0} %", 100.0 * row.number("rung")), "k"), "chains"),
+        "words" => words(of),
+        _ => html! {},
+    }
+}
+
+/// What happened to a step, with its class.
+fn stage(fate: &str) -> (String, &'static str) {
+    match fate {
+        "kept" => ("kept".to_string(), "k"),
+        "anchor" => ("stage 1: not needed".to_string(), "a"),
+        stage => (format!("stage 2: {}", visible(stage)), "r"),
+    }
+}
+
+fn tokens(of: &Picture) -> Markup {
+    let several = of.rows.rows.len() > 1;
+    html! {
+        @for row in of.rows.iter() {
+            @if several { p.facts { (visible(row.text("output"))) } }
+            @let most = row.number("original").max(1.0);
+            @let [original, coarse, pruned] = ["original", "after_stage_1", "pruned"].map(|name| row.number(name) / most);
+            (bars(of.title, &[
+                bar("original", row, "original", vec![(original, "k")]),
+                bar("after stage 1", row, "after_stage_1", vec![(coarse, "k"), (original - coarse, "a")]),
+                bar("pruned", row, "pruned", vec![(pruned, "k"), (coarse - pruned, "r")]),
+            ]))
+        }
+        ul.legend { li.k { "left" } li.a { "taken by stage 1" } li.r { "taken by stage 2" } }
+    }
+}
+
+fn bar(label: &str, row: Row<'_>, column: &str, parts: Vec<(f64, &'static str)>) -> Bar {
+    let value = format!("{} ({})", count(row.count(column)), percent(row.number(column), row.number("original")));
+    Bar { label: label.to_string(), value, parts }
+}
+
+/// A bar per row, as long as the number in `column`.
+fn counted(of: &Picture, named: impl Fn(Row<'_>) -> (String, &'static str), column: &str) -> Markup {
+    let total: f64 = of.rows.iter().map(|row| row.number(column)).sum();
+    let bar = |row: Row<'_>| {
+        let (label, class) = named(row);
+        let value = format!("{} ({})", count(row.count(column)), percent(row.number(column), total));
+        Bar { label, value, parts: vec![(row.number(column) / total.max(1.0), class)] }
+    };
+    bars(of.title, &of.rows.iter().map(bar).collect::<Vec<_>>())
+}
+
+fn tenths(of: &Picture) -> Markup {
+    let mut outputs: Vec<(&str, Vec<Row<'_>>)> = Vec::new();
+    for row in of.rows.iter() {
+        match outputs.iter_mut().find(|(output, _)| *output == row.text("output")) {
+            Some((_, rows)) => rows.push(row),
+            None => outputs.push((row.text("output"), vec![row])),
+        }
+    }
+    let several = outputs.len() > 1;
+    let series: Vec<_> = outputs
+        .iter()
+        .map(|(output, rows)| {
+            let mut heights = vec![0.0; 10];
+            for row in rows {
+                if let Some(height) = heights.get_mut((row.count("tenth") as usize).saturating_sub(1)) {
+                    *height = row.number("kept") / row.number("tokens").max(1.0);
+                }
+            }
+            let sum = |name: &str| rows.iter().map(|row| row.number(name)).sum::<f64>();
+            let line = sum("kept") / sum("tokens").max(1.0);
+            let name = if several { format!("{}: ", visible(output)) } else { String::new() };
+            let most = heights.iter().copied().fold(0.0, f64::max);
+            Columns {
+                label: format!("{name}random {:.1} %, highest {:.1} %", 100.0 * line, 100.0 * most),
+                class: "k",
+                heights,
+                line: Some(line),
+            }
+        })
+        .collect();
+    let highest = series.iter().flat_map(|series| &series.heights).copied().fold(f64::MIN_POSITIVE, f64::max);
+    let ticks = [(0.0, "first tenth".to_string()), (1.0, "last tenth".to_string())];
+    columns(of.title, &series, Some(highest), &ticks, None)
+}
+
+fn lengths(of: &Picture, budget: Option<i64>) -> Markup {
+    let bin = |row: Row<'_>| row.count("bin");
+    let (Some(least), Some(most)) = (of.rows.iter().map(bin).min(), of.rows.iter().map(bin).max()) else {
+        return html! {};
+    };
+    let width = (most + 1 - least) as f64;
+    let place = |tokens: f64| (2.0 * tokens.log2() - least as f64) / width;
+    let series = [("original", "before", "a"), ("coarse", "after stage 1", "r"), ("pruned", "after stage 2", "k")];
+    let series = series.map(|(name, label, class)| {
+        let mut heights = vec![0.0; (most + 1 - least) as usize];
+        for row in of.rows.iter().filter(|row| row.text("series") == name) {
+            heights[(row.count("bin") - least) as usize] = row.number("chains");
+        }
+        Columns { label: label.to_string(), class, heights, line: None }
+    });
+    // A tick for each power of four.
+    let ticks = (least.div_ceil(4)..=most / 4).map(|power| {
+        let tokens = 4u64.pow(power as u32);
+        (place(tokens as f64), count(tokens))
+    });
+    let ticks: Vec<_> = ticks.collect();
+    let budget = budget
+        .filter(|budget| *budget > 0)
+        .map(|budget| (place(budget as f64), format!("budget {}", count(budget as u64))));
+    columns(of.title, &series, None, &ticks, budget.filter(|(x, _)| (0.0..=1.0).contains(x)))
+}
+
+fn scores(of: &Picture) -> Markup {
+    let bin = |row: Row<'_>| (2.0 * row.number("score")).round() as i64;
+    let (Some(least), Some(most)) = (of.rows.iter().map(bin).min(), of.rows.iter().map(bin).max()) else {
+        return html! {};
+    };
+    let series = [("kept", "kept", "k"), ("dropped", "dropped by stage 2", "r")].map(|(name, label, class)| {
+        let mut heights = vec![0.0; (most + 1 - least) as usize];
+        of.rows.iter().for_each(|row| heights[(bin(row) - least) as usize] = row.number(name));
+        Columns { label: label.to_string(), class, heights, line: None }
+    });
+    let ticks = [(0.0, format!("{}", least as f64 / 2.0)), (1.0, format!("{}", (most + 1) as f64 / 2.0))];
+    columns(of.title, &series, None, &ticks, None)
+}
+
+fn survival(of: &Picture) -> Markup {
+    let mut pipelines: Vec<(&str, Vec<(f64, f64, f64)>)> = Vec::new();
+    for row in of.rows.iter() {
+        let point = (row.number("share"), row.number("survives"), row.number("plus_minus"));
+        match pipelines.iter_mut().find(|(name, _)| *name == row.text("pipeline")) {
+            Some((_, points)) => points.push(point),
+            None => pipelines.push((row.text("pipeline"), vec![point])),
+        }
+    }
+    let mut classes = ["k", "s", "t", "u"].into_iter().cycle();
+    let line = |(name, points): (&str, Vec<_>)| {
+        let class = match name {
+            "random_steps" => "a",
+            "block" => "r",
+            _ => classes.next().unwrap_or("k"),
+        };
+        Line { label: visible(name).into_owned(), class, points }
+    };
+    lines(of.title, &pipelines.into_iter().map(line).collect::<Vec<_>>())
+}
+
+fn words(of: &Picture) -> Markup {
+    let most = of.rows.iter().map(|row| row.number("dropped") + row.number("kept")).fold(1.0, f64::max);
+    let bar = |row: Row<'_>| Bar {
+        label: visible(row.text("words")).into_owned(),
+        value: format!("{} dropped, {} kept", count(row.count("dropped")), count(row.count("kept"))),
+        parts: vec![(row.number("dropped") / most, "r"), (row.number("kept") / most, "k")],
+    };
+    bars(of.title, &of.rows.iter().map(bar).collect::<Vec<_>>())
+}

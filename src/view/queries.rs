@@ -1,0 +1,174 @@
+//! The pictures of the overview: each is one query, ready for asap sql.
+
+use datafusion::common::Result;
+use serde::Serialize;
+
+use super::source::{Rows, Source};
+
+/// The rows whose text the overview reads.
+pub(crate) const SAMPLE: u64 = 2000;
+const SEED: u32 = 42;
+/// The lengths that trainers often cut at.
+const LIMITS: &str = "(4096), (8192), (16384), (32768)";
+
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Picture {
+    pub name: &'static str,
+    pub title: &'static str,
+    /// How to read it.
+    pub about: String,
+    pub sql: String,
+    #[serde(flatten)]
+    pub rows: Rows,
+}
+
+/// What may be wrong with a chain: a name, what it means, and the filter that finds such chains.
+pub(crate) const THINGS: [(&str, &str, &str); 4] = [
+    ("hollow", "lost every digit and formula", "original_cot ~ '[0-9=]' AND NOT cot ~ '[0-9=]'"),
+    ("no answer", "have no answer", "answer IS NULL OR trim(answer) = ''"),
+    (
+        "repetitive",
+        "keep the same step three times or more",
+        "cardinality(cot_steps(cot)) - cardinality(array_distinct(cot_steps(cot))) > 1",
+    ),
+    ("one step", "have one step left of several", "cardinality(cot_steps(cot)) = 1 AND cardinality(steps) > 1"),
+];
+
+/// A location or a text as a literal of SQL.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// The hash by which rows are drawn: it depends on the place of a row and a seed.
+fn draw(salt: &str) -> String {
+    format!("md5(concat(source['file'], ':', source['row'], ':{salt}{SEED}'))")
+}
+
+/// The places of `rows` rows, drawn with a seed.
+pub(crate) fn drawn(location: &str, filter: &str, rows: usize) -> String {
+    format!(
+        "SELECT source['file'] AS file, source['row'] AS row FROM {} WHERE {filter}\nORDER BY {}, file, row LIMIT {rows}",
+        quoted(location),
+        draw("chain")
+    )
+}
+
+pub(crate) struct Overview {
+    pub tokens: Picture,
+    pub runs: Picture,
+    pub things: Picture,
+    /// In the order of the page.
+    pub pictures: Vec<Picture>,
+    /// The rows whose text was read.
+    pub sampled: u64,
+}
+
+pub(crate) async fn overview(source: &Source) -> Result<Overview> {
+    let table = quoted(&source.location);
+    let sample = sample(source, &table).await?;
+    let of = async |name, title, about: &str, sql: String| {
+        let rows = source.rows(&sql).await?;
+        Ok::<_, datafusion::common::DataFusionError>(Picture { name, title, about: about.to_string(), sql, rows })
+    };
+    let tokens = of("tokens", "Tokens, and which stage took them", "Tokens of all chains, in tokens of the scoring model.", both(source, &|table| {
+        format!("SELECT {table} AS output, count(*) AS rows, sum(original_tokens) AS original, sum(coarse_tokens) AS after_stage_1, sum(pruned_tokens) AS pruned\nFROM {table}")
+    }, "output")).await?;
+    let runs = of("runs", "Calls, money, time", "One row for each run that wrote to the output, from its history. Calls and costs are those of language models.", format!(
+        "SELECT run, sum(rows_in) AS rows_in, sum(rows_out) AS rows_out, sum(rows_rejected) AS rejected, sum(rows_filtered) AS filtered,\n       max(calls) AS calls, max(tokens_in) AS tokens_in, max(tokens_out) AS tokens_out, max(cost) AS cost, max(seconds) AS seconds\nFROM cot_history({table}) WHERE run IS NOT NULL GROUP BY run ORDER BY min(version), run"
+    )).await?;
+    let tests: Vec<_> = THINGS.iter().map(|(name, _, filter)| format!(
+        "SELECT '{name}' AS thing, count(*) AS chains, min(concat(source['file'], ':', source['row'])) AS example\nFROM {table} WHERE {sample} AND ({filter})"
+    )).collect();
+    let things = of(
+        "things",
+        "Things to look at",
+        "Chains of the sample that may be wrong, each kind with an example.",
+        tests.join("\nUNION ALL\n") + "\nORDER BY chains DESC, thing",
+    )
+    .await?;
+    let mut pictures = Vec::new();
+    if let Some(exam) = &source.exam {
+        let exam = quoted(exam);
+        pictures.push(of("survival", "Does the answer survive?", "The share of questions whose answer the scoring model still gives from the pruned chain, among those where it gives it from the whole chain. random_steps and block keep other steps of the same size. plus_minus is half of a 95 % interval.", format!(
+            "SELECT pipeline, share, questions, survives, 1.96 * sqrt(survives * (1 - survives) / questions) AS plus_minus FROM (\n  SELECT pruned.pipeline, pruned.share, count(DISTINCT pruned.place) AS questions, avg(CASE WHEN pruned.survives THEN 1.0 ELSE 0.0 END) AS survives\n  FROM {exam} AS pruned JOIN {exam} AS whole ON whole.place = pruned.place AND whole.pipeline = 'original' AND whole.survives\n  WHERE pruned.pipeline <> 'original' GROUP BY pruned.pipeline, pruned.share)\nORDER BY pipeline, share"
+        )).await?);
+    }
+    pictures.push(of("tenths", "Where was it cut?", "The share of tokens kept in each tenth of the chain, first to last. Random steps keep the same share everywhere: the line. A fall to zero is truncation in disguise.", both(source, &|table| format!(
+        "SELECT {table} AS output, CAST(floor(10 * (s['step'] - 1) / n) AS INT) + 1 AS tenth, sum(s['tokens']) AS tokens, sum(CASE WHEN s['dropped'] IS NULL THEN s['tokens'] ELSE 0 END) AS kept\nFROM (SELECT unnest(steps) AS s, cardinality(steps) AS n FROM {table}) GROUP BY tenth"
+    ), "output, tenth")).await?);
+    let lengths = ["original_tokens", "coarse_tokens", "pruned_tokens"].map(|column| format!(
+        "SELECT '{}' AS series, CAST(floor(2 * log2(greatest({column}, 1))) AS INT) AS bin, count(*) AS chains FROM {table} GROUP BY bin",
+        &column[..column.len() - 7]
+    ));
+    pictures.push(of("lengths", "Lengths of chains", "Chains by length before, after stage 1 and after stage 2. The scale is logarithmic: bin b holds 2^(b/2) tokens and more.", lengths.join("\nUNION ALL\n") + "\nORDER BY series, bin").await?);
+    pictures.push(of("limits", "Lengths against the trainer's limit", "Chains that are longer than a limit, and their tokens beyond it, before and after pruning. Question and answer need room too.", format!(
+        "SELECT max_length, sum(CASE WHEN original_tokens > max_length THEN 1 ELSE 0 END) AS chains_before, sum(greatest(original_tokens - max_length, 0)) AS tokens_lost_before,\n       sum(CASE WHEN pruned_tokens > max_length THEN 1 ELSE 0 END) AS chains_after, sum(greatest(pruned_tokens - max_length, 0)) AS tokens_lost_after\nFROM {table} CROSS JOIN (VALUES {LIMITS}) AS limits(max_length) GROUP BY max_length ORDER BY max_length"
+    )).await?);
+    pictures.push(of("reasons", "Why steps went", "Steps and tokens by what happened to them: kept, or the stage that dropped them. 'anchor' is stage 1: the direct thought does not need the step.", format!(
+        "SELECT coalesce(s['dropped'], 'kept') AS fate, count(*) AS steps, sum(s['tokens']) AS tokens\nFROM (SELECT unnest(steps) AS s FROM {table}) GROUP BY fate ORDER BY tokens DESC, fate"
+    )).await?);
+    pictures
+        .push(of("fates", "Why rows went", "Rows of the output, and rejects by status.", fates(source, &table)).await?);
+    if !source.status.rejects.is_empty() {
+        pictures.push(of("rejects", "Rejects, with examples", "The first three rejects of each status.", format!(
+            "SELECT status, file, row, error FROM (\n  SELECT status, source['file'] AS file, source['row'] AS row, error,\n         row_number() OVER (PARTITION BY status ORDER BY source['file'], source['row']) AS place FROM {})\nWHERE place <= 3 ORDER BY status, place",
+            rejects_of(source)
+        )).await?);
+    }
+    if source.has("rung") {
+        pictures.push(of("rungs", "Shares that the answer needs", "The share of its tokens that each chain keeps: the shortest after which the scoring model still gives the answer.", format!(
+            "SELECT rung, survives, count(*) AS chains FROM {table} GROUP BY rung, survives ORDER BY rung, survives"
+        )).await?);
+    }
+    pictures.push(of("words", "First words of dropped steps", &format!("How often dropped and kept steps begin with these words, in {}.", said(source)), format!(
+        "SELECT words, sum(CASE WHEN dropped IS NULL THEN 0 ELSE 1 END) AS dropped, sum(CASE WHEN dropped IS NULL THEN 1 ELSE 0 END) AS kept FROM (\n  SELECT lower(btrim(split_part(ltrim(text), ' ', 1), ',.:;!*#(')) AS words, s['dropped'] AS dropped FROM (\n    SELECT unnest(cot_steps(original_cot)) AS text, unnest(steps) AS s FROM {table} WHERE {sample}))\nWHERE words <> '' GROUP BY words ORDER BY dropped DESC, words LIMIT 8"
+    )).await?);
+    let scores = of("scores", "Scores of kept and dropped steps", "Steps by score, in bins of half a nat: those that stage 2 kept and those that it dropped.", format!(
+        "SELECT floor(2 * greatest(least(s['surprisal'], 20), -5)) / 2 AS score, sum(CASE WHEN s['dropped'] IS NULL THEN 1 ELSE 0 END) AS kept, sum(CASE WHEN s['dropped'] IS NULL THEN 0 ELSE 1 END) AS dropped\nFROM (SELECT unnest(steps) AS s FROM {table}) WHERE s['surprisal'] IS NOT NULL GROUP BY score ORDER BY score"
+    )).await?;
+    pictures.extend((!scores.rows.rows.is_empty()).then_some(scores));
+    Ok(Overview { tokens, runs, things, pictures, sampled: source.status.rows.min(SAMPLE) })
+}
+
+/// The sample, in words.
+pub(crate) fn said(source: &Source) -> String {
+    use crate::output::count;
+    match source.status.rows {
+        rows if rows <= SAMPLE => format!("all {} chains", count(rows)),
+        rows => format!("a sample of {} of {} chains, drawn with a seed", count(SAMPLE), count(rows)),
+    }
+}
+
+/// The filter of the rows whose text is read.
+async fn sample(source: &Source, table: &str) -> Result<String> {
+    if source.status.rows <= SAMPLE {
+        return Ok("true".to_string());
+    }
+    let hash = draw("");
+    let last = SAMPLE - 1;
+    let found = source.rows(&format!("SELECT {hash} AS hash FROM {table} ORDER BY hash LIMIT 1 OFFSET {last}")).await?;
+    let last = found.first().map(|row| row.text("hash").to_string()).unwrap_or_default();
+    Ok(format!("{hash} <= '{last}'"))
+}
+
+/// A query over this output, and over the other one if there is one.
+fn both(source: &Source, of: &dyn Fn(&str) -> String, order: &str) -> String {
+    let tables = [Some(&source.location), source.against.as_ref()];
+    let queries: Vec<_> = tables.into_iter().flatten().map(|location| of(&quoted(location))).collect();
+    format!("{}\nORDER BY {order}", queries.join("\nUNION ALL\n"))
+}
+
+fn rejects_of(source: &Source) -> String {
+    quoted(&format!("{}/.asap/rejects", source.location))
+}
+
+fn fates(source: &Source, table: &str) -> String {
+    let kept = format!("SELECT 'pruned' AS fate, count(*) AS rows FROM {table}");
+    match source.status.rejects.is_empty() {
+        true => kept,
+        false => format!(
+            "{kept}\nUNION ALL SELECT status, count(*) FROM {} GROUP BY status\nORDER BY rows DESC, fate",
+            rejects_of(source)
+        ),
+    }
+}

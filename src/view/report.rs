@@ -1,0 +1,310 @@
+//! The overview of an output: as a part of a page, as Markdown and as JSON.
+
+use asap_pipelines::run::output::provenance::Provenance;
+use datafusion::common::Result;
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use super::chain::{self, Chain, On, Place};
+use super::page::page;
+use super::pictures::picture;
+use super::queries::{Overview, Picture, THINGS, drawn, overview, said};
+use super::source::{Row, Rows, Source};
+use super::text::{cell, percent, visible};
+use crate::output::{count, several};
+
+const KEYS: [(&str, &str); 3] =
+    [("j k", "next, previous chain"), ("n p", "next, previous dropped step"), ("s", "numbers and SQL")];
+
+pub(crate) struct Report {
+    pub source: Source,
+    pub overview: Overview,
+}
+
+impl Report {
+    pub(crate) async fn of(source: Source) -> Result<Self> {
+        let overview = overview(&source).await?;
+        Ok(Self { source, overview })
+    }
+
+    /// Chains drawn with a seed among those that pass a filter, each with that of the other output.
+    pub(crate) async fn drawn(&self, filter: &str, chains: usize) -> Result<Vec<(Chain, Option<Chain>)>> {
+        let source = &self.source;
+        let places = source.rows(&drawn(&source.location, filter, chains)).await?;
+        let places: Vec<_> = places.iter().map(Place::of).collect();
+        let mut others = self.other(&places).await?;
+        let own = chain::read(source, &source.location, &places).await?.into_iter();
+        let pair = |chain: Chain| {
+            let other =
+                others.iter().position(|other| other.place == chain.place).map(|index| others.swap_remove(index));
+            (chain, other)
+        };
+        Ok(own.map(pair).collect())
+    }
+
+    /// The same chains of the other output, if there is one.
+    pub(crate) async fn other(&self, places: &[Place]) -> Result<Vec<Chain>> {
+        match &self.source.against {
+            Some(against) => chain::read(&self.source, against, places).await,
+            None => Ok(vec![]),
+        }
+    }
+
+    /// The report as one page.
+    pub(crate) fn file(&self, chains: &[(Chain, Option<Chain>)]) -> String {
+        let body = html! {
+            (self.html(None))
+            section {
+                h2.chains { "Chains" }
+                p.about { (several(chains.len() as u64, "chain")) ", drawn with a seed. Bar: a cell per step, as wide as its tokens; full height is kept, half is dropped by stage 2, a quarter by stage 1." }
+                @for (chain, other) in chains {
+                    article { h3 { (visible(&chain.place.to_string())) } (chain.html(other.as_ref(), On::Report)) }
+                }
+            }
+        };
+        page(&format!("asap view {}", self.title()), "'none'", html! {}, body, &KEYS)
+    }
+
+    pub(crate) fn title(&self) -> String {
+        let pipeline = self.provenance().map_or(String::new(), |made| format!(" · pipeline {}", made.pipeline));
+        format!("{} @ v{}{pipeline}", self.source.location, self.source.status.table_version)
+    }
+
+    fn provenance(&self) -> Option<&Provenance> {
+        self.source.status.made_by.as_ref()
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.provenance().and_then(Provenance::warning)
+    }
+
+    fn tokens(&self) -> Option<Row<'_>> {
+        let is_this = |row: &Row<'_>| row.text("output") == self.source.location;
+        self.overview.tokens.rows.iter().find(is_this)
+    }
+
+    /// What the run did, in a few sentences. Then the command that measures what was not measured.
+    pub(crate) fn sentences(&self) -> (Vec<String>, Option<String>) {
+        let mut said = Vec::new();
+        let mut command = None;
+        for row in self.overview.tokens.rows.iter() {
+            let (kept, of) =
+                (percent(row.number("pruned"), row.number("original")), several(row.count("rows"), "chain"));
+            said.push(match row.text("output") == self.source.location {
+                true => format!("This run kept {kept} of the tokens of {of}."),
+                false => format!("{} kept {kept} of {of}.", row.text("output")),
+            });
+        }
+        match self.survival() {
+            Some(survival) => said.push(survival),
+            None => {
+                said.push("Whether the answers survive was not measured.".to_string());
+                let (from, pipeline) = self.provenance().map_or(("LOC", "PIPELINE"), |made| {
+                    (made.input.first().map_or("LOC", String::as_str), made.pipeline.as_str())
+                });
+                command = Some(format!("asap exam --from {from} --pipelines {pipeline} --to out/exam"));
+            }
+        }
+        let sum = |name: &str| self.overview.runs.rows.iter().map(|run| run.number(name)).sum::<f64>();
+        said.push(match sum("calls") {
+            0.0 => "No language model was called.".to_string(),
+            calls => format!("{} calls to language models cost {:.2}.", count(calls as u64), sum("cost")),
+        });
+        if !self.source.status.finished {
+            said.push("The output is not finished: asap table status shows which rows are missing.".to_string());
+        }
+        (said, command)
+    }
+
+    /// The survival of this pipeline's answers, at the share of the exam that is nearest to this output's.
+    fn survival(&self) -> Option<String> {
+        let exam = self.overview.pictures.iter().find(|picture| picture.name == "survival")?;
+        let named = self.provenance().map_or("", |made| made.pipeline.as_str());
+        let is_control = |row: &Row<'_>| matches!(row.text("pipeline"), "random_steps" | "block");
+        let pipeline = match exam.rows.iter().any(|row| row.text("pipeline") == named) {
+            true => named,
+            false => exam.rows.iter().find(|row| !is_control(row))?.text("pipeline"),
+        };
+        let tokens = self.tokens()?;
+        let kept = tokens.number("pruned") / tokens.number("original").max(1.0);
+        let distance = |row: &Row<'_>| (row.number("share") - kept).abs();
+        let own = exam.rows.iter().filter(|row| row.text("pipeline") == pipeline);
+        let own = own.min_by(|one, other| distance(one).total_cmp(&distance(other)))?;
+        let value =
+            |row: Row<'_>| format!("{:.0} ± {:.0} %", 100.0 * row.number("survives"), 100.0 * row.number("plus_minus"));
+        let controls = exam.rows.iter().filter(|row| is_control(row) && row.number("share") == own.number("share"));
+        let controls: Vec<_> =
+            controls.map(|row| format!("{} {}", row.text("pipeline").replace('_', " "), value(row))).collect();
+        Some(format!(
+            "In the exam, the answer survives {pipeline} at {:.0} % of the tokens in {} of {} ({}).",
+            100.0 * own.number("share"),
+            value(own),
+            several(own.count("questions"), "question"),
+            controls.join(", ")
+        ))
+    }
+
+    /// The chains to look at: a sentence and the filter that finds them.
+    fn things(&self) -> Vec<(String, String, &'static str)> {
+        let found = self.overview.things.rows.iter().filter(|row| row.count("chains") > 0);
+        let thing = |row: Row<'_>| {
+            let (_, about, filter) = THINGS.into_iter().find(|(name, ..)| *name == row.text("thing"))?;
+            Some((
+                format!("{} {about}", several(row.count("chains"), "chain")),
+                row.text("example").to_string(),
+                filter,
+            ))
+        };
+        found.filter_map(thing).collect()
+    }
+
+    /// The overview as a part of a page. `link` gives the address of the chains that pass a filter.
+    pub(crate) fn html(&self, link: Option<&dyn Fn(&str) -> String>) -> Markup {
+        let (sentences, command) = self.sentences();
+        let things = self.things();
+        html! {
+            h1 { (visible(&self.title())) }
+            div.lead {
+                p { @for sentence in &sentences { (visible(sentence)) " " } }
+                @if let Some(command) = command { p { "To measure it: " code { (visible(&command)) } } }
+            }
+            @if let Some(warning) = self.warning() { p.about { "Note: " (visible(&warning)) "." } }
+            section.things {
+                h2 { "Things to look at" }
+                @if things.is_empty() { p { "None of the checks found a chain in " (said(&self.source)) "." } }
+                @else {
+                    p.about { "In " (said(&self.source)) ":" }
+                    ul {
+                        @for (what, example, filter) in &things {
+                            li {
+                                @if let Some(link) = link { a href=(link(filter)) { (what) } } @else { (what) }
+                                ", such as " code { (visible(example)) }
+                            }
+                        }
+                    }
+                }
+                (numbers(&self.overview.things, true))
+            }
+            div.pictures {
+                (self.picture(&self.overview.tokens))
+                @if self.source.exam.is_none() {
+                    section.picture id="survival" {
+                        h2 { "Does the answer survive?" }
+                        p.about { "Not measured. asap exam asks the scoring model for the answer after the pruned chain, and after random steps of the same size. Pass its output to --exam." }
+                    }
+                }
+                @for each in &self.overview.pictures { (self.picture(each)) }
+                (self.picture(&self.overview.runs))
+            }
+        }
+    }
+
+    fn picture(&self, of: &Picture) -> Markup {
+        let budget = self.provenance().and_then(|made| made.max_tokens);
+        html! {
+            section.picture id=(of.name) {
+                h2 { (of.title) }
+                p.about { (of.about) }
+                @let drawn = picture(of, budget);
+                (drawn)
+                (numbers(of, !drawn.0.is_empty()))
+            }
+        }
+    }
+
+    /// The overview for a dataset card, without the queries: its readers do not have the table.
+    pub(crate) fn card(&self) -> String {
+        self.written(false)
+    }
+
+    fn written(&self, with_sql: bool) -> String {
+        let (sentences, command) = self.sentences();
+        let mut lines = vec![markdown(&sentences.join(" "))];
+        lines.extend(command.map(|command| format!("\nTo measure it: `{command}`")));
+        lines.extend(self.warning().map(|warning| format!("\nNote: {}.", markdown(&warning))));
+        let things = self.things();
+        if !things.is_empty() {
+            lines.push(format!("\n### Things to look at\n\nIn {}:\n", said(&self.source)));
+            lines.extend(things.iter().map(|(what, example, _)| format!("- {what}, such as {}", markdown(example))));
+        }
+        let all = [&self.overview.tokens].into_iter().chain(&self.overview.pictures).chain([&self.overview.runs]);
+        for each in all.filter(|each| with_sql || !matches!(each.name, "rejects" | "runs")) {
+            lines.push(format!("\n### {}\n\n{}\n", each.title, markdown(&each.about)));
+            lines.push(table(&each.rows));
+            lines.extend(with_sql.then(|| format!("\n```sql\n{}\n```", each.sql)));
+        }
+        lines.join("\n") + "\n"
+    }
+
+    pub(crate) fn markdown(&self, chains: &[(Chain, Option<Chain>)]) -> String {
+        let mut lines = vec![format!("# {}\n", markdown(&self.title())), self.written(true)];
+        for (chain, _) in chains {
+            let text = chain.terminal(false);
+            // A fence longer than any in the text.
+            let ticks = text.lines().map(|line| line.chars().filter(|scalar| *scalar == '`').count()).max();
+            let fence = "`".repeat(ticks.unwrap_or(0).max(2) + 1);
+            lines.push(format!("### Chain {}\n\n{fence}diff\n{text}\n{fence}\n", markdown(&chain.place.to_string())));
+        }
+        lines.join("\n")
+    }
+
+    pub(crate) fn json(&self, chains: &[(Chain, Option<Chain>)]) -> Value {
+        let (sentences, command) = self.sentences();
+        let Overview { tokens, runs, things, pictures, sampled } = &self.overview;
+        let all: Vec<_> = [tokens, things].into_iter().chain(pictures).chain([runs]).collect();
+        json!({
+            "output": self.source.location, "table_version": self.source.status.table_version, "made_by": self.provenance(),
+            "rows": self.source.status.rows, "rejects": self.source.status.rejects, "sampled": sampled,
+            "sentences": sentences, "warning": self.warning(), "to_measure": command, "pictures": all,
+            "chains": chains.iter().map(|(chain, _)| chain).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// The numbers of a picture and its query. Both are folded, except the numbers of one that has no picture.
+fn numbers(of: &Picture, is_drawn: bool) -> Markup {
+    let table = html! {
+        div.scroll role="region" aria-label={ "Numbers: " (of.title) } tabindex="0" {
+            table id={ "numbers-" (of.name) } {
+                thead { tr { @for column in &of.rows.columns { th scope="col" { (column) } } } }
+                tbody {
+                    @for row in of.rows.iter() {
+                        tr { @for column in &of.rows.columns { td { (visible(&cell(row.get(column)))) } } }
+                    }
+                }
+            }
+        }
+    };
+    html! {
+        @if !is_drawn { (table) }
+        details {
+            summary { @if is_drawn { "Numbers and SQL" } @else { "SQL" } }
+            @if is_drawn { (table) }
+            pre.sql tabindex="0" { code { (of.sql) } }
+        }
+    }
+}
+
+fn table(rows: &Rows) -> String {
+    let line = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
+    let mut lines = vec![line(rows.columns.clone()), format!("|{}", "---|".repeat(rows.columns.len()))];
+    lines.extend(
+        rows.iter().map(|row| line(rows.columns.iter().map(|column| markdown(&cell(row.get(column)))).collect())),
+    );
+    lines.join("\n")
+}
+
+/// A text without effect in Markdown.
+fn markdown(text: &str) -> String {
+    let mut shown = String::new();
+    for scalar in visible(text).chars() {
+        match scalar {
+            '\n' => shown.push(' '),
+            '<' => shown += "&lt;",
+            '&' => shown += "&amp;",
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' | '$' => shown.extend(['\\', scalar]),
+            scalar => shown.push(scalar),
+        }
+    }
+    shown
+}

@@ -1,0 +1,369 @@
+//! The pages of an output in the browser, from a server on loopback that only reads.
+//!
+//! Each page is an address below a random token, which other users of the machine cannot guess. A request must name this
+//! server as its host, so that no other site's name can lead a browser here. A filter is an expression over the columns
+//! of the output: see [`super::filter`].
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use hyper::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use maud::{Markup, html};
+use tokio::net::TcpListener;
+use url::form_urlencoded;
+
+use super::chain::{self, On, Place};
+use super::filter;
+use super::page::{page, policy};
+use super::queries::quoted;
+use super::report::Report;
+use super::source::{Row, Rows};
+use super::text::{percent, visible};
+use crate::failure::Failure;
+use crate::output::{complain, count, error_line, print, several};
+
+/// Rows of a list.
+const PAGE: u64 = 50;
+const KEYS: [(&str, &str); 4] = [
+    ("j k", "next, previous chain"),
+    ("n p", "next, previous dropped step"),
+    ("s", "numbers and SQL"),
+    ("/", "filter"),
+];
+/// The orders of the list: what the address and the form call them, and the SQL.
+const ORDERS: [(&str, &str, &str); 6] = [
+    ("place", "place in the input", ""),
+    ("longest", "longest first", "original_tokens DESC, "),
+    ("shortest", "shortest first", "original_tokens, "),
+    ("least", "least kept first", "pruned_tokens / CAST(greatest(original_tokens, 1) AS DOUBLE), "),
+    ("most", "most kept first", "pruned_tokens / CAST(greatest(original_tokens, 1) AS DOUBLE) DESC, "),
+    ("steps", "most steps first", "cardinality(steps) DESC, "),
+];
+
+pub(super) struct Server {
+    pub report: Report,
+    token: String,
+    port: u16,
+}
+
+/// What an address asks for.
+#[derive(Debug, Default)]
+struct Asked {
+    filter: String,
+    order: String,
+    from: u64,
+    at: Option<u64>,
+    place: Option<Place>,
+    status: String,
+    is_whole: bool,
+}
+
+impl Asked {
+    fn of(query: Option<&str>) -> Self {
+        let (mut asked, mut file, mut row) = (Self::default(), None, None);
+        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            match name.as_ref() {
+                "where" => asked.filter = value.into_owned(),
+                "sort" => asked.order = value.into_owned(),
+                "from" => asked.from = value.parse().unwrap_or(0),
+                "at" => asked.at = value.parse().ok(),
+                "file" => file = Some(value.into_owned()),
+                "row" => row = value.parse().ok(),
+                "status" => asked.status = value.into_owned(),
+                "whole" => asked.is_whole = value == "1",
+                _ => {}
+            }
+        }
+        asked.place = file.zip(row).map(|(file, row)| Place { file, row });
+        asked
+    }
+
+    fn sql_order(&self) -> &'static str {
+        ORDERS.iter().find(|(name, ..)| *name == self.order).map_or("", |(.., sql)| sql)
+    }
+
+    /// The address of a page with the same filter and order.
+    fn link(&self, page: &str, more: &[(&str, &str)]) -> String {
+        let kept = [("where", self.filter.as_str()), ("sort", &self.order), ("status", &self.status)];
+        address(page, kept.into_iter().filter(|(_, value)| !value.is_empty()).chain(more.iter().copied()))
+    }
+}
+
+fn address<'a>(page: &str, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    format!("{page}?{}", form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish())
+}
+
+/// Serves the pages until the process ends. Prints their address, and opens it if `is_opened`.
+pub(super) async fn serve(report: Report, port: u16, is_opened: bool) -> std::result::Result<(), Failure> {
+    let taken = |error: std::io::Error| {
+        Failure::Failed(format!(
+            "cannot listen on 127.0.0.1:{port} ({error}): pass another --port, or none for a free one"
+        ))
+    };
+    let listener = TcpListener::bind(("127.0.0.1", port)).await.map_err(taken)?;
+    let port = listener.local_addr()?.port();
+    let server = Arc::new(Server { report, token: uuid::Uuid::new_v4().simple().to_string(), port });
+    let url = format!("http://127.0.0.1:{port}/{}/", server.token);
+    print(&url)?;
+    complain("Ctrl-C ends the server");
+    if is_opened {
+        let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+        if let Err(error) = std::process::Command::new(opener).arg(&url).spawn() {
+            complain(&format!("note: cannot open a browser ({opener}: {error}): open the address yourself"));
+        }
+    }
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let server = Arc::clone(&server);
+        tokio::spawn(async move {
+            let answer = service_fn(move |request| {
+                let server = Arc::clone(&server);
+                async move { Ok::<_, Infallible>(server.answer(request).await) }
+            });
+            // A browser that closes its connection is no failure.
+            drop(http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await);
+        });
+    }
+}
+
+impl Server {
+    async fn answer<B>(&self, request: Request<B>) -> Response<String> {
+        let (status, body) = match self.refused(&request) {
+            Some((status, why)) => (status, why.to_string()),
+            None => self.page(request.uri().path(), request.uri().query()).await,
+        };
+        let kind = if body.starts_with('<') { "text/html; charset=utf-8" } else { "text/plain; charset=utf-8" };
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
+        headers.insert(CACHE_CONTROL, hyper::header::HeaderValue::from_static("no-store"));
+        headers.insert(REFERRER_POLICY, hyper::header::HeaderValue::from_static("no-referrer"));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, hyper::header::HeaderValue::from_static("nosniff"));
+        let policy = format!("{}; frame-ancestors 'none'", policy("'self'"));
+        headers.extend(policy.parse().ok().map(|policy| (CONTENT_SECURITY_POLICY, policy)));
+        response
+    }
+
+    /// Why a request gets no page.
+    fn refused<B>(&self, request: &Request<B>) -> Option<(StatusCode, &'static str)> {
+        if ![Method::GET, Method::HEAD].contains(request.method()) {
+            return Some((StatusCode::METHOD_NOT_ALLOWED, "asap view only reads: use GET"));
+        }
+        let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        if !["127.0.0.1", "localhost"].iter().any(|name| host == format!("{name}:{}", self.port)) {
+            return Some((StatusCode::MISDIRECTED_REQUEST, "asap view answers only to 127.0.0.1 and localhost"));
+        }
+        let token = request.uri().path().split('/').nth(1).unwrap_or_default();
+        let differs = token.bytes().zip(self.token.bytes()).fold(0, |differs, (one, other)| differs | (one ^ other));
+        if token.len() != self.token.len() || differs != 0 {
+            return Some((
+                StatusCode::FORBIDDEN,
+                "open the address that asap view printed: its token is missing or wrong",
+            ));
+        }
+        None
+    }
+
+    async fn page(&self, path: &str, query: Option<&str>) -> (StatusCode, String) {
+        let asked = Asked::of(query);
+        let name = path.get(self.token.len() + 1..).unwrap_or_default();
+        let made = match name {
+            "/" => Ok(self.report.html(Some(&|filter| address("chains", [("where", filter)])))),
+            "/chains" => self.chains(&asked).await,
+            "/chain" => self.chain(&asked).await,
+            "/rejects" => self.rejects(&asked).await,
+            _ => return (StatusCode::NOT_FOUND, "there is no such page".to_string()),
+        };
+        let (status, body) = match made {
+            Ok(body) => (StatusCode::OK, body),
+            Err(error) => {
+                // The form stays, so that a filter can be corrected.
+                let form = (name != "/rejects").then(|| form(&asked));
+                let message = error_line(&error);
+                (
+                    StatusCode::BAD_REQUEST,
+                    html! { h1 { "This page cannot be shown" } @if let Some(form) = form { (form) } p.error role="alert" { (visible(&message)) } },
+                )
+            }
+        };
+        let title = format!("asap view {}", self.report.title());
+        (status, page(&title, "'self'", nav(name), body, &KEYS))
+    }
+
+    async fn chains(&self, asked: &Asked) -> Result<Markup> {
+        let source = &self.report.source;
+        let table = quoted(&source.location);
+        let filter = filter::or_all(Some(&asked.filter), &source.schema)?;
+        let total = source.rows(&format!("SELECT count(*) AS chains FROM {table} WHERE {filter}")).await?;
+        let total = total.first().map_or(0, |row| row.count("chains"));
+        let sql = format!(
+            "SELECT source['file'] AS file, source['row'] AS row, id, original_tokens, pruned_tokens, cardinality(steps) AS steps\n\
+             FROM {table} WHERE {filter}\nORDER BY {}file, row LIMIT {PAGE} OFFSET {}",
+            asked.sql_order(),
+            asked.from
+        );
+        let rows = source.rows(&sql).await?;
+        let questions = self.questions(&rows).await?;
+        Ok(html! {
+            h1 { "Chains" }
+            (form(asked))
+            p.facts { (several(total, "chain")) }
+            div.scroll role="region" aria-label="Chains" tabindex="0" {
+                table {
+                    thead { tr { @for head in ["chain", "tokens before", "after", "kept", "steps", "question"] { th scope="col" { (head) } } } }
+                    tbody {
+                        @for (index, row) in rows.iter().enumerate() {
+                            @let place = Place::of(row);
+                            tr {
+                                td { a href=(asked.link("chain", &[("at", &(asked.from + index as u64).to_string())])) { (visible(&place.to_string())) } }
+                                td { (count(row.count("original_tokens"))) }
+                                td { (count(row.count("pruned_tokens"))) }
+                                td { (percent(row.number("pruned_tokens"), row.number("original_tokens"))) }
+                                td { (count(row.count("steps"))) }
+                                td dir="auto" { (visible(&questions.iter().find(|question| Place::of(*question) == place).map_or("", |row| row.text("question")))) }
+                            }
+                        }
+                    }
+                }
+            }
+            (pager(asked, "chains", total))
+            (shown(&sql))
+        })
+    }
+
+    /// The beginnings of the questions of rows, so that only these rows' texts are read.
+    async fn questions(&self, rows: &Rows) -> Result<Rows> {
+        if rows.rows.is_empty() {
+            return Ok(Rows::default());
+        }
+        let places: Vec<_> = rows.iter().map(Place::of).collect();
+        let chains = chain::query(&self.report.source.location, &places);
+        self.report.source.rows(&format!("SELECT file, row, left(question, 100) AS question FROM ({chains})")).await
+    }
+
+    async fn chain(&self, asked: &Asked) -> Result<Markup> {
+        let source = &self.report.source;
+        let (place, before, after) = match (&asked.place, asked.at) {
+            (Some(place), _) => (Some(place.clone()), None, None),
+            (None, at) => self.neighbors(asked, at.unwrap_or(0)).await?,
+        };
+        let found = match &place {
+            Some(place) => chain::read(source, &source.location, std::slice::from_ref(place)).await?,
+            None => vec![],
+        };
+        let (Some(place), Some(chain)) = (place, found.first()) else {
+            return Ok(
+                html! { h1 { "There is no such chain" } p { "The output may have changed, or the filter excludes it." } },
+            );
+        };
+        let other = self.report.other(std::slice::from_ref(&place)).await?;
+        let row = place.row.to_string();
+        let own = [("file", place.file.as_str()), ("row", &row)];
+        Ok(html! {
+            article {
+                h1 { "Chain " (visible(&place.to_string())) }
+                p.facts {
+                    @if let Some(at) = before { a rel="prev" href=(asked.link("chain", &[("at", &at.to_string())])) { "← previous" } " · " }
+                    @if let Some(at) = after { a rel="next" href=(asked.link("chain", &[("at", &at.to_string())])) { "next →" } " · " }
+                    a href=(address("chain", own)) { "link to this chain" } " · "
+                    @if !asked.is_whole { a href=(address("chain", own.into_iter().chain([("whole", "1")]))) { "all text" } " · " }
+                    a href=(asked.link("chains", &[])) { "list" }
+                }
+                (chain.html(other.first(), if asked.is_whole { On::WholePage } else { On::Page }))
+            }
+            (shown(&chain::query(&source.location, &[place])))
+        })
+    }
+
+    /// The place of a chain of the list, and the indices of the chains around it.
+    async fn neighbors(&self, asked: &Asked, at: u64) -> Result<(Option<Place>, Option<u64>, Option<u64>)> {
+        let source = &self.report.source;
+        let rows = source
+            .rows(&format!(
+                "SELECT source['file'] AS file, source['row'] AS row FROM {} WHERE {} ORDER BY {}file, row LIMIT 2 OFFSET {at}",
+                quoted(&source.location),
+                filter::or_all(Some(&asked.filter), &source.schema)?,
+                asked.sql_order()
+            ))
+            .await?;
+        let places: Vec<_> = rows.iter().map(Place::of).collect();
+        Ok((places.first().cloned(), at.checked_sub(1), (places.len() > 1).then_some(at + 1)))
+    }
+
+    async fn rejects(&self, asked: &Asked) -> Result<Markup> {
+        let source = &self.report.source;
+        let rejects = &source.status.rejects;
+        if rejects.is_empty() {
+            return Ok(html! { h1 { "Rejects" } p { "No row was rejected." } });
+        }
+        let filter = match asked.status.as_str() {
+            "" => "true".to_string(),
+            status => format!("status = {}", quoted(status)),
+        };
+        let total = rejects.iter().filter(|(status, _)| asked.status.is_empty() || **status == asked.status);
+        let total = total.map(|(_, rows)| rows).sum();
+        let sql = format!(
+            "SELECT status, source['file'] AS file, source['row'] AS row, error FROM {}\nWHERE {filter} ORDER BY file, row LIMIT {PAGE} OFFSET {}",
+            quoted(&format!("{}/.asap/rejects", source.location)),
+            asked.from
+        );
+        let rows = source.rows(&sql).await?;
+        let cell = |row: Row<'_>, column| visible(row.text(column)).into_owned();
+        Ok(html! {
+            h1 { "Rejects" }
+            p {
+                a href="rejects" { "all" }
+                @for (status, rows) in rejects { " · " a href=(address("rejects", [("status", status.as_str())])) { (visible(status)) " (" (count(*rows)) ")" } }
+            }
+            div.scroll role="region" aria-label="Rejects" tabindex="0" {
+                table {
+                    thead { tr { @for head in ["status", "row", "error"] { th scope="col" { (head) } } } }
+                    tbody { @for row in rows.iter() { tr { td { (cell(row, "status")) } td { (visible(&Place::of(row).to_string())) } td { (cell(row, "error")) } } } }
+                }
+            }
+            (pager(asked, "rejects", total))
+            (shown(&sql))
+        })
+    }
+}
+
+fn nav(page: &str) -> Markup {
+    let pages = [("/", "./", "Overview"), ("/chains", "chains", "Chains"), ("/rejects", "rejects", "Rejects")];
+    html! {
+        nav aria-label="Pages" {
+            @for (name, link, title) in pages { a href=(link) aria-current=[(name == page).then_some("page")] { (title) } }
+        }
+    }
+}
+
+fn form(asked: &Asked) -> Markup {
+    html! {
+        form action="chains" method="get" {
+            label.wide { "Filter: an SQL condition over the columns" input name="where" value=(asked.filter) placeholder="pruned_tokens > 100 AND id LIKE 'a%'" autocomplete="off" spellcheck="false"; }
+            label { "Order" select name="sort" { @for (name, title, _) in ORDERS { option value=(name) selected[asked.order == name] { (title) } } } }
+            button { "Show" }
+        }
+    }
+}
+
+fn pager(asked: &Asked, page: &str, total: u64) -> Markup {
+    let link = |from: u64| asked.link(page, &[("from", &from.to_string())]);
+    html! {
+        p {
+            @if asked.from > 0 { a rel="prev" href=(link(asked.from.saturating_sub(PAGE))) { "← previous" } " " }
+            @if asked.from + PAGE < total { a rel="next" href=(link(asked.from + PAGE)) { "next →" } }
+        }
+    }
+}
+
+fn shown(sql: &str) -> Markup {
+    html! { details { summary { "SQL" } pre.sql tabindex="0" { code { (sql) } } } }
+}

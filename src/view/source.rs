@@ -1,0 +1,176 @@
+//! An output of a run as asap view reads it: checked, at one version, and queried with SQL.
+
+use asap_llm::Llm;
+use asap_pipelines::outputs::status::{Status, status};
+use asap_udfs::{Models, Settings};
+use datafusion::arrow::json::WriterBuilder;
+use datafusion::arrow::json::writer::JsonArray;
+use datafusion::common::{DFSchema, Result, TableReference};
+use datafusion::execution::context::SessionContext;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::failure::Failure;
+use crate::output::count;
+
+/// Rows in a batch: rows hold lists of steps, which a query unnests.
+const BATCH_ROWS: usize = 1024;
+/// What the pages read of an output, and who writes it.
+const COLUMNS: [&str; 9] = [
+    "source",
+    "question",
+    "cot",
+    "original_cot",
+    "answer",
+    "original_tokens",
+    "coarse_tokens",
+    "pruned_tokens",
+    "steps",
+];
+
+pub(crate) struct Source {
+    context: SessionContext,
+    /// The location as typed, for SQL.
+    pub location: String,
+    pub status: Status,
+    pub schema: DFSchema,
+    /// The columns of [`COLUMNS`] of a second output with the same input.
+    pub against: Option<String>,
+    /// The table of an exam.
+    pub exam: Option<String>,
+}
+
+impl Source {
+    /// Opens an output. It stays at its current version: all queries see the same rows.
+    pub(crate) async fn open(location: &str, against: Option<&str>, exam: Option<&str>) -> Result<Self, Failure> {
+        let context = crate::sql::session(Settings::default(), &Llm::default(), &Models::default())?;
+        prepare(&context);
+        let (location, status, schema) = output(&context, location).await?;
+        let against = match against {
+            Some(against) => Some(output(&context, against).await?.0),
+            None => None,
+        };
+        let exam = match exam {
+            Some(exam) => {
+                let (exam, schema) = pinned(&context, exam).await?;
+                if !schema.has_column_with_unqualified_name("survives") {
+                    return Err(Failure::Usage(format!("{exam} has no column survives: pass the --to of asap exam")));
+                }
+                Some(exam)
+            }
+            None => None,
+        };
+        Ok(Self { context, location, status, schema, against, exam })
+    }
+
+    /// Runs a query of a page.
+    pub(crate) async fn rows(&self, sql: &str) -> Result<Rows> {
+        let found = self.context.sql(sql).await?;
+        let columns = found.schema().fields().iter().map(|field| field.name().clone()).collect();
+        let batches = found.collect().await?;
+        let mut writer = WriterBuilder::new().with_explicit_nulls(true).build::<_, JsonArray>(Vec::new());
+        writer.write_batches(&batches.iter().collect::<Vec<_>>())?;
+        writer.finish()?;
+        let json = writer.into_inner();
+        let rows = if json.is_empty() { vec![] } else { serde_json::from_slice(&json).map_err(unreadable)? };
+        Ok(Rows { columns, rows })
+    }
+
+    pub(crate) fn has(&self, column: &str) -> bool {
+        self.schema.has_column_with_unqualified_name(column)
+    }
+}
+
+fn unreadable(error: serde_json::Error) -> datafusion::common::DataFusionError {
+    datafusion::common::exec_datafusion_err!("the rows cannot be read: {error}")
+}
+
+/// Reads texts only of the rows that pass a filter, in batches that fit memory.
+fn prepare(context: &SessionContext) {
+    let state = context.state_ref();
+    let mut state = state.write();
+    let mut config = state.config().clone().with_batch_size(BATCH_ROWS);
+    config.options_mut().execution.parquet.pushdown_filters = true;
+    *state.config_mut() = config;
+}
+
+/// Checks that there is an output with rows and steps.
+async fn output(context: &SessionContext, location: &str) -> Result<(String, Status, DFSchema), Failure> {
+    let status = status(location).await?;
+    if status.rows == 0 {
+        let rejects: u64 = status.rejects.values().sum();
+        let advice = match rejects {
+            0 => "run asap run first, or wait for its first commit".to_string(),
+            rejects => {
+                format!("all {} rows are rejects: asap inspect {location}/.asap/rejects shows why", count(rejects))
+            }
+        };
+        return Err(Failure::Failed(format!("{location} has no pruned rows to show: {advice}")));
+    }
+    let (location, schema) = pinned(context, location).await?;
+    let missing: Vec<_> =
+        COLUMNS.into_iter().filter(|column| !schema.has_column_with_unqualified_name(column)).collect();
+    if !missing.is_empty() {
+        return Err(Failure::Failed(format!(
+            "{location} has no column {}: asap view shows outputs of pipelines that keep or drop steps; query this one with \
+             asap sql",
+            missing.join(", ")
+        )));
+    }
+    Ok((location, status, schema))
+}
+
+/// Registers the current version of a table under its location, so that each query reads this version.
+async fn pinned(context: &SessionContext, location: &str) -> Result<(String, DFSchema), Failure> {
+    let location = location.trim_end_matches('/').to_string();
+    let name = TableReference::bare(location.clone());
+    let table = context.table_provider(name.clone()).await?;
+    let schema = DFSchema::try_from(table.schema())?;
+    // The same location may be named twice.
+    context.deregister_table(name.clone())?;
+    context.register_table(name, table)?;
+    Ok((location, schema))
+}
+
+/// The rows of a query, as JSON.
+#[derive(Debug, Default, Clone, Serialize)]
+pub(crate) struct Rows {
+    pub columns: Vec<String>,
+    pub rows: Vec<Map<String, Value>>,
+}
+
+impl Rows {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Row<'_>> {
+        self.rows.iter().map(Row)
+    }
+
+    pub(crate) fn first(&self) -> Option<Row<'_>> {
+        self.iter().next()
+    }
+}
+
+/// A row of a query. A missing value is 0 or an empty text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row<'a>(&'a Map<String, Value>);
+
+impl<'a> Row<'a> {
+    pub(crate) fn get(self, column: &str) -> &'a Value {
+        self.0.get(column).unwrap_or(&Value::Null)
+    }
+
+    pub(crate) fn text(self, column: &str) -> &'a str {
+        self.get(column).as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn count(self, column: &str) -> u64 {
+        self.get(column).as_u64().unwrap_or_default()
+    }
+
+    pub(crate) fn number(self, column: &str) -> f64 {
+        self.get(column).as_f64().unwrap_or_default()
+    }
+
+    pub(crate) fn list(self, column: &str) -> impl Iterator<Item = Row<'a>> {
+        self.get(column).as_array().into_iter().flatten().filter_map(|item| item.as_object()).map(Row)
+    }
+}

@@ -1,0 +1,248 @@
+//! `asap view` and `asap inspect --chain`: what pruning did, from queries that anyone can repeat.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::common::Workplace;
+
+/// An output of the whole method in `out`, and one of random steps in `random`.
+fn pruned(rows: usize) -> (Workplace, Value) {
+    let workplace = Workplace::new();
+    workplace.traces(1, rows, "in");
+    let budget = ["--set", "asap.refine.max_tokens=200"];
+    let summary = workplace.prune("asap", "out", &budget).json();
+    workplace.prune("random", "random", &budget).ok();
+    (workplace, summary)
+}
+
+/// Lines of JSON to prune by a rule that needs no model.
+fn truncated(lines: &[Value], budget: u32) -> Workplace {
+    let workplace = Workplace::empty();
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    workplace.write("in/hostile.jsonl", lines);
+    let budget = format!("asap.refine.max_tokens={budget}");
+    workplace.prune("truncate", "out", &["--set", &budget, "--max-rejects", "1"]);
+    workplace
+}
+
+fn report(workplace: &Workplace, name: &str, more: &[&str]) -> String {
+    workplace.run(["view", "out", "--to", name].iter().chain(more)).ok();
+    std::fs::read_to_string(workplace.path(name)).unwrap()
+}
+
+/// The cells of a table of a page.
+fn cells(page: &str, table: &str) -> Vec<String> {
+    let begin = page.find(&format!("<table id=\"numbers-{table}\">")).unwrap();
+    let table = &page[begin..begin + page[begin..].find("</table>").unwrap()];
+    table.split("<td>").skip(1).map(|cell| cell[..cell.find("</td>").unwrap()].replace("&lt;", "<")).collect()
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "–".to_string(),
+        Value::String(text) => text.clone(),
+        number if number.is_u64() => asap::output::count(number.as_u64().unwrap()),
+        number => {
+            let text = format!("{:.4}", number.as_f64().unwrap());
+            text.trim_end_matches('0').trim_end_matches('.').to_string()
+        }
+    }
+}
+
+#[test]
+fn each_number_comes_from_the_query_below_it() {
+    let (workplace, summary) = pruned(40);
+    let exam = "SELECT * FROM (VALUES ('original', 1.0, 0, true), ('asap', 0.25, 0, true), ('random_steps', 0.25, 0, false)) \
+                AS t(pipeline, share, place, survives)";
+    workplace.copy(exam, "exam.parquet");
+    let more = ["--against", "random", "--exam", "exam.parquet"];
+    let found: Value = serde_json::from_str(&report(&workplace, "r.json", &more)).unwrap();
+    let page = report(&workplace, "r.html", &more);
+    let pictures = found["pictures"].as_array().unwrap();
+    assert_eq!(pictures.len(), 11);
+    for picture in pictures {
+        let (name, rows) = (picture["name"].as_str().unwrap(), picture["rows"].as_array().unwrap());
+        assert!(!rows.is_empty(), "{name}");
+        let format = ["sql", "-q", "--format", "json", "-c", picture["sql"].as_str().unwrap()];
+        let again: Vec<Value> = serde_json::from_str(workplace.run(format).ok()).unwrap();
+        assert_eq!(&again, rows, "{name}");
+        let columns = picture["columns"].as_array().unwrap();
+        let expected = rows.iter().flat_map(|row| columns.iter().map(|column| shown(&row[column.as_str().unwrap()])));
+        assert_eq!(cells(&page, name), expected.collect::<Vec<_>>(), "{name}");
+    }
+    let rows = |name: &str| pictures.iter().find(|picture| picture["name"] == name).unwrap()["rows"].clone();
+    let tokens = &rows("tokens")[0];
+    let tokens = [&tokens["original"], &tokens["after_stage_1"], &tokens["pruned"]];
+    assert_eq!(tokens, [&summary["tokens_in"], &summary["tokens_coarse"], &summary["tokens_out"]]);
+    assert_eq!((&rows("fates")[0]["rows"], &rows("runs")[0]["rows_in"]), (&summary["rows_out"], &summary["rows_in"]));
+    let said = found["sentences"].to_string();
+    assert!(
+        said.contains("survives asap at 25 % of the tokens in 100 ± 0 % of 1 question (random steps 0 ± 0 %)"),
+        "{said}"
+    );
+    assert_eq!(report(&workplace, "again.html", &more), page, "the same version gives the same bytes");
+    let card = workplace.run(["export", "out", "--to", "exported"]);
+    card.ok();
+    let card = std::fs::read_to_string(workplace.path("exported/README.md")).unwrap();
+    assert!(card.contains("## What pruning did") && card.contains("| anchor |"), "{card}");
+}
+
+#[test]
+fn hostile_text_is_shown_as_text() {
+    let hostile = "<script>alert(1)</script></script><img src=x onerror=alert(1)>\u{202e}\0\u{1b}[31m";
+    let steps: String = (0..1733).map(|step| format!("Step {step} & \"so\".\n\n")).collect();
+    let workplace = truncated(
+        &[
+            json!({"id": hostile, "question": hostile, "cot": format!("{hostile}\n\nThen."), "answer": hostile}),
+            json!({"id": "line", "question": "q", "cot": "x".repeat(150_000), "answer": "a"}),
+            json!({"id": "many", "question": "q", "cot": steps, "answer": "a"}),
+        ],
+        400_000,
+    );
+    let page = report(&workplace, "r.html", &[]);
+    assert_eq!(
+        (page.matches("<script").count(), page.matches("</script").count(), page.matches("<img").count()),
+        (1, 1, 0)
+    );
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;") && page.contains("⟨U+202E⟩␀␛[31m"));
+    assert!(!page.contains(['\0', '\u{202e}', '\u{1b}']));
+    assert!(page.contains("… 146,000 more characters"));
+    assert!(!page.contains("http:") && !page.contains("https:"), "the page names an address");
+    for name in ["r.md", "r.json"] {
+        assert!(!report(&workplace, name, &[]).contains(['\0', '\u{202e}', '\u{1b}']) || name == "r.json");
+    }
+    let many = report(&workplace, "many.html", &["--where", "id = 'many'"]);
+    assert!(many.contains("Step 1732 &amp; ") && many.len() < 1_000_000, "{} bytes", many.len());
+}
+
+#[test]
+fn a_chain_on_the_terminal() {
+    let (workplace, _) = pruned(4);
+    let place = "openr1-math.parquet:1";
+    let chain = workplace.run(["inspect", "out", "--chain", place]);
+    let id = chain.ok().lines().nth(1).unwrap().strip_prefix("id ").unwrap().to_string();
+    assert!(chain.stdout.starts_with(place) && chain.stdout.contains("\n+   ") && chain.stdout.contains("\n-   "));
+    assert_eq!(workplace.run(["inspect", "out", "--chain", &id]).ok(), chain.stdout);
+    let chain = workplace.run(["inspect", "out", "--chain", &id, "--format", "json"]).json();
+    let steps = chain["steps"].as_array().unwrap();
+    let kept: u64 = steps.iter().filter(|step| step["dropped"].is_null()).count() as u64;
+    let sql = format!("SELECT cardinality(cot_steps(cot)) AS kept FROM 'out' WHERE id = '{id}'");
+    assert_eq!(workplace.rows(&sql), [json!({"kept": kept})]);
+    workplace.run(["inspect", "out", "--chain", "nowhere:7"]).ends(2, &["out has no chain 'nowhere:7'", "FILE:ROW"]);
+}
+
+#[test]
+fn bad_input_is_one_clear_error() {
+    let workplace = truncated(&[json!({"id": "a", "question": "q", "cot": "One.\n\nTwo.", "answer": "2"})], 100);
+    let refused = |arguments: &[&str], code: i32, texts: &[&str]| {
+        let finished = workplace.run(["view"].iter().chain(arguments)).ends(code, texts);
+        assert_eq!((finished.stdout.as_str(), finished.stderr.lines().count()), ("", 1), "{}", finished.stderr);
+    };
+    refused(&["nowhere", "--to", "r.html"], 1, &["nowhere is not an output of asap run"]);
+    workplace.write("early/.asap/cache/a", "");
+    refused(&["early", "--to", "r.html"], 1, &["early has no commit yet"]);
+    let schema =
+        r#"{\"type\":\"struct\",\"fields\":[{\"name\":\"a\",\"type\":\"long\",\"nullable\":true,\"metadata\":{}}]}"#;
+    let foreign = format!(
+        "{{\"protocol\":{{\"minReaderVersion\":1,\"minWriterVersion\":2}}}}\n{{\"metaData\":{{\"id\":\"0\",\"format\":{{\"provider\":\"parquet\",\
+         \"options\":{{}}}},\"schemaString\":\"{schema}\",\"partitionColumns\":[],\"configuration\":{{}}}}}}\n"
+    );
+    workplace.write("foreign/_delta_log/00000000000000000000.json", foreign);
+    refused(&["foreign", "--to", "r.html"], 1, &["foreign"]);
+    workplace.write("text.sql", "SELECT * FROM pruned((SELECT *, cot AS compressed FROM corpus))");
+    workplace.prune("text.sql", "text", &[]).ok();
+    refused(&["text", "--to", "r.html"], 1, &["text has no column", "steps", "asap sql"]);
+    workplace.prune("truncate", "none", &["--set", "asap.refine.max_tokens=1", "--max-rejects", "1"]);
+    refused(&["none", "--to", "r.html"], 1, &["none has no pruned rows", "1 rows are rejects", "none/.asap/rejects"]);
+    workplace.run(["view", "out", "--to", "r.pdf"]).ends(2, &[".html, .md or .json"]);
+    refused(&["out", "--to", "r.html", "--exam", "out"], 2, &["out has no column survives", "asap exam"]);
+    refused(&["out", "--to", "r.html", "--against", "nowhere"], 1, &["nowhere is not an output"]);
+    refused(&["out", "--to", "r.html", "--where", "(SELECT 1) = 1"], 2, &["--where: a filter cannot contain a query"]);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    refused(&["out", "--port", &port], 1, &["cannot listen on 127.0.0.1", "another --port"]);
+    assert!(!workplace.path("r.html").exists() && !workplace.path("r.pdf").exists());
+}
+
+/// A server of `asap view` that ends with the test.
+struct Viewer {
+    child: Child,
+    host: String,
+    token: String,
+}
+
+impl Viewer {
+    fn of(workplace: &Workplace) -> Self {
+        let mut child =
+            workplace.command(["view", "out"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let (host, token) = line.trim().strip_prefix("http://").unwrap().split_once('/').unwrap();
+        Self { child, host: host.to_string(), token: token.trim_end_matches('/').to_string() }
+    }
+
+    fn request(&self, method: &str, host: &str, path: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.host).unwrap();
+        write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        (response[9..12].parse().unwrap(), response)
+    }
+
+    fn page(&self, page: &str) -> (u16, String) {
+        self.request("GET", &self.host, &format!("/{}/{page}", self.token))
+    }
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+#[test]
+fn the_server_answers_only_what_it_should() {
+    let lines: Vec<Value> = (0..60)
+        .map(|row| json!({"id": format!("r{row}"), "question": "q", "cot": format!("One {row}.\n\nTwo."), "answer": "2"}))
+        .collect();
+    let workplace = truncated(&lines, 100);
+    let viewer = Viewer::of(&workplace);
+    for page in ["", "chains", "chains?sort=longest&from=50", "chain?at=3", "chain?file=hostile.jsonl&row=7", "rejects"]
+    {
+        let (status, body) = viewer.page(page);
+        assert!(status == 200 && body.contains("content-security-policy: default-src 'none'"), "{page}: {body}");
+    }
+    let (_, listed) = viewer.page("chains?where=id+%3D+%27r7%27");
+    assert!(listed.contains("1 chain<") && listed.contains("hostile.jsonl:7"), "{listed}");
+    let (_, chain) = viewer.page("chain?at=59");
+    assert!(chain.contains("rel=\"prev\"") && !chain.contains("rel=\"next\"") && chain.contains("One 59."));
+
+    let own = format!("/{}/", viewer.token);
+    assert_eq!(viewer.request("GET", "evil.example", &own).0, 421);
+    assert_eq!(viewer.request("POST", &viewer.host, &own).0, 405);
+    for path in ["/", "/chains", &format!("/{}", viewer.token.replace(char::is_numeric, "x"))] {
+        assert_eq!(viewer.request("GET", &viewer.host, path).0, 403, "{path}");
+    }
+    for page in ["../chains", "..%2f..%2fetc/passwd", "nothing"] {
+        assert_eq!(viewer.page(page).0, 404, "{page}");
+    }
+    for (filter, said) in [
+        ("(SELECT+1)+%3D+1", "cannot contain a query"),
+        ("EXISTS+(SELECT+1+FROM+'in/hostile.jsonl')", "cannot contain a query"),
+        ("id+IN+(SELECT+id+FROM+cot_corpus('in'))", "cannot contain a query"),
+        ("ai_complete(cot)+%3D+'x'", "cannot call ai_complete"),
+        ("cot_tokens(cot)+%3E+1", "cannot call cot_tokens"),
+        ("random()+%3C+0.5", "cannot call random"),
+        ("true)+UNION+ALL+SELECT+(1", "expected one expression"),
+        ("count(*)+%3E+1", "about one row"),
+        ("nothing+%3D+1", "No field named nothing"),
+        ("1", "expected a condition"),
+    ] {
+        let (status, body) = viewer.page(&format!("chains?where={filter}"));
+        assert!(status == 400 && body.contains(said) && body.contains("<form"), "{filter}: {body}");
+    }
+}
