@@ -57,7 +57,7 @@ pub use ask::spirit::GreedilyPruned;
 pub use ask::{generate, sampling};
 pub use error::{LmError, Result};
 pub use fingerprint::{fingerprint, model_files};
-pub use locate::{SMALL, locate, locate_folder};
+pub use locate::{SMALL, locate, locate_folder, parameters};
 pub use model::pass::tokens_read;
 pub use model::{config, decoder, output, weights};
 pub use score::loaded::{Computed, Dtype, LoadedModel};
