@@ -54,6 +54,7 @@ pub mod train;
 pub use asap_ops as ops;
 pub use ask::check::ANSWER_PROMPT;
 pub use ask::spirit::GreedilyPruned;
+pub use ask::survival::Stating;
 pub use ask::{generate, sampling};
 pub use error::{LmError, Result};
 pub use fingerprint::{fingerprint, model_files};
