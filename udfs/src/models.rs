@@ -80,6 +80,7 @@ struct ModelKey {
     devices: Option<Devices>,
     dtype: Option<Dtype>,
     python: String,
+    server: [Option<String>; 3],
 }
 
 impl ModelKey {
@@ -90,6 +91,8 @@ impl ModelKey {
             devices: settings.scorer_device.clone(),
             dtype: settings.scorer_dtype,
             python: settings.scorer_python.clone(),
+            server: [&settings.scorer_base_url, &settings.scorer_served_model, &settings.scorer_api_key_env]
+                .map(Clone::clone),
         }
     }
 }

@@ -127,6 +127,16 @@ settings! {
     scorer_device: Option<Devices> = None, "scorer.device", Backend;
     /// The Python of the backend `torch`: a program with the packages torch and transformers.
     scorer_python: String = "python3".to_string(), "scorer.python", Calls;
+    /// The address of the server of the backend `served`, such as http://localhost:8000/v1. It must not contain a user,
+    /// password, query or fragment. The limits of calls are those of `asap.anchor`: `max_concurrent_requests`,
+    /// `max_requests_per_minute`, `max_tokens_per_minute`, `timeout`, `max_retries`, `max_retry_after`,
+    /// `max_error_rate`.
+    scorer_base_url: Option<String> = None, "scorer.base_url", Calls;
+    /// The name of the environment variable that holds the API key of the server of the scoring model. Unset: no key is
+    /// sent.
+    scorer_api_key_env: Option<String> = None, "scorer.api_key_env", Calls;
+    /// The name of the scoring model at its server. Unset: the only model that the server lists.
+    scorer_served_model: Option<String> = None, "scorer.served_model", Results;
     /// The provider of direct thoughts and coarse prunings: `extractive` (rules, no language model, no network),
     /// `openai` (an endpoint with OpenAI's chat completions API) or `local` (a model in a folder).
     anchor_provider: Provider = Provider::Extractive, "anchor.provider", Results;

@@ -132,6 +132,19 @@ pub struct Continued {
     pub tokens_written: usize,
 }
 
+/// Returns forks as whole texts: their ids, the number of tokens of each, and their targets.
+pub fn whole(texts: &[Fork]) -> (Vec<u32>, Vec<usize>, Vec<Target>) {
+    let (mut ids, mut lengths, mut targets) = (Vec::new(), Vec::new(), Vec::new());
+    for text in texts {
+        let start = ids.len();
+        ids.extend_from_slice(&texts[0].ids[..text.from]);
+        targets.extend(text.targets(ids.len()));
+        ids.extend_from_slice(&text.ids);
+        lengths.push(ids.len() - start);
+    }
+    (ids, lengths, targets)
+}
+
 /// What runs a model. It lives on the thread of its model, which asks one question at a time.
 pub trait Backend: Send {
     /// The name in messages, such as `cpu`.
@@ -166,14 +179,7 @@ pub trait Backend: Send {
     /// # Errors
     /// As [`Backend::score`].
     fn score_forks(&mut self, texts: &[Fork], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
-        let (mut ids, mut lengths, mut targets) = (Vec::new(), Vec::new(), Vec::new());
-        for text in texts {
-            let start = ids.len();
-            ids.extend_from_slice(&texts[0].ids[..text.from]);
-            targets.extend(text.targets(ids.len()));
-            ids.extend_from_slice(&text.ids);
-            lengths.push(ids.len() - start);
-        }
+        let (ids, lengths, targets) = whole(texts);
         self.score(Packed { ids: &ids, lengths: &lengths }, &targets, is_wanted)
     }
 

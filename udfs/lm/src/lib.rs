@@ -52,9 +52,9 @@ mod text;
 pub mod train;
 
 pub use asap_ops as ops;
-pub use ask::check::ANSWER_PROMPT;
+pub use ask::check::{ANSWER_PROMPT, STATED};
 pub use ask::spirit::GreedilyPruned;
-pub use ask::survival::Stating;
+pub use ask::survival::{Stating, stated};
 pub use ask::{generate, sampling};
 pub use error::{LmError, Result};
 pub use fingerprint::{fingerprint, model_files};

@@ -1,5 +1,6 @@
 //! The backend of the scoring model: chosen by settings, model and machine, and opened before the first row.
 
+mod served;
 mod torch;
 
 use std::collections::BTreeMap;
@@ -43,7 +44,7 @@ pub(crate) fn open(
         Chosen::Torch(devices, dtype) => {
             torch::open(folder, &settings.scorer_python, &devices, dtype, tokenizer, memory)
         }
-        Chosen::Served => Err(LmError::Backend(format!("{BACKEND} = 'served': this build cannot ask servers yet"))),
+        Chosen::Served => served::open(folder, settings, tokenizer, memory),
     }
 }
 

@@ -71,9 +71,8 @@ impl Stating {
     pub fn stated(&self, written: &[u32]) -> Result<Option<String>> {
         let is_end = written.last().is_some_and(|id| self.ends.contains(id));
         let text = self.tokenizer.decode(&written[..written.len() - usize::from(is_end)])?;
-        let end = closing(&text);
-        let is_over = end.is_some() || is_end || written.len() == STATED;
-        Ok(is_over.then(|| text[..end.unwrap_or(text.len())].trim().to_string()))
+        let is_over = closing(&text).is_some() || is_end || written.len() == STATED;
+        Ok(is_over.then(|| stated(&text).to_string()))
     }
 }
 
@@ -249,6 +248,11 @@ impl<M: Projection> Reader<'_, M> {
         let mut before: Vec<&mut KvCache> = texts.iter_mut().map(|text| &mut text.kv_cache).collect();
         self.decoder.append(ids, &mut before, self.is_wanted)
     }
+}
+
+/// Returns the answer that a model wrote into an open box: all up to the brace that closes it.
+pub fn stated(written: &str) -> &str {
+    written[..closing(written).unwrap_or(written.len())].trim()
 }
 
 /// The position of the brace that closes a box, in the text after the one that opens it.

@@ -144,9 +144,14 @@ impl Tokenizer {
         Ok(self.inner.decode(ids, true)?)
     }
 
+    /// Decodes tokens to text, with special tokens. Half of a character becomes U+FFFD.
+    pub fn written(&self, ids: &[u32]) -> Result<String> {
+        Ok(self.inner.decode(ids, false)?)
+    }
+
     /// Returns the text of one token, such as ` word` with its space. Half of a character becomes U+FFFD.
     pub(crate) fn text(&self, id: u32) -> Result<String> {
-        Ok(self.inner.decode(&[id], false)?)
+        self.written(&[id])
     }
 
     /// Returns whether a token is special, such as the end of a turn.
