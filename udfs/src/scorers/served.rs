@@ -261,7 +261,7 @@ impl Server {
         let Some(body) = replies::body(self.form, &self.model, asked, &self.tokenizer) else {
             return Ok(Err("asap.scorer.model cannot restore a text from its tokens".to_string()));
         };
-        match self.post(&self.scores(), &body, self.probe.len(), read).await {
+        match self.post(self.scores(), &body, self.probe.len(), read).await {
             Ok((Ok(found), _)) => Ok(Ok(found)),
             Ok((Err(Unread::Garbled(why)), _)) => Ok(Err(why)),
             Ok((Err(Unread::Wrong(why)), _)) => {

@@ -23,145 +23,117 @@ fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens").join(name)
 }
 
-/// A model that finds the log-probabilities of all tokens after each token of a text.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Vllm,
+    /// Token ids, but only with `echo`.
+    Echo,
+    Sglang,
+    /// Texts, with `echo`.
+    Texts,
+}
+
+/// A model that replies as a kind of server.
 struct Whole {
     decoder: Decoder<F32Matrix>,
     output: Output,
     tokenizer: Tokenizer,
-    echoes_only: bool,
-    takes_only_text: bool,
-    is_sglang: bool,
-    /// Added to each value: what it returns are logits then.
+    kind: Kind,
+    /// Added to each value: what it returns are no log-probabilities then.
     shift: f64,
 }
 
 impl Whole {
-    fn new(model: &str) -> Self {
+    fn new(model: &str, kind: Kind) -> Self {
         let folder = golden(model);
         let config = ModelConfig::load(&folder).unwrap();
         let weights = Weights::<F32Matrix>::load(&folder, &config).unwrap();
         let output = Output::new(weights.output().clone());
-        let (decoder, tokenizer) = (Decoder::new(config, weights), Tokenizer::load(&folder).unwrap());
-        Self { decoder, output, tokenizer, echoes_only: false, takes_only_text: false, is_sglang: false, shift: 0.0 }
+        let tokenizer = Tokenizer::load(&folder).unwrap();
+        Self { decoder: Decoder::new(config, weights), output, tokenizer, kind, shift: 0.0 }
     }
 
+    /// The values of all tokens after each token of a text.
     fn rows(&self, ids: &[u32]) -> Vec<Vec<f64>> {
         let mut rows = Vec::new();
-        let chains = Packed { ids, lengths: &[ids.len()] };
         let each = |_, hidden| {
-            let logits = self.output.logits(&hidden)?;
-            for row in logits.chunks_exact(self.decoder.config.vocab_size) {
-                let row: Vec<f64> = row.iter().map(|logit| f64::from(*logit)).collect();
-                let sum = row.iter().map(|logit| logit.exp()).sum::<f64>().ln();
-                rows.push(row.iter().map(|logit| logit - sum + self.shift).collect());
+            for row in self.output.logits(&hidden)?.chunks_exact(self.decoder.config.vocab_size) {
+                let sum = row.iter().map(|logit| f64::from(*logit).exp()).sum::<f64>().ln();
+                rows.push(row.iter().map(|logit| f64::from(*logit) - sum + self.shift).collect());
             }
             Ok(())
         };
-        self.decoder.hidden_by_pass(chains, None, &|| true, each).unwrap();
+        self.decoder.hidden_by_pass(Packed { ids, lengths: &[ids.len()] }, None, &|| true, each).unwrap();
         rows
     }
 
-    /// The most likely tokens of a row, with one that is always there.
-    fn top(row: &[f64], most: usize, own: usize) -> Vec<(usize, f64)> {
-        let mut order: Vec<usize> = (0..row.len()).collect();
+    /// The likeliest tokens of a row.
+    fn top(row: &[f64], most: usize) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..row.len() as u32).collect();
         if let Some(last) = most.checked_sub(1) {
-            order.select_nth_unstable_by(last, |a, b| row[*b].total_cmp(&row[*a]));
+            order.select_nth_unstable_by(last, |a, b| row[*b as usize].total_cmp(&row[*a as usize]));
         }
         order.truncate(most);
-        order.push(own);
-        order.into_iter().map(|id| (id, row[id])).collect()
+        order
     }
 
     fn reply(&self, call: &Call) -> Reply {
-        let path = call.head.split(' ').nth(1).unwrap_or_default();
-        let body = &call.body;
+        let (path, body) = (call.head.split(' ').nth(1).unwrap_or_default(), &call.body);
         if path == "/v1/models" {
             return Reply::Json(json!({ "data": [{ "id": "m", "max_model_len": WINDOW }] }));
         }
         let ids: Vec<u32> = match &body[if path == "/generate" { "input_ids" } else { "prompt" }] {
             Value::String(text) => self.tokenizer.encode(text, false).unwrap().ids,
-            _ if self.takes_only_text => return Reply::error(400, "prompt must be a text"),
+            _ if self.kind == Kind::Texts => return Reply::error(400, "prompt must be a text"),
             ids => serde_json::from_value(ids.clone()).unwrap(),
         };
         if ids.len() >= WINDOW {
             return Reply::error(400, "This model's maximum context length is too small");
         }
+        let rows = self.rows(&ids);
+        let number = |name: &str| body[name].as_u64().unwrap_or(0) as usize;
+        let (start, most) = (number("logprob_start_len"), number("logprobs").max(number("top_logprobs_num")));
+        let value = |at: usize| (at > start).then(|| rows[at - 1][ids[at] as usize]);
         let text = |id: u32| self.tokenizer.written(&[id]).unwrap();
-        let written = |most: u64| {
-            let (mut all, mut new) = (ids.clone(), vec![]);
-            for _ in 0..most {
-                let rows = self.rows(&all);
-                let next = Self::top(&rows[all.len() - 1], 1, 0)[0].0 as u32;
-                if self.tokenizer.is_special(next) {
-                    break;
-                }
-                all.push(next);
-                new.push(next);
-            }
-            self.tokenizer.decode(&new).unwrap()
+        let name = |id: u32| match body["return_tokens_as_token_ids"] == true {
+            true => format!("token_id:{id}"),
+            false => text(id),
         };
-        match path {
-            "/generate" if self.is_sglang => {
-                let rows = self.rows(&ids);
-                let start = body["logprob_start_len"].as_u64().unwrap() as usize;
-                let top = body["top_logprobs_num"].as_u64().unwrap() as usize;
-                let shown =
-                    |id: u32| if body["return_text_in_logprobs"] == true { json!(text(id)) } else { Value::Null };
-                let own = |at: usize| {
-                    let value = if at > start { json!(rows[at - 1][ids[at] as usize]) } else { Value::Null };
-                    json!([value, ids[at], shown(ids[at])])
-                };
-                let tops = |at: usize| match at > start && top > 0 {
-                    true => Self::top(&rows[at - 1], top, 0)
-                        .iter()
-                        .take(top)
-                        .map(|(id, value)| json!([value, id, null]))
-                        .collect(),
-                    false => Value::Null,
-                };
-                let tokens: Vec<Value> = (start..ids.len()).map(own).collect();
-                let tops: Vec<Value> = (start..ids.len()).map(tops).collect();
-                Reply::Json(
-                    json!({ "text": "", "meta_info": { "prompt_tokens": ids.len(), "input_token_logprobs": tokens,
-                    "input_top_logprobs": tops } }),
-                )
+        let top = |at: usize| (at > start).then(|| Self::top(&rows[at - 1], most));
+        let each = |of: &dyn Fn(usize) -> Value| (start..ids.len()).map(of).collect::<Vec<_>>();
+        match (path, self.kind) {
+            ("/generate", Kind::Sglang) => {
+                let triple = |at: usize, id: u32| json!([rows[at - 1][id as usize], id, null]);
+                let tops = |at| top(at).map(|top| top.into_iter().map(|id| triple(at, id)).collect::<Vec<_>>());
+                Reply::Json(json!({ "text": "", "meta_info": { "prompt_tokens": ids.len(),
+                    "input_token_logprobs": each(&|at| json!([value(at), ids[at], text(ids[at])])),
+                    "input_top_logprobs": each(&|at| json!(tops(at))) } }))
             }
-            "/v1/completions" if body["echo"] == true => {
-                if self.is_sglang {
-                    return Reply::error(400, "echo is not supported");
-                }
-                let rows = self.rows(&ids);
-                let as_ids = body["return_tokens_as_token_ids"] == true;
-                let name = |id: usize| if as_ids { format!("token_id:{id}") } else { text(id as u32) };
-                let value = |at: usize| if at == 0 { Value::Null } else { json!(rows[at - 1][ids[at] as usize]) };
-                let top = |at: usize| match at {
-                    0 => Value::Null,
-                    _ => Self::top(&rows[at - 1], body["logprobs"].as_u64().unwrap() as usize, ids[at] as usize)
-                        .into_iter()
-                        .map(|(id, value)| (name(id), json!(value)))
-                        .collect::<Map<_, _>>()
-                        .into(),
-                };
-                let places = 0..ids.len();
-                let logprobs = json!({ "tokens": ids.iter().map(|id| name(*id as usize)).collect::<Vec<_>>(),
-                    "token_logprobs": places.clone().map(value).collect::<Vec<_>>(),
-                    "top_logprobs": places.map(top).collect::<Vec<_>>() });
+            ("/v1/completions", Kind::Vllm | Kind::Echo | Kind::Texts) if body["echo"] == true => {
+                let named = |at: usize, id: u32| (name(id), json!(rows[at - 1][id as usize]));
+                let tops = |at| top(at).map(|top| top.into_iter().map(|id| named(at, id)).collect::<Map<_, _>>());
+                let logprobs = json!({ "tokens": each(&|at| json!(name(ids[at]))),
+                    "token_logprobs": each(&|at| json!(value(at))), "top_logprobs": each(&|at| json!(tops(at))) });
                 Reply::Json(json!({ "choices": [{ "text": "", "logprobs": logprobs, "finish_reason": "length" }] }))
             }
-            "/v1/completions" if body["prompt_logprobs"] == 0 && !self.echoes_only && !self.is_sglang => {
-                let rows = self.rows(&ids);
-                let place = |at: usize| {
-                    let Some(row) = at.checked_sub(1).map(|before| &rows[before]) else { return Value::Null };
-                    let value = row[ids[at] as usize];
-                    let rank = row.iter().filter(|other| **other >= value).count();
-                    json!({ ids[at].to_string(): { "logprob": value, "rank": rank, "decoded_token": text(ids[at]) } })
-                };
+            ("/v1/completions", Kind::Vllm) if body["prompt_logprobs"] == 0 => {
+                let rank = |at: usize| rows[at - 1].iter().filter(|other| Some(**other) >= value(at)).count();
+                let entry = |at| json!({ "logprob": value(at), "rank": rank(at), "decoded_token": text(ids[at]) });
+                let place = |at| value(at).map_or(Value::Null, |_| json!({ ids[at].to_string(): entry(at) }));
+                let places = each(&place);
                 Reply::Json(json!({ "choices": [{ "text": "x", "logprobs": null, "prompt_token_ids": ids,
-                    "prompt_logprobs": (0..ids.len()).map(place).collect::<Vec<_>>() }] }))
+                    "prompt_logprobs": places }] }))
             }
-            "/v1/completions" => {
-                let most = body["max_tokens"].as_u64().unwrap();
-                Reply::Json(json!({ "choices": [{ "text": written(most), "finish_reason": "length" }] }))
+            ("/v1/completions", _) => {
+                let mut all = ids.clone();
+                for _ in 0..number("max_tokens") {
+                    match Self::top(&self.rows(&all)[all.len() - 1], 1)[0] {
+                        end if self.tokenizer.is_special(end) => break,
+                        next => all.push(next),
+                    }
+                }
+                let text = self.tokenizer.decode(&all[ids.len()..]).unwrap();
+                Reply::Json(json!({ "choices": [{ "text": text, "logprobs": null, "finish_reason": "length" }] }))
             }
             _ => Reply::error(404, "Not Found"),
         }
@@ -253,27 +225,21 @@ fn scorer_on_cpu() -> Arc<Scorer> {
 
 #[test]
 fn each_kind_of_server_gives_the_scores_of_the_cpu() {
-    let kinds: [fn(&mut Whole); 4] = [
-        |_| (),
-        |echo| echo.echoes_only = true,
-        |sglang| sglang.is_sglang = true,
-        |texts| (texts.echoes_only, texts.takes_only_text) = (true, true),
-    ];
-    for (kind, change) in kinds.iter().enumerate() {
-        let mut model = Whole::new("qwen2");
-        change(&mut model);
-        let server = serve(model, |_, reply| Reply::After(Duration::from_millis(20), Box::new(reply)));
-        let last = if kind == 3 { "So it is 12." } else { UMLAUTS };
+    for kind in [Kind::Vllm, Kind::Echo, Kind::Sglang, Kind::Texts] {
+        let slowly = |_: &Call, reply| Reply::After(Duration::from_millis(20), Box::new(reply));
+        let server = serve(Whole::new("qwen2", kind), slowly);
+        // A server that takes texts names no parts of characters.
+        let last = if kind == Kind::Texts { "So it is 12." } else { UMLAUTS };
         assert_as_by_cpu(&scorer(&server.base_url()), last);
-        assert!(server.most_at_once() > 1, "{kind}");
+        assert!(server.most_at_once() > 1, "{kind:?}");
         let skips = |call: &Call| call.body["logprob_start_len"].as_u64().is_some_and(|start| start > 0);
-        assert_eq!(server.calls().iter().any(skips), kind == 2);
+        assert_eq!(server.calls().iter().any(skips), kind == Kind::Sglang);
     }
 }
 
 #[test]
 fn what_fails_in_passing_changes_no_score_and_loses_no_row() {
-    let server = serve(Whole::new("qwen2"), |call, reply| match call.number {
+    let server = serve(Whole::new("qwen2", Kind::Vllm), |call, reply| match call.number {
         3 => Reply::Status(429, vec![("retry-after", "0".to_string())], String::new()),
         4 => Reply::error(503, "overloaded"),
         5 => Reply::Close,
@@ -288,27 +254,22 @@ fn what_fails_in_passing_changes_no_score_and_loses_no_row() {
 
 #[test]
 fn a_wrong_server_is_one_error_before_any_row() {
-    let wrong: [(fn(&mut Whole), &str); 3] = [
-        (|logits| logits.shift = 9.0, "these are logits"),
-        (|logits| (logits.shift, logits.echoes_only) = (9.0, true), "these are logits"),
-        (|logits| (logits.shift, logits.is_sglang) = (9.0, true), "these are logits"),
-    ];
-    for (change, expected) in wrong {
-        let mut model = Whole::new("qwen2");
-        change(&mut model);
-        let server = serve(model, |_, reply| reply);
+    for kind in [Kind::Vllm, Kind::Echo, Kind::Sglang, Kind::Texts] {
+        let server = serve(Whole { shift: 9.0, ..Whole::new("qwen2", kind) }, |_, reply| reply);
         let error = refused(&server.base_url());
-        assert!(error.contains(expected), "{error}");
+        assert!(error.contains("these are logits"), "{error}");
     }
     // Another tokenizer, by its texts and by its ids; a model that is not there; one without log-probabilities.
-    let other = serve(Whole::new("llama"), |_, reply| reply);
+    let other = serve(Whole::new("llama", Kind::Vllm), |_, reply| reply);
     assert!(refused(&other.base_url()).contains("has another tokenizer: token"), "{}", refused(&other.base_url()));
-    let ids =
-        serve(Whole::new("qwen2"), |_, reply| replaced(reply, "\"prompt_token_ids\":[", "\"prompt_token_ids\":[1,"));
+    let ids = serve(Whole::new("qwen2", Kind::Vllm), |_, reply| {
+        replaced(reply, "\"prompt_token_ids\":[", "\"prompt_token_ids\":[1,")
+    });
     assert!(refused(&ids.base_url()).contains("the server read"));
-    let several = serve(Whole::new("qwen2"), |_, reply| replaced(reply, "[{\"id\"", "[{\"id\":\"n\"},{\"id\""));
+    let several =
+        serve(Whole::new("qwen2", Kind::Vllm), |_, reply| replaced(reply, "[{\"id\"", "[{\"id\":\"n\"},{\"id\""));
     assert!(refused(&several.base_url()).contains("set asap.scorer.served_model to one of the models"));
-    let without = serve(Whole::new("qwen2"), |call, reply| match call.body.is_null() {
+    let without = serve(Whole::new("qwen2", Kind::Vllm), |call, reply| match call.body.is_null() {
         true => reply,
         false => Reply::Json(json!({ "choices": [{ "text": "x", "logprobs": null }] })),
     });
@@ -321,7 +282,7 @@ fn a_wrong_server_is_one_error_before_any_row() {
 fn a_server_that_goes_away_ends_the_query_and_can_be_asked_again() {
     let is_gone = Arc::new(AtomicBool::new(false));
     let gone = Arc::clone(&is_gone);
-    let server = serve(Whole::new("qwen2"), move |_, reply| match gone.load(Ordering::SeqCst) {
+    let server = serve(Whole::new("qwen2", Kind::Vllm), move |_, reply| match gone.load(Ordering::SeqCst) {
         true => Reply::Close,
         false => reply,
     });
@@ -334,8 +295,8 @@ fn a_server_that_goes_away_ends_the_query_and_can_be_asked_again() {
 
 #[test]
 fn a_server_that_comes_back_with_another_model_is_found_out() {
-    let (one, other) = (Whole::new("qwen2"), Whole::new("qwen2"));
-    let other = Whole { shift: -3.0, ..other };
+    let one = Whole::new("qwen2", Kind::Vllm);
+    let other = Whole { shift: -3.0, ..Whole::new("qwen2", Kind::Vllm) };
     let server = TestServer::start(move |call| match call.number {
         ..2 => one.reply(call),
         2 => Reply::Close,
@@ -348,22 +309,15 @@ fn a_server_that_comes_back_with_another_model_is_found_out() {
 
 #[test]
 fn a_chain_as_long_as_the_servers_window_is_too_long() {
-    let server = serve(Whole::new("qwen2"), |_, reply| reply);
+    let server = serve(Whole::new("qwen2", Kind::Vllm), |_, reply| reply);
     let scorer = scorer(&server.base_url());
-    let (mut most, mut long) = (0, None);
-    for steps in 1.. {
-        let text = "a, ".repeat(steps);
-        let reading = [Reading::Chain(chain("q", &[text.as_str()]))];
-        let prepared = scorer.prepare(&reading, Wanted::FirstTokens).unwrap();
-        if prepared.calls() == 0 {
-            long = Some(text);
-            break;
-        }
-        most = prepared.tokens();
-    }
+    let prepared = |times: usize| {
+        let text = "a, ".repeat(times);
+        scorer.prepare(&[Reading::Chain(chain("q", &[&text]))], Wanted::FirstTokens).unwrap()
+    };
+    let fits = (400..500).map(prepared).filter(|prepared| prepared.calls() > 0);
+    let most = fits.map(|prepared| prepared.tokens()).max().unwrap();
     assert!((WINDOW - 3..WINDOW).contains(&most), "{most}");
-    let long = long.unwrap();
-    let reading = [Reading::Chain(chain("q", &[long.as_str()]))];
-    let scored = futures::executor::block_on(scorer.score(scorer.prepare(&reading, Wanted::FirstTokens).unwrap()));
-    assert!(matches!(&scored.unwrap()[0], Scored::TooLong(why) if why.contains("899")), "{WINDOW}");
+    let scored = futures::executor::block_on(scorer.score(prepared(499))).unwrap();
+    assert!(matches!(&scored[0], Scored::TooLong(why) if why.contains("899")), "{scored:?}");
 }
