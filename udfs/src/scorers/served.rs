@@ -341,29 +341,28 @@ impl Server {
     }
 
     async fn continued(&self, texts: &[Continuation]) -> Result<Vec<Continued>> {
-        let one = |text: &'_ Continuation| {
-            let text = text.clone();
-            async move {
-                let whole = [&*text.shared, &*text.with_answer].concat();
-                let row = Row { from: text.shared.len() + text.answer, ids: whole };
-                let (nats, is_retried) = self.row(&row).await?;
-                let own = &nats[row.from..];
-                let log_probability = -own.iter().map(|nats| f64::from(*nats)).sum::<f64>() / own.len() as f64;
-                let mut found = Continued { log_probability, stated: None, tokens_read: nats.len(), tokens_written: 0 };
-                if text.states {
-                    let before = [&*text.shared, &*text.before_answer].concat();
-                    found.stated = Some(stated(&self.written(&before).await?).to_string());
-                    (found.tokens_read, found.tokens_written) = (found.tokens_read + before.len(), STATED);
-                }
-                Ok::<_, LmError>((found, is_retried))
-            }
-        };
-        let found = try_join_all(texts.iter().map(one)).await?;
+        let found = try_join_all(texts.iter().map(|text| self.continued_one(text))).await?;
         self.checked(found).await
     }
 
+    async fn continued_one(&self, text: &Continuation) -> Result<(Continued, bool)> {
+        let row = Row { from: text.shared.len() + text.answer, ids: [&*text.shared, &*text.with_answer].concat() };
+        let (nats, mut is_retried) = self.row(&row).await?;
+        let own = &nats[row.from..];
+        let log_probability = -own.iter().map(|nats| f64::from(*nats)).sum::<f64>() / own.len() as f64;
+        let mut found = Continued { log_probability, stated: None, tokens_read: nats.len(), tokens_written: 0 };
+        if text.states {
+            let before = [&*text.shared, &*text.before_answer].concat();
+            let (written, is_late) = self.written(&before).await?;
+            is_retried |= is_late;
+            found.stated = Some(stated(&written).to_string());
+            (found.tokens_read, found.tokens_written) = (found.tokens_read + before.len(), STATED);
+        }
+        Ok((found, is_retried))
+    }
+
     /// Returns what the model writes after the tokens, greedily.
-    async fn written(&self, ids: &[u32]) -> Result<String> {
+    async fn written(&self, ids: &[u32]) -> Result<(String, bool)> {
         let prompt = match self.form {
             Form::EchoTexts => json!(self.tokenizer.written(ids)?),
             _ => json!(ids),
@@ -372,7 +371,7 @@ impl Server {
         let body = json!({ "model": self.model, "prompt": prompt, "max_tokens": STATED, "temperature": 0, "top_p": 1,
             "repetition_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0 });
         let written = self.post(&self.completions, &body, ids.len() + STATED, replies::written).await;
-        Ok(written.map_err(|error| self.failed(error))?.0)
+        written.map_err(|error| self.failed(error))
     }
 
     fn failed(&self, error: CallError) -> LmError {

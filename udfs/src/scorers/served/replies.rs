@@ -210,33 +210,21 @@ fn echoed(form: Form, choice: Choice, asked: Asked, tokenizer: &Tokenizer) -> Re
         Form::EchoTexts if !is_probe => Ok(vec![f32::NAN; ids.len()]),
         _ => Err(Unread::Wrong(format!("the server read other tokens than the {} that were sent", ids.len()))),
     };
-    // llama.cpp leaves out the token that begins every text.
-    let is_id = |at: usize, id: u32| match form {
+    let is_same = |at: usize, id: u32| match form {
         Form::EchoIds => tokens[at] == format!("token_id:{id}"),
         _ => tokenizer.written(&[id]).is_ok_and(|own| is_same(&own, &tokens[at])),
     };
-    if tokens.is_empty() {
+    if tokens.len().min(token_logprobs.len()) < ids.len() || !ids.iter().enumerate().all(|(at, id)| is_same(at, *id)) {
         return others();
     }
-    let left_out = usize::from(form == Form::EchoTexts && tokens.len() <= ids.len() && !is_id(0, ids[0]));
-    if tokens.len() + left_out < ids.len() || token_logprobs.len() < tokens.len() {
+    let joined = tokens[..ids.len()].concat();
+    if form == Form::EchoTexts && !tokenizer.written(ids).is_ok_and(|own| own == joined) {
         return others();
-    }
-    if !ids[left_out..].iter().enumerate().all(|(at, id)| is_id(at, *id)) {
-        return others();
-    }
-    if form == Form::EchoTexts {
-        let joined = tokens[..ids.len() - left_out].concat();
-        if !tokenizer.written(ids).is_ok_and(|own| own.ends_with(&joined) && (left_out > 0 || own == joined)) {
-            return others();
-        }
     }
     let mut nats = vec![f32::NAN; ids.len()];
     for place in from..ids.len() {
-        let value = token_logprobs[place - left_out];
-        let value = value.ok_or_else(|| garbled(format!("no value for token {} at position {place}", ids[place])));
-        // Only the first echoed token has no value.
-        nats[place] = if place == left_out { f32::NAN } else { surprisal(value?, 1.0)? };
+        let none = || garbled(format!("no value for token {} at position {place}", ids[place]));
+        nats[place] = surprisal(token_logprobs[place].ok_or_else(none)?, 1.0)?;
     }
     if is_probe {
         let top = top_logprobs.ok_or_else(|| garbled("no top_logprobs"))?;
