@@ -265,7 +265,7 @@ impl Server {
             Ok((Ok(found), _)) => Ok(Ok(found)),
             Ok((Err(Unread::Garbled(why)), _)) => Ok(Err(why)),
             Ok((Err(Unread::Wrong(why)), _)) => {
-                Err(LmError::Backend(format!("{}: {why}", self.completions.base_url())))
+                Err(LmError::Backend(format!("asap.scorer.base_url = '{}': {why}", self.completions.base_url())))
             }
             Err(CallError { kind: FailureKind::Denied | FailureKind::Refused, message, .. }) => Ok(Err(message)),
             Err(error) => Err(self.failed(error)),
