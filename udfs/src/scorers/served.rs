@@ -380,10 +380,12 @@ impl Server {
             FailureKind::Denied | FailureKind::Refused | FailureKind::TooLong | FailureKind::Budget => {
                 LmError::Backend(format!("{url}: {}", error.message))
             }
-            _ => LmError::Unavailable(format!(
-                "the server of the scoring model: {}",
-                error.message.trim_end_matches('.')
-            )),
+            _ => {
+                // What follows is true of answers, which are kept.
+                let what = error.message.split(". Answers received").next().unwrap_or_default().trim_end_matches('.');
+                let advice = "the same command asks again what was in flight";
+                LmError::Unavailable(format!("the server of the scoring model: {what}; {advice}"))
+            }
         }
     }
 }
