@@ -28,7 +28,7 @@ class Echo(http.server.BaseHTTPRequestHandler):
     """A server that knows no prompt_logprobs, before one that does: asap then asks for an echo."""
 
     protocol_version = "HTTP/1.1"
-    url = ""
+    url, log_message = "", lambda *_: None
 
     def forward(self):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
@@ -49,13 +49,9 @@ class Echo(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_):
-        pass
-
 
 def cpu():
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
 
 
 class Asap:
@@ -64,14 +60,13 @@ class Asap:
 
     def sql(self, query, rows, url=None):
         """Returns the rows of a query, its seconds, and the CPU seconds of asap."""
-        settings = [f"asap.scorer.model={self.given.model}", "asap.scorer.backend=" + ("served" if url else "cpu")]
-        settings += [f"asap.scorer.base_url={url}"] if url else []
+        backend = ["asap.scorer.backend=served", f"asap.scorer.base_url={url}"] if url else ["asap.scorer.backend=cpu"]
+        settings = [f"asap.scorer.model={self.given.model}", *backend]
         flags = [part for setting in settings for part in ("--set", setting)]
         begun, used = time.time(), cpu()
         command = [self.given.asap, "sql", "-q", "--format", "json", "--from", rows, *flags, "-c", query]
         out = subprocess.run(command, text=True, capture_output=True)
-        if out.returncode:
-            sys.exit(f"{query}\n{out.stderr}")
+        out.returncode and sys.exit(f"{query}\n{out.stderr}")
         found = json.loads(out.stdout)
         for row in found:
             # Perplexities in nats.
@@ -86,8 +81,7 @@ class Asap:
             theirs, seconds, used = self.sql(query, rows, url)
             worst = max(apart(our, their) for our, their in zip(ours, theirs, strict=True))
             print(f"  {form}: {worst:.1e} apart; {seconds:.1f} s, asap itself {used:.2f} CPU s", flush=True)
-            if not worst <= TOLERANCE:
-                sys.exit(f"expected at most {TOLERANCE} apart")
+            worst <= TOLERANCE or sys.exit(f"expected at most {TOLERANCE} apart")
 
 
 def apart(our, their):
@@ -107,8 +101,8 @@ def choices(asap, folder, urls):
     for number in range(100):
         a, b = generator.randrange(10, 99), generator.randrange(10, 99)
         for option, answer in enumerate(generator.sample([a + b, a + b + 10, a + b - 1, b - a], 4)):
-            step = {"id": f"{number:03}-{option}", "question": f"What is {a} + {b}?", "cot": f"{a} + {b} = {answer}."}
-            lines.append(json.dumps(step))
+            texts = {"question": f"What is {a} + {b}?", "cot": f"{a} + {b} = {answer}."}
+            lines.append(json.dumps({"id": f"{number:03}-{option}", **texts}))
     rows = Path(folder) / "choices.jsonl"
     rows.write_text("\n".join(lines))
     query = "SELECT id, cot_perplexity(question, [cot])[1] AS p FROM corpus ORDER BY id"
@@ -121,18 +115,15 @@ def choices(asap, folder, urls):
     for form, url in urls.items():
         same = sum(our == their for our, their in zip(ours, chosen(url), strict=True))
         print(f"  {form}: {same} of 100 questions get the same of four continuations as by cpu", flush=True)
-        if same < 100:
-            sys.exit("expected all")
+        same == 100 or sys.exit("expected all")
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--url", required=True)
-    arguments.add_argument("--model", required=True)
-    arguments.add_argument("--from", dest="traces", required=True)
-    arguments.add_argument("--asap", default="asap")
-    arguments.add_argument("--chains", type=int, default=200)
-    arguments.add_argument("--tokens", type=int, default=600)
+    for required in ("--url", "--model", "--from"):
+        arguments.add_argument(required, required=True)
+    for name, default in (("--asap", "asap"), ("--chains", 200), ("--tokens", 600)):
+        arguments.add_argument(name, default=default, type=type(default))
     given = arguments.parse_args()
     asap = Asap(given)
     Echo.url = given.url.removesuffix("/v1")
@@ -144,7 +135,7 @@ def main():
         cut = f"array_to_string(array_slice(cot_steps(cot), 1, {given.tokens} / 150), chr(10) || chr(10))"
         query = f"""WITH cut AS (SELECT id, question, {cut} AS cot, 'x' AS answer FROM corpus)
             SELECT * FROM cut WHERE cot_tokens(cot) BETWEEN 20 AND {given.tokens} ORDER BY id LIMIT {given.chains}"""
-        found = asap.sql(query, given.traces)[0] or sys.exit("no chain is short enough")
+        found = asap.sql(query, getattr(given, "from"))[0] or sys.exit("no chain is short enough")
         rows.write_text("\n".join(map(json.dumps, found)))
         scores = "cot_surprisal(question, cot_steps(cot)) AS s, cot_perplexity(question, cot_steps(cot)) AS p"
         asap.compare("chains", f"SELECT id, cot_tokens(cot) AS tokens, {scores} FROM corpus ORDER BY id", rows, urls)
