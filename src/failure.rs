@@ -54,10 +54,12 @@ impl From<DataFusionError> for Failure {
     }
 }
 
-/// Whether there is no connection to the endpoint of the language model, and no call was answered before.
+/// Whether there is no connection to the endpoint of the language model, and no call was answered before, or the backend
+/// of the scoring model does not answer.
 pub(crate) fn is_unreachable(error: &DataFusionError) -> bool {
     let DataFusionError::External(cause) = error.find_root() else { return false };
     matches!(cause.downcast_ref(), Some(LlmError::Unreachable(_)))
+        || cause.downcast_ref().is_some_and(LmError::is_unavailable)
 }
 
 impl From<LlmError> for Failure {

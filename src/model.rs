@@ -8,8 +8,7 @@ use asap_lm::config::ModelConfig;
 use asap_lm::{PromptTemplate, QuestionAndSteps, Reading, Scorer, Wanted, locate};
 use asap_pipelines::corpus::Corpus;
 use asap_pipelines::session::session;
-use asap_udfs::settings::ScorerDevice;
-use asap_udfs::{Models, Settings};
+use asap_udfs::{Models, Settings, scorers};
 use clap::Args;
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::Int64Type;
@@ -80,7 +79,7 @@ struct Described {
 }
 
 pub async fn run(args: ModelArgs) -> Result<(), Failure> {
-    let settings = Settings { scorer_model: args.model.clone(), ..config::load(&args.settings)? };
+    let mut settings = Settings { scorer_model: args.model.clone(), ..config::load(&args.settings)? };
     let wrong = |error: asap_lm::LmError| -> DataFusionError { config_datafusion_err!("{}: {error}", args.model) };
     let folder = locate(&args.model).map_err(wrong)?;
     let config = ModelConfig::load(&folder).map_err(wrong)?;
@@ -88,12 +87,13 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
     let prompt = PromptTemplate::load(&folder, settings.scorer_prompt.as_deref())
         .and_then(|prompt| prompt.render(QUESTION.into()))
         .map_err(wrong)?;
-    let computed_as = format!("{:?} on {:?}", settings.scorer_dtype, settings.scorer_device).to_lowercase();
+    scorers::settle(&mut settings, None);
+    let computed_as = scorers::described(&settings);
     let (corpus_tokens, chain_tokens) = match &args.from {
         Some(from) => read(from, &settings).await?,
         None => (args.tokens, CHAIN_TOKENS),
     };
-    let on_cores = settings.scorer_device == ScorerDevice::Cpu;
+    let on_cores = settings.scores_on_cores();
     let mut options = ConfigOptions::new();
     options.extensions.insert(settings);
     let scorer = Models::default().scorer(&options)?;
@@ -126,7 +126,7 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
 
 /// Measures how many tokens the scoring model reads in a second on this machine.
 pub(crate) async fn tokens_per_second(settings: &Settings) -> Result<f64, Failure> {
-    let on_cores = settings.scorer_device == ScorerDevice::Cpu;
+    let on_cores = settings.scores_on_cores();
     let mut options = ConfigOptions::new();
     options.extensions.insert(settings.clone());
     let scorer = Models::default().scorer(&options)?;

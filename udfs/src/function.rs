@@ -5,11 +5,12 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use asap_lm::backend::Asks;
 use async_trait::async_trait;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{DataFusionError, Result, ScalarValue, plan_datafusion_err};
+use datafusion::common::{DataFusionError, Result, ScalarValue, config_datafusion_err, plan_datafusion_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::logical_expr::{
@@ -46,6 +47,11 @@ pub trait AsyncCall: Send + Sync {
     /// Returns the session whose scoring model it asks; None if it asks no scoring model.
     fn scorer_of(&self) -> Option<&SessionModels> {
         None
+    }
+
+    /// Returns what it asks of the scoring model besides log-probabilities of tokens.
+    fn asks_of_scorer(&self) -> Asks {
+        Asks::default()
     }
 
     /// Returns how many rows of one partition may be in flight: started and not output yet. More rows than parallel
@@ -152,7 +158,14 @@ impl Function {
     pub(crate) fn prepare(&self, config: &ConfigOptions) -> Result<()> {
         match &self.body {
             Body::Rows(rows) => rows.prepare(config),
-            Body::Calls(call) => call.prepare(config),
+            Body::Calls(call) => {
+                call.prepare(config)?;
+                let asks = call.asks_of_scorer();
+                let Some(session) = call.scorer_of().filter(|_| asks != Asks::default()) else { return Ok(()) };
+                let name = self.declaration.name;
+                let answers = session.models.scorer(config)?.check(asks);
+                answers.map_err(|error| config_datafusion_err!("{name}: {error}"))
+            }
         }
     }
 

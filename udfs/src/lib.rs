@@ -29,6 +29,7 @@
 //! | [`anchor`] | anchorers: they write direct thoughts, prune by them, and answer prompts |
 //! | [`llm`] | settings and errors of language models; the calls themselves are the crate `asap-llm` |
 //! | [`models`] | the scoring model of a session; the language models themselves are the crate `asap-lm` |
+//! | [`scorers`] | the backends of the scoring model: which one runs it, how it is opened |
 //! | `cores` | work on all cores |
 //! | [`messages`] | conversations in the format of trainers |
 //! | [`plan`] | changes to a query plan before and while it runs |
@@ -49,6 +50,7 @@ pub mod messages;
 pub mod models;
 pub mod output;
 pub mod plan;
+pub mod scorers;
 pub mod settings;
 pub mod typo;
 

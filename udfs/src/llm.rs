@@ -1,5 +1,6 @@
 //! The settings of a session as the crate `asap-llm` takes them, and its errors as those of a query.
 
+use asap_llm::config::Owner;
 use asap_llm::form::Forced;
 use asap_llm::meter::{Budget, Prices};
 use asap_llm::throttle::Limits;
@@ -14,6 +15,7 @@ impl Settings {
         let [temperature, top_p] =
             [self.anchor_send_temperature, self.anchor_send_top_p].map(|sends| sends.map(|sends| !sends));
         Config {
+            owner: Owner::Anchors,
             provider: self.anchor_provider,
             base_url: self.anchor_base_url.clone(),
             model: self.anchor_model.clone(),

@@ -7,12 +7,13 @@ use std::sync::{Arc, Weak};
 use asap_lm::compressor::Compressor;
 use asap_lm::example::ExampleTemplate;
 use asap_lm::memo::Memory;
-use asap_lm::{Computed, LmError, LoadedModel, Scorer, Tokenizer};
+use asap_lm::{Dtype, LmError, LoadedModel, Scorer, Tokenizer};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err};
 use parking_lot::Mutex;
 
-use crate::settings::{ScorerDevice, Settings};
+use crate::scorers;
+use crate::settings::{Devices, ScorerBackend, Settings};
 
 const ENCODERS: &str =
     "an XLM-RoBERTa or BERT that labels tokens, such as microsoft/llmlingua-2-xlm-roberta-large-meetingbank";
@@ -67,8 +68,33 @@ struct Loaded {
     tokenizer: Slot<PathBuf, Tokenizer>,
     examples: Slot<(PathBuf, Option<String>), ExampleTemplate>,
     compressor: Slot<PathBuf, Compressor>,
-    model: Slot<(PathBuf, Computed), LoadedModel>,
-    scorer: Slot<(PathBuf, Computed, Option<String>), Scorer>,
+    model: Slot<ModelKey, LoadedModel>,
+    scorer: Slot<(ModelKey, Option<String>), Scorer>,
+}
+
+/// The settings that a scoring model is loaded by.
+#[derive(Debug, Clone, PartialEq)]
+struct ModelKey {
+    folder: PathBuf,
+    backend: ScorerBackend,
+    devices: Option<Devices>,
+    dtype: Option<Dtype>,
+    python: String,
+    server: [Option<String>; 3],
+}
+
+impl ModelKey {
+    fn of(folder: &Path, settings: &Settings) -> Self {
+        Self {
+            folder: folder.to_path_buf(),
+            backend: settings.scorer_backend,
+            devices: settings.scorer_device.clone(),
+            dtype: settings.scorer_dtype,
+            python: settings.scorer_python.clone(),
+            server: [&settings.scorer_base_url, &settings.scorer_served_model, &settings.scorer_api_key_env]
+                .map(Clone::clone),
+        }
+    }
 }
 
 pub fn failed(error: LmError) -> DataFusionError {
@@ -115,11 +141,11 @@ impl Loaded {
     fn model(
         &mut self,
         folder: &Path,
-        computed: Computed,
+        settings: &Settings,
         tokenizer: &Arc<Tokenizer>,
         memory: &Arc<Memory>,
     ) -> asap_lm::Result<Arc<LoadedModel>> {
-        let key = (folder.to_path_buf(), computed);
+        let key = ModelKey::of(folder, settings);
         if let Some(model) = self.model.get(&key, LoadedModel::is_over) {
             return Ok(model);
         }
@@ -128,7 +154,7 @@ impl Loaded {
         self.scorer.clear();
         let model = match &self.counted {
             Some(tokens) => LoadedModel::counted(folder, Arc::clone(tokens), tokenizer, memory)?,
-            None => LoadedModel::load(folder, computed, tokenizer, memory)?,
+            None => scorers::open(folder, settings, tokenizer, memory)?,
         };
         for note in model.notes() {
             tracing::warn!("{}: {note}", folder.join("config.json").display());
@@ -136,19 +162,14 @@ impl Loaded {
         Ok(self.model.put(key, model))
     }
 
-    fn scorer(
-        &mut self,
-        folder: &Path,
-        computed: Computed,
-        prompt: Option<&str>,
-        memory: &Arc<Memory>,
-    ) -> asap_lm::Result<Arc<Scorer>> {
-        let key = (folder.to_path_buf(), computed, prompt.map(str::to_string));
+    fn scorer(&mut self, folder: &Path, settings: &Settings, memory: &Arc<Memory>) -> asap_lm::Result<Arc<Scorer>> {
+        let prompt = settings.scorer_prompt.as_deref();
+        let key = (ModelKey::of(folder, settings), prompt.map(str::to_string));
         if let Some(scorer) = self.scorer.get(&key, Scorer::is_over) {
             return Ok(scorer);
         }
         let tokenizer = self.tokenizer(folder, memory)?;
-        let model = self.model(folder, computed, &tokenizer, memory)?;
+        let model = self.model(folder, settings, &tokenizer, memory)?;
         Ok(self.scorer.put(key, Scorer::new(folder, prompt, tokenizer, model, memory)?))
     }
 }
@@ -181,13 +202,10 @@ impl Models {
         self.load(settings, |loaded, folder, memory| loaded.examples(folder, settings.scorer_prompt.as_deref(), memory))
     }
 
-    /// Returns the scoring model with its device, dtype and prompt (`asap.scorer.*`). Fails as [`Models::tokenizer`].
+    /// Returns the scoring model with its backend and prompt (`asap.scorer.*`). Fails as [`Models::tokenizer`].
     pub fn scorer(&self, config: &ConfigOptions) -> Result<Arc<Scorer>> {
         let settings = Settings::of(config)?;
-        let computed = computed(settings)?;
-        self.load(settings, |loaded, folder, memory| {
-            loaded.scorer(folder, computed, settings.scorer_prompt.as_deref(), memory)
-        })
+        self.load(settings, |loaded, folder, memory| loaded.scorer(folder, settings, memory))
     }
 
     /// Returns the encoder that compresses texts (`asap.compressor.model`). Fails if it is not set or cannot be loaded.
@@ -220,21 +238,13 @@ impl Models {
         self.memory.limit(settings.cache_memory.0);
         let named = &settings.scorer_model;
         let mut loaded = self.loaded.lock();
-        asap_lm::locate(named)
-            .and_then(|folder| load(&mut loaded, &folder, &self.memory))
-            .map_err(|error| config_datafusion_err!("asap.scorer.model = '{named}': {error}"))
-    }
-}
-
-fn computed(settings: &Settings) -> Result<Computed> {
-    match settings.scorer_device {
-        ScorerDevice::Cpu => Ok(Computed::Cpu(settings.scorer_dtype)),
-        #[cfg(feature = "cuda")]
-        ScorerDevice::Cuda => Ok(Computed::Cuda),
-        #[cfg(not(feature = "cuda"))]
-        ScorerDevice::Cuda => config_err!(
-            "asap.scorer.device = 'cuda' is not supported by this build: install asap with `cargo install --locked --path . --features cuda`"
-        ),
+        asap_lm::locate(named).and_then(|folder| load(&mut loaded, &folder, &self.memory)).map_err(
+            |error| match error {
+                LmError::Unavailable(_) => failed(error),
+                LmError::Backend(what) => config_datafusion_err!("{what}"),
+                error => config_datafusion_err!("asap.scorer.model = '{named}': {error}"),
+            },
+        )
     }
 }
 

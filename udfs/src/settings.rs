@@ -13,12 +13,17 @@ use datafusion::common::{Result, config_datafusion_err, config_err};
 mod values;
 
 use values::Value;
-pub use values::{Bytes, Money, Positive, Ratio, Seconds, Share, Texts, Wait};
+pub use values::{Bytes, Device, Devices, Money, Positive, Ratio, Seconds, Share, Texts, Wait};
 
+/// What runs the scoring model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ScorerDevice {
+pub enum ScorerBackend {
+    /// One of the others, by model and machine.
+    Auto,
     Cpu,
     Cuda,
+    Torch,
+    Served,
 }
 
 /// The prompts of stage 1 that ship with asap.
@@ -42,6 +47,9 @@ pub enum Effect {
     /// The setting changes results through the content of the files that it names, not through their paths. The
     /// identity of a run's pipeline contains these files.
     Files,
+    /// The setting changes results through the backend of the scoring model and its data type, as far as settings leave
+    /// the choice to the machine. The identity of a run's pipeline contains what was chosen.
+    Backend,
     /// The setting changes how calls are made, cached and paid, how a run divides and commits its work, or whether a
     /// failure affects a row or the query. It does not change results.
     Calls,
@@ -104,13 +112,31 @@ settings! {
     /// `{question}` and the escapes `\n` and `\t`. Unset: `chat` if the model has a template, else
     /// `{question}\n<think>\n`.
     scorer_prompt: Option<String> = None, "scorer.prompt", Results;
-    /// The type of the scoring model's projections on the CPU: `f32` or `bf16`. `bf16` takes half the memory, is
-    /// faster if the CPU multiplies bf16 numbers, and shifts scores by a few thousandths of a nat. Attention, norms
-    /// and output are f32.
-    scorer_dtype: Dtype = Dtype::F32, "scorer.dtype", Results;
-    /// The device of the scoring model: `cpu`, or `cuda` for the first visible NVIDIA GPU, in f16 (needs a build with
-    /// `--features cuda`).
-    scorer_device: ScorerDevice = ScorerDevice::Cpu, "scorer.device", Results;
+    /// What runs the scoring model: `cpu`, `cuda` (asap's engine, for Qwen2, Qwen3, Llama and Mistral; `cuda` needs a build
+    /// with `--features cuda` and computes in f16), `torch` (PyTorch and transformers in a child process, for any
+    /// family), `served` (a server that has the model) or `auto`. `auto` takes asap's engine where it has the family, on
+    /// a GPU if the build has `cuda` and the GPU has room, and otherwise `torch`. An output keeps the backend and data
+    /// type of its first run.
+    scorer_backend: ScorerBackend = ScorerBackend::Auto, "scorer.backend", Backend;
+    /// The data type of the scoring model: `f32` or `bf16`. On CPUs, `bf16` takes half the memory, is faster if the CPU
+    /// multiplies bf16 numbers, and shifts scores by a few thousandths of a nat; attention, norms and output are f32.
+    /// Unset: `f32` on CPUs, and `bf16` for `torch` on GPUs.
+    scorer_dtype: Option<Dtype> = None, "scorer.dtype", Backend;
+    /// The devices of the scoring model: `cpu`, `cuda` (the first visible NVIDIA GPU), or GPUs such as `cuda:0,cuda:1`.
+    /// Each GPU holds the whole model. Unset: what the backend chooses, `cpu` if no GPU can be used.
+    scorer_device: Option<Devices> = None, "scorer.device", Backend;
+    /// The Python of the backend `torch`: a program with the packages torch and transformers.
+    scorer_python: String = "python3".to_string(), "scorer.python", Calls;
+    /// The address of the server of the backend `served`, such as http://localhost:8000/v1. It must not contain a user,
+    /// password, query or fragment. The limits of calls are those of `asap.anchor`: `max_concurrent_requests`,
+    /// `max_requests_per_minute`, `max_tokens_per_minute`, `timeout`, `max_retries`, `max_retry_after`,
+    /// `max_error_rate`.
+    scorer_base_url: Option<String> = None, "scorer.base_url", Calls;
+    /// The name of the environment variable that holds the API key of the server of the scoring model. Unset: no key is
+    /// sent.
+    scorer_api_key_env: Option<String> = None, "scorer.api_key_env", Calls;
+    /// The name of the scoring model at its server. Unset: the only model that the server lists.
+    scorer_served_model: Option<String> = None, "scorer.served_model", Results;
     /// The provider of direct thoughts and coarse prunings: `extractive` (rules, no language model, no network),
     /// `openai` (an endpoint with OpenAI's chat completions API) or `local` (a model in a folder).
     anchor_provider: Provider = Provider::Extractive, "anchor.provider", Results;
@@ -240,6 +266,12 @@ impl Settings {
         smallest.unwrap_or(Self::MAX_TOKENS)
     }
 
+    /// Whether the scoring model runs on the cores of this process or of a child, as far as settings say.
+    pub fn scores_on_cores(&self) -> bool {
+        let on_cpu = self.scorer_device.as_ref().is_none_or(Devices::is_cpu);
+        on_cpu && !matches!(self.scorer_backend, ScorerBackend::Cuda | ScorerBackend::Served)
+    }
+
     pub fn compression(&self) -> Options {
         Options {
             force_tokens: self.compressor_force_tokens.0.clone(),
@@ -279,7 +311,8 @@ macro_rules! choice {
 }
 
 choice!(Dtype, "'f32' or 'bf16'", "f32" => F32, "bf16" => Bf16);
-choice!(ScorerDevice, "'cpu' or 'cuda'", "cpu" => Cpu, "cuda" => Cuda);
+choice!(ScorerBackend, "'auto', 'cpu', 'cuda', 'torch' or 'served'",
+    "auto" => Auto, "cpu" => Cpu, "cuda" => Cuda, "torch" => Torch, "served" => Served);
 choice!(PromptSet, "'paper' or 'short'", "paper" => Paper, "short" => Short);
 choice!(OnError, "'reject' or 'fail'", "reject" => Reject, "fail" => Fail);
 
@@ -321,6 +354,9 @@ mod tests {
             ("on_error", "ignore"),
             ("scorer.dtype", "f16"),
             ("scorer.device", "gpu"),
+            ("scorer.device", "cpu,cuda:0"),
+            ("scorer.device", "cuda,cuda:0"),
+            ("scorer.backend", "gpu"),
             ("anchor.provider", "gpt"),
             ("anchor.timeout", "0"),
             ("anchor.max_tokens", "0"),

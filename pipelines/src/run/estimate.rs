@@ -41,8 +41,12 @@ pub struct Estimate {
 ///
 /// # Errors
 /// As a run does before it reads any row, or if a store fails.
-pub async fn estimate(request: Request, observer: &dyn Observer, stop: impl Future<Output = ()>) -> Result<Estimate> {
-    let job = Job::open(&request, Effort::Estimate).await?;
+pub async fn estimate(
+    mut request: Request,
+    observer: &dyn Observer,
+    stop: impl Future<Output = ()>,
+) -> Result<Estimate> {
+    let job = Job::open(&mut request, Effort::Estimate).await?;
     let rows = job.slices.iter().map(|slice| slice.slice.rows()).sum();
     let pipeline = job.pipeline(&request).await?;
     let reads_by_scores = used_models(&pipeline)?.reads_by_scores;

@@ -15,8 +15,8 @@ use url::Url;
 
 use asap_llm::Llm;
 use asap_llm::store::AnswerStore;
-use asap_udfs::Models;
 use asap_udfs::plan::used_models;
+use asap_udfs::{Models, scorers};
 
 use super::output::Output;
 use super::plan;
@@ -188,8 +188,10 @@ fn check_partition_by(output: &Output, request: &Request) -> Result<()> {
 }
 
 impl Opened {
-    async fn new(request: &Request, to: &Url, effort: Effort) -> Result<Self> {
+    async fn new(request: &mut Request, to: &Url, effort: Effort) -> Result<Self> {
         let output = Output::open(to.clone()).await?;
+        let held = output.identity().filter(|_| !request.new_generation);
+        scorers::settle(&mut request.settings, held.as_ref().map(Identity::parts));
         let paid = open_answers(request, to).await?;
         let (llm, models) = match effort {
             Effort::Run => (Llm::new(paid), Models::default()),
@@ -341,12 +343,12 @@ impl Listed {
 }
 
 impl Job {
-    /// Opens input and output, and finds the open slices.
+    /// Opens input and output, and finds the open slices. The request's settings get the backend of the scoring model.
     ///
     /// # Errors
     /// If a setting, location or pipeline is wrong, if the table is of another pipeline, or if a store fails. Files that
     /// cannot be read are in [`Self::summary`]; if there is nothing else to do, the first of them is the error.
-    pub async fn open(request: &Request, effort: Effort) -> Result<Self> {
+    pub async fn open(request: &mut Request, effort: Effort) -> Result<Self> {
         let (sources, to) = locations(request)?;
         Opened::new(request, &to, effort).await?.list(request, &sources).await?.divide(request).await
     }

@@ -82,11 +82,11 @@ pub trait Observer: Sync {
 /// Before any row is read: if a setting, location, table or pipeline is wrong. Afterwards: if a store fails, a budget is
 /// spent or an endpoint is down, and [`RunError`] and [`crate::delta::OutcomeUnknown`]. Committed slices stay, and paid
 /// answers are kept. Files that cannot be read are not an error: the summary lists them.
-pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Output = ()>) -> Result<Summary> {
+pub async fn run(mut request: Request, observer: &dyn Observer, stop: impl Future<Output = ()>) -> Result<Summary> {
     let started = Instant::now();
     tokio::pin!(stop);
     let mut job = tokio::select! {
-        job = Job::open(&request, Effort::Run) => job?,
+        job = Job::open(&mut request, Effort::Run) => job?,
         () = &mut stop => return Err(RunError::Interrupted.into()),
     };
     if job.slices.is_empty() && job.staged.is_empty() && !job.new_generation {

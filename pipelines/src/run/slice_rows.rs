@@ -5,11 +5,9 @@
 //! the number that it was created with.
 
 use asap_llm::provider::Kind;
-use asap_lm::config::ModelConfig;
 use asap_lm::locate;
 use asap_udfs::Settings;
 use asap_udfs::plan::UsedModels;
-use asap_udfs::settings::ScorerDevice;
 
 use crate::corpus::Corpus;
 
@@ -44,10 +42,10 @@ pub(crate) fn of_cost(asked: UsedModels, settings: &Settings, corpus: &Corpus) -
 fn scored_rows(asked: UsedModels, settings: &Settings, tokens: f64) -> u64 {
     let passes = if asked.reads_by_scores || asked.reads_answers { PASSES } else { 1.0 };
     // Planning reports a model that cannot be read.
-    let config = asked.scorer.then(|| ModelConfig::load(&locate(&settings.scorer_model).ok()?).ok()).flatten();
-    let scorer = config.map_or(0.0, |config| passes * config.parameters() as f64);
+    let parameters = |()| asap_lm::parameters(&locate(&settings.scorer_model).ok()?);
+    let scorer = passes * asked.scorer.then_some(()).and_then(parameters).unwrap_or(0) as f64;
     let compressor = if settings.compressor_model.is_some() { COMPRESSOR_PARAMETERS } else { 0.0 };
-    let flops = FLOPS[usize::from(settings.scorer_device == ScorerDevice::Cuda)];
+    let flops = FLOPS[usize::from(!settings.scores_on_cores())];
     let seconds = 2.0 * tokens * (scorer + compressor) / flops;
     (SECONDS / seconds).clamp(1.0, MOST as f64) as u64
 }
@@ -62,6 +60,8 @@ fn round(rows: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use asap_lm::config::ModelConfig;
+    use asap_udfs::settings::ScorerBackend;
 
     #[test]
     fn a_slice_takes_about_a_minute_whatever_reads_it() {
@@ -74,7 +74,7 @@ mod tests {
         assert!(rows == MOST || (flops / FLOPS[0] - SECONDS).abs() < 1.0, "{rows} rows");
         let again = UsedModels { reads_answers: true, ..asked };
         assert!(scored_rows(again, &settings, 2_000.0) < MOST / 5);
-        let on_gpu = Settings { scorer_device: ScorerDevice::Cuda, ..settings };
+        let on_gpu = Settings { scorer_backend: ScorerBackend::Cuda, ..settings };
         assert!(
             scored_rows(again, &on_gpu, 2_000.0) >= 100 * scored_rows(again, &Settings::default(), 2_000.0).min(100)
         );

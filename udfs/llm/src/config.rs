@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use reqwest::Url;
 
-use crate::api::Api;
 use crate::form::Forced;
 use crate::meter::{Budget, Prices};
 use crate::provider::{Kind, Provider};
@@ -13,10 +12,29 @@ use crate::secret::Secret;
 use crate::throttle::Limits;
 use crate::{LlmError, Result};
 
+/// Whose endpoint it is: the group of the settings that name it. The limits of calls are `asap.anchor.*` for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Owner {
+    #[default]
+    Anchors,
+    Scores,
+}
+
+impl Owner {
+    pub(crate) fn setting(self, name: &str) -> String {
+        let group = match self {
+            Self::Anchors => "anchor",
+            Self::Scores => "scorer",
+        };
+        format!("asap.{group}.{name}")
+    }
+}
+
 /// The language model of a session, and the limits of its calls. The fields are the settings `asap.anchor.*` and
 /// `asap.cache.*`, which messages name.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
+    pub owner: Owner,
     pub provider: Provider,
     pub base_url: Option<String>,
     pub model: Option<String>,
@@ -44,7 +62,7 @@ impl Config {
         match self.provider.kind() {
             Kind::Rules => return Ok(()),
             Kind::Endpoint(api) => {
-                self.base_url(api)?;
+                self.base_url(api.path)?;
                 self.key()?;
             }
             Kind::Folder => {}
@@ -66,54 +84,53 @@ impl Config {
         })
     }
 
-    pub(crate) fn base_url(&self, api: &Api) -> Result<Url> {
-        let path = api.path;
+    pub(crate) fn base_url(&self, path: &str) -> Result<Url> {
+        let setting = self.owner.setting("base_url");
         let Some(text) = &self.base_url else {
-            return wrong(format!(
-                "asap.anchor.provider = '{}' needs an endpoint: set asap.anchor.base_url, such as http://localhost:8000/v1",
-                self.provider
-            ));
+            let what = match self.owner {
+                Owner::Anchors => format!("asap.anchor.provider = '{}' needs an endpoint", self.provider),
+                Owner::Scores => "asap.scorer.backend = 'served' needs a server".to_string(),
+            };
+            return wrong(format!("{what}: set {setting}, such as http://localhost:8000/v1"));
         };
         let Ok(url) = Url::parse(text) else {
-            return wrong(
-                "asap.anchor.base_url takes an address such as http://localhost:8000/v1, found an invalid one",
-            );
+            return wrong(format!("{setting} takes an address such as http://localhost:8000/v1, found an invalid one"));
         };
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-            return wrong(format!("asap.anchor.base_url takes an http or https address, found '{}:'", url.scheme()));
+            return wrong(format!("{setting} takes an http or https address, found '{}:'", url.scheme()));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return wrong(
-                "asap.anchor.base_url takes an address without user and password: set asap.anchor.api_key_env to the name \
-             of the variable that holds the key",
-            );
-        }
-        if url.query().is_some() || url.fragment().is_some() {
             return wrong(format!(
-                "asap.anchor.base_url takes an address without query and fragment: {path} is appended"
+                "{setting} takes an address without user and password: set {} to the name of the variable that holds \
+                 the key",
+                self.owner.setting("api_key_env")
             ));
         }
+        if url.query().is_some() || url.fragment().is_some() {
+            return wrong(format!("{setting} takes an address without query and fragment: {path} is appended"));
+        }
         if url.path().trim_end_matches('/').ends_with(path) {
-            return wrong(format!("asap.anchor.base_url takes the part before {path}, which is appended"));
+            return wrong(format!("{setting} takes the part before {path}, which is appended"));
         }
         Ok(url)
     }
 
     pub(crate) fn key(&self) -> Result<Option<Secret>> {
         let Some(name) = &self.api_key_env else { return Ok(None) };
+        let setting = self.owner.setting("api_key_env");
         // If the setting holds the key itself by mistake, the key must not appear in a log.
         let looks_like_name = name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
         let shown = if looks_like_name { format!("'{name}'") } else { "a text (hidden)".to_string() };
         let is_possible = !name.contains(['=', '\0']);
         let Some(value) = is_possible.then(|| std::env::var_os(OsStr::new(name))).flatten() else {
             return wrong(format!(
-                "asap.anchor.api_key_env takes the name of an environment variable that is set, found {shown}, which is not"
+                "{setting} takes the name of an environment variable that is set, found {shown}, which is not"
             ));
         };
         match value.to_str().and_then(Secret::new) {
             Some(key) => Ok(Some(key)),
             None => wrong(format!(
-                "asap.anchor.api_key_env: the variable {shown} is empty, or contains characters that are invalid in an HTTP header"
+                "{setting}: the variable {shown} is empty, or contains characters that are invalid in an HTTP header"
             )),
         }
     }

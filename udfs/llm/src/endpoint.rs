@@ -10,6 +10,7 @@ use reqwest::{Client, Url, redirect};
 use tokio::sync::OnceCell;
 
 use crate::chat::Served;
+use crate::config::Owner;
 use crate::form::Forms;
 use crate::health::LastCalls;
 use crate::throttle::Throttle;
@@ -31,7 +32,7 @@ pub(super) struct Endpoint {
 impl Endpoint {
     /// Returns the process's endpoint at this address, and path after it. The key is the normalized URL: scheme and host in lower case, no
     /// default port, no slash at the end.
-    pub(super) fn at(base_url: &Url, path: &str) -> Result<Arc<Self>> {
+    pub(super) fn at(base_url: &Url, path: &str, owner: Owner) -> Result<Arc<Self>> {
         static ENDPOINTS: OnceLock<Mutex<HashMap<String, Arc<Endpoint>>>> = OnceLock::new();
         let address = base_url.as_str().trim_end_matches('/');
         let mut endpoints = ENDPOINTS.get_or_init(Mutex::default).lock();
@@ -39,13 +40,14 @@ impl Endpoint {
         if let Some(endpoint) = endpoints.get(&url) {
             return Ok(Arc::clone(endpoint));
         }
-        let endpoint = Arc::new(Self::new(address, &url)?);
+        let endpoint = Arc::new(Self::new(address, &url, owner)?);
         endpoints.insert(url, Arc::clone(&endpoint));
         Ok(endpoint)
     }
 
-    fn new(address: &str, url: &str) -> Result<Self> {
-        let failed = |error: String| LlmError::Setting(format!("asap.anchor.base_url = '{address}': {error}"));
+    fn new(address: &str, url: &str, owner: Owner) -> Result<Self> {
+        let setting = owner.setting("base_url");
+        let failed = |error: String| LlmError::Setting(format!("{setting} = '{address}': {error}"));
         let url = Url::parse(url).map_err(|error| failed(error.to_string()))?;
         let builder = Client::builder()
             .user_agent(concat!("asap/", env!("CARGO_PKG_VERSION")))
@@ -90,7 +92,7 @@ mod tests {
 
     #[test]
     fn an_address_in_other_words_is_the_same_endpoint() {
-        let at = |url: &str| Endpoint::at(&Url::parse(url).unwrap(), "/chat").unwrap();
+        let at = |url: &str| Endpoint::at(&Url::parse(url).unwrap(), "/chat", Owner::Anchors).unwrap();
         let first = at("https://one.example.org/v1");
         for other in ["https://one.example.org/v1/", "HTTPS://One.Example.org:443/v1", "https://one.example.org/v1//"] {
             assert!(Arc::ptr_eq(&first, &at(other)), "{other}");

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::chat::{CallError, FailureKind, Outcome, Standing};
+use crate::chat::{CallError, FailureKind, Standing};
 
 /// Number of calls that are judged together. With fewer calls, only denials can stop the calls.
 pub(crate) const CALLS: usize = 20;
@@ -134,7 +134,7 @@ impl Health {
     }
 
     /// Records the outcome of a request that was begun after `denials` denials. Returns it, or the error that ends the query.
-    pub(crate) fn report(&self, outcome: Outcome, denials: u64, now: Instant) -> Outcome {
+    pub(crate) fn report<T>(&self, outcome: Result<T, CallError>, denials: u64, now: Instant) -> Result<T, CallError> {
         self.record(&outcome, now);
         let is_alike = {
             let mut own = self.own.lock();
@@ -150,7 +150,7 @@ impl Health {
         }
     }
 
-    fn record(&self, outcome: &Outcome, now: Instant) {
+    fn record<T>(&self, outcome: &Result<T, CallError>, now: Instant) {
         let failure = outcome.as_ref().err();
         if failure.is_some_and(|error| !error.is_answer() && !error.kind.blames_endpoint()) {
             return;
@@ -242,7 +242,7 @@ impl Down {
 }
 
 impl OwnCalls {
-    fn record(&mut self, outcome: &Outcome, denials: u64) {
+    fn record<T>(&mut self, outcome: &Result<T, CallError>, denials: u64) {
         let error = outcome.as_ref().err();
         if error.is_none_or(CallError::is_answer) {
             (self.is_answered, self.failed_in_a_row, self.rejections) = (true, 0, None);
@@ -282,7 +282,7 @@ fn words(said: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chat::Answer;
+    use crate::chat::{Answer, Outcome};
 
     fn right() -> Outcome {
         Ok(Answer { tokens_in: 1, tokens_out: 1, ..Answer::default() })
@@ -389,12 +389,12 @@ mod tests {
         let mut health = OwnCalls::default();
         let turned_down = |health: &mut OwnCalls, message: &str| {
             let error = CallError { is_general: true, ..CallError::new(FailureKind::Refused, message) };
-            health.record(&Err(error), 0);
+            health.record(&Outcome::Err(error), 0);
             health.rejections.as_ref().map(|found| found.calls)
         };
         assert_eq!(turned_down(&mut health, "400: no (request req_01ab-7f, 17 ms)"), Some(1));
         assert_eq!(turned_down(&mut health, "400: no (request req_9-02, 4 ms)"), Some(2));
-        health.record(&Err(CallError::new(FailureKind::Refused, "the filter held the answer back")), 0);
+        health.record(&Outcome::Err(CallError::new(FailureKind::Refused, "the filter held the answer back")), 0);
         assert_eq!(turned_down(&mut health, "400: no (request req_3, 5 ms)"), Some(3));
         assert_eq!(turned_down(&mut health, "400: not that"), Some(1));
         health.record(&Ok(Answer { tokens_in: 1, tokens_out: 1, ..Answer::default() }), 0);

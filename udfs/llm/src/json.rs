@@ -1,9 +1,9 @@
 //! JSON from endpoints: Python's `json` writes NaN and lone surrogates, and some servers begin with a byte order mark.
 
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 
 /// Parses JSON. NaN and infinities become null, and a lone surrogate becomes U+FFFD.
-pub(super) fn parse(text: &str) -> serde_json::Result<Value> {
+pub fn parse<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     let text = text.trim_start_matches('\u{feff}');
     serde_json::from_str(text).or_else(|error| serde_json::from_str(&repaired(text)).map_err(|_| error))
 }
@@ -44,7 +44,7 @@ fn escape(text: &str) -> (usize, Option<&'static str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn what_python_writes_is_read() {
@@ -63,10 +63,10 @@ mod tests {
             (r#"["\ud800\ud83d\ude00"]"#, json!(["\u{fffd}😀"])),
             (r#"["\ud800\u00e9"]"#, json!(["\u{fffd}é"])),
         ] {
-            assert_eq!(parse(text).unwrap(), expected, "{text}");
+            assert_eq!(parse::<Value>(text).unwrap(), expected, "{text}");
         }
         for text in ["", "\\", "\"\\", "\"\\ud8", "{\"a\": Na}", "\"\\ué", "\u{feff}", "{\"a\": NaN"] {
-            assert!(parse(text).is_err(), "{text}");
+            assert!(parse::<Value>(text).is_err(), "{text}");
         }
     }
 }

@@ -13,7 +13,8 @@
 //! | [`chat`], [`request`] | one request to a language model and its key |
 //! | [`completions`] | whole responses to conversations, to evaluate a model |
 //! | [`provider`], `api`, `openai` | what differs between providers |
-//! | `http`, `response`, `json`, `retry`, `secret` | an endpoint over HTTP |
+//! | `line`, `http`, `response`, [`json`], `retry`, `secret` | an endpoint over HTTP |
+//! | [`posts`] | requests to an endpoint that are no conversations, with the same limits |
 //! | [`local`] | a model in a folder |
 //! | `endpoint`, [`throttle`] | one object per endpoint, and when calls may start |
 //! | `health` | whether an endpoint is down, and whether failed rows may be its fault |
@@ -32,10 +33,12 @@ pub mod flights;
 pub mod form;
 mod health;
 mod http;
-mod json;
+pub mod json;
+mod line;
 pub mod local;
 pub mod meter;
 mod openai;
+pub mod posts;
 pub mod provider;
 mod refusal;
 pub mod request;
@@ -224,7 +227,7 @@ impl Llm {
         let provider = config.provider;
         match provider.kind() {
             Kind::Endpoint(api) => {
-                let (base_url, key) = (config.base_url(api)?, config.key()?);
+                let (base_url, key) = (config.base_url(api.path)?, config.key()?);
                 let chat = Arc::new(HttpChat::new(api, config, &base_url, key, meter, own)?);
                 Ok(Model { name: config.model()?.to_string(), window: chat.window(), chat })
             }

@@ -10,6 +10,8 @@ use serde_json::Value;
 use crate::api::{Api, Choice, Completion, End};
 use crate::chat::{Answer, CallError, ChatResponse, FailureKind};
 use crate::json;
+use crate::line::Received;
+use crate::posts::Unread;
 use crate::refusal;
 use crate::retry::retry_after;
 
@@ -91,7 +93,7 @@ pub(super) fn read(
     if !status.is_success() {
         return Err(response.of_status(status));
     }
-    let completion = json::parse(body)
+    let completion: Value = json::parse(body)
         .map_err(|error| bad(format!("expected a chat completion, found {} ({error})", response.quoted(body))))?;
     let error = &completion["error"];
     if !error.is_null() {
@@ -161,6 +163,23 @@ fn whole_response(
     (!is_empty).then_some(found)
 }
 
+/// Reads a response that is no chat completion; else as [`read`].
+pub(super) fn read_with<T>(
+    Received { status, headers, text }: &Received,
+    redact: &dyn Fn(String) -> String,
+    read: impl Fn(&str) -> Result<T, Unread>,
+) -> Result<T, Failure> {
+    let body = Body { headers, text, redact };
+    if !status.is_success() {
+        return Err(body.of_status(*status));
+    }
+    read(text).map_err(|unread| match (&body.json()["error"], unread) {
+        (Value::Null, Unread::Garbled(why)) => bad(format!("{why}; it is {}", body.quoted(text))),
+        (Value::Null, Unread::Wrong(why)) => Failure::lasting(FailureKind::Denied, why),
+        (error, _) => body.of_error(error),
+    })
+}
+
 struct Body<'a> {
     headers: &'a HeaderMap,
     text: &'a str,
@@ -186,7 +205,7 @@ impl Body<'_> {
             // The key must go only to the address in the setting, so a redirect is not followed.
             300..400 => Failure::lasting(
                 FailureKind::Denied,
-                format!("{}: the endpoint redirects; set asap.anchor.base_url to its new address", status.as_u16()),
+                format!("{}: the endpoint redirects; set its base_url to the new address", status.as_u16()),
             ),
             429 if self.is_of_account(status) => Failure::lasting(FailureKind::Denied, said),
             429 => Failure { after: asked_for(headers), ..Failure::passing(FailureKind::RateLimited, said) },

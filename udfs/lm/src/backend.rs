@@ -10,8 +10,8 @@
 //! | a short greedy continuation | [`Backend::continue_greedily`] | `cot_survives`, the pipeline `verified`, `asap exam` |
 //!
 //! To write a backend, implement the first question and [`Backend::name`]. Without the second, forks are read as whole
-//! texts. Without the third, its functions fail with an error that names the backend. This backend finds every token
-//! equally likely:
+//! texts. Without the third, and without entropies, functions that need them are refused before the first row. This
+//! backend finds every token equally likely:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -46,6 +46,7 @@
 
 use std::ops::Range;
 
+use crate::model::pass::TOKENS_PER_PASS;
 use crate::{LmError, Result};
 
 /// Whether a caller still waits for the result. A backend asks it at least once per second, and returns
@@ -73,7 +74,7 @@ pub struct Target {
 pub struct TokenScore {
     /// −ln P of the token, in nats.
     pub surprisal: f32,
-    /// The entropy of the distribution that predicts the token, in nats.
+    /// The entropy of the distribution that predicts the token, in nats; 0 if the backend has none.
     pub entropy: f32,
 }
 
@@ -88,6 +89,16 @@ pub struct Fork {
     pub scored_there: usize,
     /// Its own tokens to score; never the first one, so that its own token predicts each.
     pub scored: Range<usize>,
+}
+
+pub(crate) const ENTROPIES: &str = "compute entropies";
+pub(crate) const CONTINUE: &str = "continue a text, to check whether an answer survives";
+
+/// What a function asks of a backend besides log-probabilities of tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Asks {
+    pub entropies: bool,
+    pub continuations: bool,
 }
 
 /// The key of a question: texts with equal keys share their beginning.
@@ -121,16 +132,45 @@ pub struct Continued {
     pub tokens_written: usize,
 }
 
+/// Returns forks as whole texts: their ids, the number of tokens of each, and their targets.
+pub fn whole(texts: &[Fork]) -> (Vec<u32>, Vec<usize>, Vec<Target>) {
+    let (mut ids, mut lengths, mut targets) = (Vec::new(), Vec::new(), Vec::new());
+    for text in texts {
+        let start = ids.len();
+        ids.extend_from_slice(&texts[0].ids[..text.from]);
+        targets.extend(text.targets(ids.len()));
+        ids.extend_from_slice(&text.ids);
+        lengths.push(ids.len() - start);
+    }
+    (ids, lengths, targets)
+}
+
 /// What runs a model. It lives on the thread of its model, which asks one question at a time.
 pub trait Backend: Send {
     /// The name in messages, such as `cpu`.
     fn name(&self) -> &'static str;
 
+    /// Whether scores have entropies.
+    fn has_entropies(&self) -> bool {
+        true
+    }
+
+    /// Whether it answers [`Backend::continue_greedily`].
+    fn continues(&self) -> bool {
+        false
+    }
+
+    /// Most tokens of a batch; a longer chain is a batch of its own. It may change between batches.
+    fn tokens_per_batch(&self) -> usize {
+        TOKENS_PER_PASS
+    }
+
     /// Scores `targets`, in their order. Scores of a chain must not depend on the other chains of the batch, beyond
     /// rounding.
     ///
     /// # Errors
-    /// An error fails all rows of the batch. [`LmError::Abandoned`] soon after `is_wanted` returns false.
+    /// An error fails the query of each row of the batch. [`LmError::Rejected`] fails these rows only.
+    /// [`LmError::Abandoned`] soon after `is_wanted` returns false.
     fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>>;
 
     /// Scores the tokens of texts, text by text. All texts except the first continue from a prefix of the first. This
@@ -139,14 +179,7 @@ pub trait Backend: Send {
     /// # Errors
     /// As [`Backend::score`].
     fn score_forks(&mut self, texts: &[Fork], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
-        let (mut ids, mut lengths, mut targets) = (Vec::new(), Vec::new(), Vec::new());
-        for text in texts {
-            let start = ids.len();
-            ids.extend_from_slice(&texts[0].ids[..text.from]);
-            targets.extend(text.targets(ids.len()));
-            ids.extend_from_slice(&text.ids);
-            lengths.push(ids.len() - start);
-        }
+        let (ids, lengths, targets) = whole(texts);
         self.score(Packed { ids: &ids, lengths: &lengths }, &targets, is_wanted)
     }
 
@@ -155,6 +188,6 @@ pub trait Backend: Send {
     /// # Errors
     /// As [`Backend::score`]. This default refuses.
     fn continue_greedily(&mut self, _texts: &[&Continuation], _is_wanted: &IsWanted) -> Result<Vec<Continued>> {
-        Err(LmError::Refused { backend: self.name(), question: "continue a text, to check whether an answer survives" })
+        Err(LmError::Refused { backend: self.name(), question: CONTINUE })
     }
 }

@@ -41,8 +41,17 @@ pub enum LmError {
     #[error(transparent)]
     Shared(Arc<LmError>),
     /// A backend does not answer this kind of question.
-    #[error("the backend {backend} cannot {question}: set asap.scorer.device to cpu")]
+    #[error("the backend {backend} cannot {question}: set asap.scorer.backend to cpu or torch")]
     Refused { backend: &'static str, question: &'static str },
+    /// A backend cannot score the rows of a batch; others are not affected.
+    #[error("{0}")]
+    Rejected(String),
+    /// A backend does not answer now; the same command may succeed later.
+    #[error("{0}")]
+    Unavailable(String),
+    /// A backend cannot be opened; with what was expected and what was found.
+    #[error("{0}")]
+    Backend(String),
     #[error("the GPU failed: {0}")]
     Gpu(String),
     #[error("the loss is NaN or infinite after {steps} steps: lower the learning rate")]
@@ -52,6 +61,15 @@ pub enum LmError {
 }
 
 impl LmError {
+    /// Whether the same command may succeed later.
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            Self::Unavailable(_) => true,
+            Self::Shared(error) => error.is_unavailable(),
+            _ => false,
+        }
+    }
+
     pub(crate) fn reading(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
         move |source| Self::Read { path: path.to_path_buf(), source }
     }

@@ -52,12 +52,13 @@ mod text;
 pub mod train;
 
 pub use asap_ops as ops;
-pub use ask::check::ANSWER_PROMPT;
+pub use ask::check::{ANSWER_PROMPT, STATED};
 pub use ask::spirit::GreedilyPruned;
+pub use ask::survival::{Stating, stated};
 pub use ask::{generate, sampling};
 pub use error::{LmError, Result};
 pub use fingerprint::{fingerprint, model_files};
-pub use locate::{SMALL, locate, locate_folder};
+pub use locate::{SMALL, locate, locate_folder, parameters};
 pub use model::pass::tokens_read;
 pub use model::{config, decoder, output, weights};
 pub use score::loaded::{Computed, Dtype, LoadedModel};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy;
 use etcetera::base_strategy::Xdg;
 
+use crate::model::config::ModelConfig;
 use crate::{LmError, Result};
 
 /// Name of the model that ships with asap.
@@ -81,6 +82,16 @@ fn is_whole(folder: &Path) -> bool {
     let has =
         |(name, bytes): &(&str, &[u8])| folder.join(name).metadata().is_ok_and(|file| file.len() == bytes.len() as u64);
     SMALL_FILES.iter().all(has)
+}
+
+/// Returns the number of a model's parameters: by its config, or by the size of its weights in 16 bits.
+pub fn parameters(folder: &Path) -> Option<u64> {
+    if let Ok(config) = ModelConfig::load(folder) {
+        return Some(config.parameters());
+    }
+    let files = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    let weights = files.filter(|path| path.extension().is_some_and(|extension| extension == "safetensors"));
+    Some(weights.filter_map(|path| path.metadata().ok()).map(|file| file.len() / 2).sum())
 }
 
 fn repository(named: &str) -> Option<((&str, &str), &str)> {

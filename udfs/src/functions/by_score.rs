@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use asap_lm::backend::Asks;
 use asap_lm::{Reading, Scored, Scores, Wanted};
 use async_trait::async_trait;
 use datafusion::arrow::array::ArrayRef;
@@ -33,6 +34,8 @@ pub(super) struct StepScore<T = f32> {
     pub arguments: &'static [Argument],
     pub example: &'static str,
     pub wanted: Wanted,
+    /// Whether it picks entropies.
+    pub entropies: bool,
     pub readings: Readings,
     /// Returns the score of each step of one reading. Results of a row's readings are concatenated in order.
     pub pick: fn(&Scores) -> Vec<Option<T>>,
@@ -62,6 +65,10 @@ where
 {
     fn scorer_of(&self) -> Option<&SessionModels> {
         Some(&self.session)
+    }
+
+    fn asks_of_scorer(&self) -> Asks {
+        Asks { entropies: self.score.entropies, ..Asks::default() }
     }
 
     fn window(&self, _: &ConfigOptions) -> usize {
@@ -149,6 +156,7 @@ pub(super) fn lost<T>(function: &str, none: &Scored, rows: &CallRows, metrics: &
 pub(super) fn no_scores(function: &str, none: &Scored) -> DataFusionError {
     match none {
         Scored::TooLong(why) => exec_datafusion_err!("{function} was given a chain of {why}"),
+        Scored::Rejected(why) => exec_datafusion_err!("{function}: the scoring model failed on a chain: {why}"),
         Scored::NoPrompt(why) => exec_datafusion_err!("{function}: the model's chat template failed: {why}"),
         Scored::NotFinite | Scored::Steps(_) => exec_datafusion_err!(
             "{function}: the model produced NaN or infinite values for a chain; if asap.scorer.dtype is not f32, use f32"

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use asap_kernels::budget::{by_score, share};
+use asap_lm::backend::Asks;
 use asap_lm::{Asked, Joined, Scored, Scorer, Tokenizer};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, Float64Array};
@@ -152,6 +153,10 @@ fn array(rows: &[Option<(Rung, Judged)>]) -> Result<ArrayRef> {
 impl AsyncCall for CotShortestSurviving {
     fn scorer_of(&self) -> Option<&SessionModels> {
         Some(&self.0)
+    }
+
+    fn asks_of_scorer(&self) -> Asks {
+        Asks { continuations: true, ..Asks::default() }
     }
 
     fn window(&self, _: &ConfigOptions) -> usize {

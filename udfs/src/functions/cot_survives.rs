@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use asap_lm::backend::Continued;
+use asap_lm::backend::{Asks, Continued};
 use asap_lm::{Asked, QuestionAndSteps, Reading, Scored, Scorer, Wanted};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, BooleanArray, Float64Array, StringArray};
@@ -63,6 +63,10 @@ fn row(row: Args) -> Cell<Row> {
 impl AsyncCall for CotSurvives {
     fn scorer_of(&self) -> Option<&SessionModels> {
         Some(&self.0)
+    }
+
+    fn asks_of_scorer(&self) -> Asks {
+        Asks { continuations: true, ..Asks::default() }
     }
 
     fn window(&self, _: &ConfigOptions) -> usize {

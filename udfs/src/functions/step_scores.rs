@@ -40,6 +40,7 @@ pub(super) const COT_SURPRISAL: StepScore = StepScore {
     arguments: QUESTION_AND_STEPS,
     example: "select cot_surprisal('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::FirstTokens,
+    entropies: false,
     readings: chain_reading,
     pick: |scores| scores.first.iter().map(|token| token.map(|token| token.surprisal)).collect(),
 };
@@ -50,6 +51,7 @@ pub(super) const COT_ENTROPY: StepScore = StepScore {
     arguments: QUESTION_AND_STEPS,
     example: "select cot_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::FirstTokens,
+    entropies: true,
     readings: chain_reading,
     pick: |scores| scores.first.iter().map(|token| token.map(|token| token.entropy)).collect(),
 };
@@ -60,6 +62,7 @@ pub(super) const COT_TOKEN_ENTROPIES: StepScore<Vec<f32>> = StepScore {
     arguments: QUESTION_AND_STEPS,
     example: "select cot_token_entropies('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::EachToken,
+    entropies: true,
     readings: chain_reading,
     pick: |scores| {
         let entropies = |own: &Vec<TokenScore>| own.iter().map(|token| token.entropy).collect();
@@ -89,6 +92,7 @@ pub(super) const COT_PERPLEXITY: StepScore = StepScore {
     arguments: QUESTION_AND_STEPS,
     example: "select cot_perplexity('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::AllTokens,
+    entropies: false,
     readings: chain_reading,
     pick: |scores| scores.perplexity.clone(),
 };
@@ -99,6 +103,7 @@ pub(super) const COT_STEP_ENTROPY: StepScore = StepScore {
     arguments: QUESTION_AND_STEPS,
     example: "select cot_step_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::AllTokens,
+    entropies: true,
     readings: chain_reading,
     pick: |scores| scores.entropy.clone(),
 };
@@ -109,6 +114,7 @@ pub(super) const COT_MEAN_STEP_ENTROPY: StepScore = StepScore {
     arguments: QUESTION_AND_STEPS,
     example: "select cot_mean_step_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::AllTokens,
+    entropies: true,
     readings: chain_reading,
     pick: |scores| scores.mean_entropy.clone(),
 };
@@ -119,6 +125,7 @@ pub(super) const COT_SELF_INFORMATION: StepScore = StepScore {
     arguments: &[STEPS],
     example: "select cot_self_information(['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::AllTokens,
+    entropies: false,
     readings: |row| Ok(row.texts(0)?.into_iter().map(Reading::Alone).collect()),
     pick: |scores| scores.perplexity.iter().map(|perplexity| perplexity.map(f32::ln)).collect(),
 };
@@ -129,6 +136,7 @@ pub(super) const COT_ANSWER_GAIN: StepScore = StepScore {
     arguments: QUESTION_STEPS_AND_ANSWER,
     example: "select cot_answer_gain('2 + 2?', ['2 + 2 is 4.', 'Done.'], '4');",
     wanted: Wanted::AllTokens,
+    entropies: false,
     readings: |row| answer_reading(row, Left::First),
     pick: |scores| {
         let Some((whole, after)) = scores.answers.split_first() else { return vec![] };
@@ -143,6 +151,7 @@ pub(super) const COT_ATTRIBUTION: StepScore = StepScore {
     arguments: QUESTION_STEPS_AND_ANSWER,
     example: "select cot_attribution('2 + 2?', ['2 + 2 is 4.', 'Done.'], '4');",
     wanted: Wanted::AllTokens,
+    entropies: false,
     readings: |row| answer_reading(row, Left::AllButOne),
     pick: |scores| {
         let Some((whole, without)) = scores.answers.split_first() else { return vec![] };

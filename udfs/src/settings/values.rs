@@ -1,5 +1,6 @@
 //! The types of settings' values.
 
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -93,6 +94,66 @@ impl Value for bool {
     const EXPECTED: &'static str = "'true' or 'false'";
     fn parse(text: &str) -> Option<Self> {
         bool::from_str(&text.trim().to_ascii_lowercase()).ok()
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+}
+
+/// A device of the scoring model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Device {
+    Cpu,
+    /// An NVIDIA GPU by its number; the first visible one without a number.
+    Cuda(Option<usize>),
+}
+
+/// The devices of the scoring model: the CPU, or different GPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Devices(pub Vec<Device>);
+
+impl Devices {
+    pub fn is_cpu(&self) -> bool {
+        self.cards().is_empty()
+    }
+
+    /// The numbers of the GPUs.
+    pub fn cards(&self) -> Vec<usize> {
+        let card = |device: &Device| if let Device::Cuda(number) = device { Some(number.unwrap_or(0)) } else { None };
+        self.0.iter().filter_map(card).collect()
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(None) => f.write_str("cuda"),
+            Self::Cuda(Some(number)) => write!(f, "cuda:{number}"),
+        }
+    }
+}
+
+impl fmt::Display for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.0.iter().map(Device::to_string).collect();
+        f.write_str(&names.join(","))
+    }
+}
+
+impl Value for Devices {
+    const EXPECTED: &'static str = "'cpu', 'cuda', or different GPUs such as 'cuda:0,cuda:1'";
+    fn parse(text: &str) -> Option<Self> {
+        let device = |name: &str| match name.trim() {
+            "cpu" => Some(Device::Cpu),
+            "cuda" => Some(Device::Cuda(None)),
+            name => name.strip_prefix("cuda:")?.parse().ok().map(|number| Device::Cuda(Some(number))),
+        };
+        let devices = Self(text.split(',').map(device).collect::<Option<_>>()?);
+        let cards = devices.cards();
+        let are_different = cards.iter().enumerate().all(|(place, card)| !cards[..place].contains(card));
+        let is_one_kind = cards.len() == devices.0.len() || devices.0.len() == 1;
+        (are_different && is_one_kind).then_some(devices)
     }
     fn show(&self) -> Option<String> {
         Some(self.to_string())

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use asap_llm::provider::Kind;
-use asap_udfs::Settings;
 use asap_udfs::anchor::prompts::Prompts;
 use asap_udfs::settings::{Effect, PromptSet};
+use asap_udfs::{Settings, scorers};
 
 use crate::corpus::ColumnMapping;
 use crate::run::input::content_hashes::{Contents, hex};
@@ -53,7 +53,8 @@ impl Identity {
                 (
                     "asap.scorer.model" | "asap.compressor.model" | "asap.anchor.prompts" | "asap.anchor.prompt_dir",
                     Effect::Files,
-                ) => {}
+                )
+                | (_, Effect::Backend) => {}
                 ("asap.anchor.model", _) if is_local => {}
                 (_, Effect::Files) => {
                     return internal_err!("the content of the files of {key} is not part of an identity");
@@ -61,6 +62,8 @@ impl Identity {
                 _ => drop(parts.insert(key.to_string(), value)),
             }
         }
+        let backend = scorers::identity(settings).into_iter();
+        parts.extend(backend.map(|(name, value)| (name.to_string(), value)));
         // A missing folder adds nothing: a pipeline that needs the model is refused during planning.
         let mut add = |setting: &str, named: &str| -> Result<()> {
             let Ok(folder) = asap_lm::locate(named) else { return Ok(()) };
@@ -87,7 +90,9 @@ impl Identity {
     /// # Errors
     /// If the pipeline is no SQL, or the files of a model cannot be read.
     pub fn fingerprint(sql: &str, columns: Option<&ColumnMapping>, settings: &Settings) -> Result<String> {
-        let identity = Self::of(sql, columns, &Originals::Needed, None, settings, &mut Contents::default())?;
+        let mut settings = settings.clone();
+        scorers::settle(&mut settings, None);
+        let identity = Self::of(sql, columns, &Originals::Needed, None, &settings, &mut Contents::default())?;
         let mut hash = Sha256::new_with_prefix(crate::VERSION);
         for (name, value) in &identity.0 {
             hash.update(format!("{name:?}{value:?}"));

@@ -2,7 +2,10 @@
 
 use futures::future::join_all;
 
+use std::time::Duration;
+
 use super::*;
+use crate::chat::Outcome;
 use crate::flights::SingleFlight;
 use crate::openai;
 use asap_test_support::{Reply as Served, Server};
@@ -52,7 +55,7 @@ fn limit(status: u16, after: &str) -> Served {
 async fn who_waits_through_a_pause_holds_no_slot_and_is_gone_when_no_one_waits_for_it() {
     let server = Server::start(|_| limit(429, "600"));
     let chat = chat(&server, |_: &mut Config| ());
-    let (flights, throttle) = (SingleFlight::default(), Arc::clone(&chat.endpoint.throttle));
+    let (flights, throttle) = (SingleFlight::default(), Arc::clone(&chat.line.endpoint.throttle));
     let asking = |callers| async move { drop(chat.chat(&request(), &callers).await) };
     let mut waiting = Box::pin(flights.join(0, asking));
     assert!(futures::poll!(&mut waiting).is_pending());
@@ -100,7 +103,7 @@ async fn limits_at_random_slow_nothing() {
         let outcomes = ask(&chat, 600).await;
         assert!(outcomes.iter().all(Result::is_ok), "{:?}", outcomes.iter().find(|outcome| outcome.is_err()));
         assert!(server.count() <= 800, "{} requests", server.count());
-        let state = chat.endpoint.throttle.state.lock();
+        let state = chat.line.endpoint.throttle.state.lock();
         assert!(state.stops == 0 && state.pace.trials <= 1, "{} trials", state.pace.trials);
     }
 }
@@ -162,7 +165,7 @@ async fn a_server_that_breaks_all_answers_is_asked_one_by_one() {
     for reply in [Served::Cut, Served::error(503, "dead"), Served::Status(200, Vec::new(), "nonsense".to_string())] {
         let server = Server::start(move |_| reply.clone());
         let chat = chat(&server, patient(30.0));
-        let throttle = Arc::clone(&chat.endpoint.throttle);
+        let throttle = Arc::clone(&chat.line.endpoint.throttle);
         let asking = tokio::spawn(async move { ask(&chat, 200).await });
         until(|| throttle.state.lock().stops == 3).await;
         // Ten failures in a row, eight requests in flight, and one probe after each of the first two stops.

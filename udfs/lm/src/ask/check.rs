@@ -7,7 +7,7 @@ use crate::backend::{Continuation, QuestionKey, Target};
 /// The text between the end of the thought and an answer that stands in a box.
 pub const ANSWER_PROMPT: &str = "The final answer is \\boxed{";
 /// Most tokens that the model writes to state an answer.
-pub(crate) const STATED: usize = 64;
+pub const STATED: usize = 64;
 
 impl Continuation {
     /// The continuation of the text `whole` up to `answer`, which are the answer's tokens. `before` are the tokens of the text

@@ -49,12 +49,37 @@ fn walk(checks: &[&Continuation], read: impl Fn(&Continuation) -> usize) -> Vec<
     order.into_iter().map(|(_, _, _, place)| place).collect()
 }
 
-/// Checks answers with a decoder. It holds the KV cache of the last text of each question within a memory limit.
+/// Reads what a model writes greedily into a box.
 #[derive(Debug)]
-pub(crate) struct Checker {
+pub struct Stating {
     tokenizer: Arc<Tokenizer>,
     /// Tokens that end what the model writes.
     ends: Vec<u32>,
+}
+
+impl Stating {
+    /// # Errors
+    /// If the generation config or the tokenizer config of the folder is wrong.
+    pub fn load(folder: &Path, tokenizer: &Arc<Tokenizer>) -> Result<Self> {
+        Ok(Self { tokenizer: Arc::clone(tokenizer), ends: GenerationConfig::load(folder, tokenizer)?.ends })
+    }
+
+    /// The text in the box, once these tokens close it, end the text, or are as many as a model may write; else None.
+    ///
+    /// # Errors
+    /// If the tokenizer cannot decode them.
+    pub fn stated(&self, written: &[u32]) -> Result<Option<String>> {
+        let is_end = written.last().is_some_and(|id| self.ends.contains(id));
+        let text = self.tokenizer.decode(&written[..written.len() - usize::from(is_end)])?;
+        let is_over = closing(&text).is_some() || is_end || written.len() == STATED;
+        Ok(is_over.then(|| stated(&text).to_string()))
+    }
+}
+
+/// Checks answers with a decoder. It holds the KV cache of the last text of each question within a memory limit.
+#[derive(Debug)]
+pub(crate) struct Checker {
+    stating: Stating,
     held: Memo<QuestionKey, Held>,
 }
 
@@ -85,8 +110,7 @@ struct Text<'a> {
 
 impl Checker {
     pub(crate) fn new(folder: &Path, tokenizer: &Arc<Tokenizer>, memory: &Arc<Memory>) -> Result<Self> {
-        let ends = GenerationConfig::load(folder, tokenizer)?.ends;
-        Ok(Self { tokenizer: Arc::clone(tokenizer), ends, held: Memo::new(memory, share::PROMPTS) })
+        Ok(Self { stating: Stating::load(folder, tokenizer)?, held: Memo::new(memory, share::PROMPTS) })
     }
 
     /// Returns the survival of each check, in order. What the model states is greedy: no penalties apply.
@@ -172,22 +196,11 @@ impl Checker {
             let mut logits = reader.output.logits(&hidden.index_select(&Tensor::new(last, &Device::Cpu)?, 0)?)?;
             let vocabulary = logits.len() / writing.len();
             for (text, logits) in writing.iter_mut().zip(logits.chunks_exact_mut(vocabulary)) {
-                self.write(text, likeliest(logits))?;
+                text.written.push(likeliest(logits));
+                text.stated = self.stating.stated(&text.written)?;
             }
             writing.retain(|text| text.stated.is_none());
             next = writing.iter().map(|text| text.written.last().copied().into_iter().collect()).collect();
-        }
-        Ok(())
-    }
-
-    fn write(&self, text: &mut Text, id: u32) -> Result<()> {
-        let is_end = self.ends.contains(&id);
-        text.written.push(id);
-        let ids = &text.written[..text.written.len() - usize::from(is_end)];
-        let written = self.tokenizer.decode(ids)?;
-        let end = closing(&written);
-        if end.is_some() || is_end || text.written.len() == STATED {
-            text.stated = Some(written[..end.unwrap_or(written.len())].trim().to_string());
         }
         Ok(())
     }
@@ -235,6 +248,11 @@ impl<M: Projection> Reader<'_, M> {
         let mut before: Vec<&mut KvCache> = texts.iter_mut().map(|text| &mut text.kv_cache).collect();
         self.decoder.append(ids, &mut before, self.is_wanted)
     }
+}
+
+/// Returns the answer that a model wrote into an open box: all up to the brace that closes it.
+pub fn stated(written: &str) -> &str {
+    written[..closing(written).unwrap_or(written.len())].trim()
 }
 
 /// The position of the brace that closes a box, in the text after the one that opens it.

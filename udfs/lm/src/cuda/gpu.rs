@@ -61,30 +61,11 @@ macro_rules! launch {
 }
 
 impl Gpu {
-    /// Opens the first visible GPU and compiles the kernels for a model of this shape, if its memory suffices.
-    pub(crate) fn open(config: &ModelConfig) -> Result<Self> {
-        let width = config.head_dim;
-        let (hidden, wide) = (config.hidden_size, config.intermediate_size);
-        if !width.is_multiple_of(16) || width > 128 || !hidden.is_multiple_of(8) || !wide.is_multiple_of(8) {
-            let expected =
-                "expected a head_dim of 16, 32 … 128, and a hidden_size and an intermediate_size in steps of 8";
-            let found = format!("found {width}, {hidden} and {wide} in config.json");
-            return Err(LmError::Gpu(format!("{expected}, {found}")));
-        }
-        find_libraries()?;
-        let context = CudaContext::new(0).map_err(failed)?;
-        let capability = context.compute_capability().map_err(failed)?;
-        if capability.0 < 8 {
-            let message = format!("expected compute capability 8.0 or later, found {}.{}", capability.0, capability.1);
-            return Err(LmError::Gpu(message));
-        }
-        let (free, bytes) = (context.mem_get_info().map_err(failed)?.0, CudaModel::bytes(config));
-        let Some(left) = free.checked_sub(bytes) else {
-            let [bytes, free] = [bytes, free].map(|bytes| bytes as f64 / 1e9);
-            return Err(LmError::Gpu(format!("the model needs {bytes:.1} GB of memory, {free:.1} GB are free")));
-        };
+    /// Opens a visible GPU and compiles the kernels for a model of this shape, if its memory suffices.
+    pub(crate) fn open(config: &ModelConfig, card: usize) -> Result<Self> {
+        let (context, capability, left) = find(config, card)?;
         keep_freed_memory(&context)?;
-        let kernels = Kernels::compile(&context, capability, width)?;
+        let kernels = Kernels::compile(&context, capability, config.head_dim)?;
         let stream = context.default_stream();
         let blas = CudaBlas::new(Arc::clone(&stream)).map_err(failed)?;
         // SAFETY: the handle is alive. Partial sums of a product stay f32.
@@ -343,6 +324,30 @@ fn keep_freed_memory(context: &CudaContext) -> Result<()> {
         let pool = cudarc::driver::result::device::get_default_mem_pool(context.cu_device()).map_err(failed)?;
         cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, (&raw mut most).cast()).result().map_err(failed)
     }
+}
+
+/// Returns a visible GPU, its compute capability, and the bytes of its memory next to a model of this shape.
+pub(super) fn find(config: &ModelConfig, card: usize) -> Result<(Arc<CudaContext>, (i32, i32), usize)> {
+    let width = config.head_dim;
+    let (hidden, wide) = (config.hidden_size, config.intermediate_size);
+    if !width.is_multiple_of(16) || width > 128 || !hidden.is_multiple_of(8) || !wide.is_multiple_of(8) {
+        let expected = "expected a head_dim of 16, 32 … 128, and a hidden_size and an intermediate_size in steps of 8";
+        let found = format!("found {width}, {hidden} and {wide} in config.json");
+        return Err(LmError::Gpu(format!("{expected}, {found}")));
+    }
+    find_libraries()?;
+    let context = CudaContext::new(card).map_err(failed)?;
+    let capability = context.compute_capability().map_err(failed)?;
+    if capability.0 < 8 {
+        let message = format!("expected compute capability 8.0 or later, found {}.{}", capability.0, capability.1);
+        return Err(LmError::Gpu(message));
+    }
+    let (free, bytes) = (context.mem_get_info().map_err(failed)?.0, CudaModel::bytes(config));
+    let Some(left) = free.checked_sub(bytes) else {
+        let [bytes, free] = [bytes, free].map(|bytes| bytes as f64 / 1e9);
+        return Err(LmError::Gpu(format!("the model needs {bytes:.1} GB of memory, {free:.1} GB are free")));
+    };
+    Ok((context, capability, left))
 }
 
 fn find_libraries() -> Result<()> {

@@ -76,9 +76,9 @@ struct Angles {
 }
 
 impl CudaModel {
-    /// Loads a folder in Hugging Face's layout onto the first visible GPU.
-    pub fn load(folder: &Path, config: ModelConfig) -> Result<Self> {
-        let gpu = Gpu::open(&config)?;
+    /// Loads a folder in Hugging Face's layout onto the visible GPU with this number.
+    pub fn load(folder: &Path, config: ModelConfig, card: usize) -> Result<Self> {
+        let gpu = Gpu::open(&config, card)?;
         let weights = Weights::load(folder, &config)?;
         Self::on(gpu, config, weights)
     }
@@ -89,7 +89,15 @@ impl CudaModel {
     /// If there is no GPU of compute capability 8.0 or later, no driver, NVRTC or cuBLAS, too little GPU memory, or the
     /// kernels do not support the sizes of heads or layers.
     pub fn new(config: ModelConfig, weights: Weights) -> Result<Self> {
-        Self::on(Gpu::open(&config)?, config, weights)
+        Self::on(Gpu::open(&config, 0)?, config, weights)
+    }
+
+    /// Checks that the visible GPU with this number can hold and run a model of this shape.
+    ///
+    /// # Errors
+    /// As [`CudaModel::new`].
+    pub fn check(config: &ModelConfig, card: usize) -> Result<()> {
+        gpu::find(config, card).map(drop)
     }
 
     fn on(gpu: Gpu, config: ModelConfig, weights: Weights) -> Result<Self> {

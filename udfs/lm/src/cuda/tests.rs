@@ -16,7 +16,7 @@ use crate::testing::{chains, golden};
 const MODELS: [&str; 4] = ["qwen2", "llama", "qwen3", "../../data/model"];
 
 fn on_gpu(folder: &Path) -> CudaModel {
-    CudaModel::load(folder, ModelConfig::load(folder).unwrap()).unwrap()
+    CudaModel::load(folder, ModelConfig::load(folder).unwrap(), 0).unwrap()
 }
 
 fn on_cpu(decoder: &Decoder, chains: Packed, targets: &[Target]) -> Vec<TokenScore> {

@@ -27,6 +27,10 @@ impl Backend for Counted {
         "counted"
     }
 
+    fn continues(&self) -> bool {
+        true
+    }
+
     fn score(&mut self, chains: Packed, targets: &[Target], _: &IsWanted) -> Result<Vec<TokenScore>> {
         self.tokens.fetch_add(chains.ids.len() as u64, Ordering::Relaxed);
         Ok(vec![ZERO; targets.len()])

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::ask::survival::{Checker, Reader};
-use crate::backend::{Backend, Continuation, Continued, Fork, IsWanted, Packed, Target, TokenScore};
+use crate::backend::{Asks, Backend, Continuation, Continued, Fork, IsWanted, Packed, Target, TokenScore};
 #[cfg(feature = "cuda")]
 use crate::cuda::CudaModel;
 use crate::memo::Memory;
-use crate::model::config::ModelConfig;
+use crate::model::config::{Limits, ModelConfig};
 use crate::model::decoder::Decoder;
 use crate::model::output::{Output, rows_of, targets_in};
 use crate::model::pass::{TOKENS_PER_PASS, together};
 use crate::model::weights::Weights;
-use crate::ops::{Bf16Matrix, F32Matrix, Projection};
+use crate::ops::{self, Bf16Matrix, F32Matrix, Projection};
 use crate::score::counted::Counted;
 use crate::score::thread::ModelThread;
 use crate::{LmError, Result, Tokenizer};
@@ -28,12 +28,13 @@ pub enum Dtype {
 }
 
 /// The device that runs a model, and the data type on the CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Computed {
     /// The CPU, with projections in this type.
     Cpu(Dtype),
+    /// NVIDIA GPUs by their numbers; each holds the whole model.
     #[cfg(feature = "cuda")]
-    Cuda,
+    Cuda(Vec<usize>),
 }
 
 #[derive(Debug)]
@@ -47,7 +48,8 @@ pub struct LoadedModel {
 impl LoadedModel {
     /// Loads a folder in Hugging Face's layout and starts the model's thread. Scores are cached within `memory`.
     pub fn load(folder: &Path, computed: Computed, tokenizer: &Arc<Tokenizer>, memory: &Arc<Memory>) -> Result<Self> {
-        let config = fitting(folder, tokenizer)?;
+        let config = ModelConfig::load(folder)?;
+        check_tokenizer(folder, tokenizer, config.vocab_size)?;
         let (vocabulary, notes) = (config.vocab_size, config.notes.clone());
         #[cfg_attr(not(feature = "cuda"), expect(unused_mut, reason = "a GPU's memory may hold less"))]
         let mut window = config.max_position_embeddings;
@@ -55,10 +57,14 @@ impl LoadedModel {
             Computed::Cpu(Dtype::F32) => spawn::<F32Matrix>(folder, config, tokenizer, memory)?,
             Computed::Cpu(Dtype::Bf16) => spawn::<Bf16Matrix>(folder, config, tokenizer, memory)?,
             #[cfg(feature = "cuda")]
-            Computed::Cuda => {
-                let model = CudaModel::load(folder, config)?;
-                window = window.min(model.longest());
-                ModelThread::spawn(model, memory)?
+            Computed::Cuda(cards) => {
+                let mut models: Vec<Box<dyn Backend>> = Vec::with_capacity(cards.len());
+                for card in cards {
+                    let model = CudaModel::load(folder, config.clone(), card)?;
+                    window = window.min(model.longest());
+                    models.push(Box::new(model));
+                }
+                ModelThread::spawn(models, memory)?
             }
         };
         Ok(Self { thread, window, vocabulary, notes })
@@ -66,27 +72,54 @@ impl LoadedModel {
 
     /// A stub without weights: adds the tokens that it would read to `tokens`, and scores every token with 0.
     pub fn counted(folder: &Path, tokens: Arc<AtomicU64>, tokenizer: &Tokenizer, memory: &Arc<Memory>) -> Result<Self> {
-        Self::with_backend(Counted::new(tokens), folder, tokenizer, memory)
+        let mut model = Self::with_backend(Counted::new(tokens), folder, tokenizer, memory)?;
+        if let Ok(config) = ModelConfig::load(folder) {
+            (model.window, model.notes) = (config.max_position_embeddings, config.notes);
+        }
+        Ok(model)
     }
 
-    /// A model that a backend runs. `folder` has its config and its tokenizer, and needs no weights. Scores are cached
-    /// within `memory`.
+    /// A model that a backend runs. `folder` has its config and its tokenizer, and needs no weights. Of the config, only
+    /// the sizes of vocabulary and window count. Scores are cached within `memory`.
     ///
     /// # Errors
-    /// If the config is missing or unsupported, or if its vocabulary does not cover the tokenizer.
+    /// If the config lacks these sizes, or if its vocabulary does not cover the tokenizer.
     pub fn with_backend(
         backend: impl Backend + 'static,
         folder: &Path,
         tokenizer: &Tokenizer,
         memory: &Arc<Memory>,
     ) -> Result<Self> {
-        let config = fitting(folder, tokenizer)?;
-        Ok(Self {
-            thread: ModelThread::spawn(backend, memory)?,
-            window: config.max_position_embeddings,
-            vocabulary: config.vocab_size,
-            notes: config.notes,
-        })
+        Self::with_backends(vec![Box::new(backend)], folder, tokenizer, memory)
+    }
+
+    /// The same with several backends, such as one for each GPU. Each has a thread; they take rows from one queue.
+    ///
+    /// # Errors
+    /// As [`LoadedModel::with_backend`].
+    pub fn with_backends(
+        backends: Vec<Box<dyn Backend>>,
+        folder: &Path,
+        tokenizer: &Tokenizer,
+        memory: &Arc<Memory>,
+    ) -> Result<Self> {
+        let Limits { window, vocabulary } = Limits::load(folder)?;
+        check_tokenizer(folder, tokenizer, vocabulary)?;
+        Ok(Self { thread: ModelThread::spawn(backends, memory)?, window, vocabulary, notes: vec![] })
+    }
+
+    /// Limits chains to this many tokens.
+    #[must_use]
+    pub fn with_window(self, tokens: usize) -> Self {
+        Self { window: self.window.min(tokens), ..self }
+    }
+
+    /// Checks that the backend answers what a function asks.
+    ///
+    /// # Errors
+    /// [`LmError::Refused`] if it does not.
+    pub fn check(&self, asks: Asks) -> Result<()> {
+        self.thread.check(asks)
     }
 
     /// Notes on unknown or adjusted fields of the config.
@@ -99,14 +132,14 @@ impl LoadedModel {
     }
 }
 
-/// Loads the config of a folder and checks that its vocabulary covers the tokenizer.
-fn fitting(folder: &Path, tokenizer: &Tokenizer) -> Result<ModelConfig> {
-    let config = ModelConfig::load(folder)?;
-    if let Some(id) = tokenizer.largest_id().filter(|id| *id as usize >= config.vocab_size) {
-        let found = format!("found token id {id}, but vocab_size in config.json is {}", config.vocab_size);
-        return Err(LmError::unsupported(&folder.join("tokenizer.json"), found));
+fn check_tokenizer(folder: &Path, tokenizer: &Tokenizer, vocabulary: usize) -> Result<()> {
+    match tokenizer.largest_id().filter(|id| *id as usize >= vocabulary) {
+        Some(id) => {
+            let found = format!("found token id {id}, but vocab_size in config.json is {vocabulary}");
+            Err(LmError::unsupported(&folder.join("tokenizer.json"), found))
+        }
+        None => Ok(()),
     }
-    Ok(config)
 }
 
 /// Starts a model whose projections are of type `M`.
@@ -120,7 +153,7 @@ fn spawn<M: Projection + 'static>(
     let output = Output::new(weights.output().clone());
     let decoder = Decoder::new(config, weights);
     let checker = Checker::new(folder, tokenizer, memory)?;
-    ModelThread::spawn(DecoderWithOutput { decoder, output, checker }, memory)
+    ModelThread::spawn(vec![Box::new(DecoderWithOutput { decoder, output, checker })], memory)
 }
 
 pub(crate) struct DecoderWithOutput<M> {
@@ -129,12 +162,8 @@ pub(crate) struct DecoderWithOutput<M> {
     pub(crate) checker: Checker,
 }
 
-impl<M: Projection> Backend for DecoderWithOutput<M> {
-    fn name(&self) -> &'static str {
-        "cpu"
-    }
-
-    fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
+impl<M: Projection> DecoderWithOutput<M> {
+    fn score_packed(&self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
         let mut scores = vec![TokenScore { surprisal: f32::NAN, entropy: f32::NAN }; targets.len()];
         if targets.is_empty() {
             return Ok(scores);
@@ -149,7 +178,7 @@ impl<M: Projection> Backend for DecoderWithOutput<M> {
     }
 
     /// Reads the shared beginning of the texts once, and reuses its KV cache for the forks.
-    fn score_forks(&mut self, texts: &[Fork], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
+    fn score_prefixed(&self, texts: &[Fork], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
         let Some((whole, forks)) = texts.split_first() else { return Ok(vec![]) };
         let (rows, targets) = rows_of(whole.targets(0));
         let (hidden, begun) = self.decoder.prefill(&whole.ids, &rows, is_wanted)?;
@@ -169,8 +198,27 @@ impl<M: Projection> Backend for DecoderWithOutput<M> {
         }
         Ok(scores)
     }
+}
+
+impl<M: Projection> Backend for DecoderWithOutput<M> {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn continues(&self) -> bool {
+        true
+    }
+
+    fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
+        ops::on_cores(|| self.score_packed(chains, targets, is_wanted))
+    }
+
+    fn score_forks(&mut self, texts: &[Fork], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
+        ops::on_cores(|| self.score_prefixed(texts, is_wanted))
+    }
 
     fn continue_greedily(&mut self, texts: &[&Continuation], is_wanted: &IsWanted) -> Result<Vec<Continued>> {
-        self.checker.check(&Reader { decoder: &self.decoder, output: &self.output, is_wanted }, texts)
+        let Self { decoder, output, checker } = self;
+        ops::on_cores(|| checker.check(&Reader { decoder, output, is_wanted }, texts))
     }
 }

@@ -45,7 +45,7 @@ impl Fork {
     }
 
     /// Targets for its own tokens to score. `start` is the position of its first own token.
-    pub(crate) fn targets(&self, start: usize) -> Vec<Target> {
+    pub fn targets(&self, start: usize) -> Vec<Target> {
         let target = |token: usize| Target { row: (start + token - 1) as u32, id: self.ids[token] };
         self.scored.clone().map(target).collect()
     }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
+use crate::backend::Asks;
 use crate::memo::{Memo, Memory, share};
 use crate::score::loaded::LoadedModel;
 use crate::score::row::{Over, QuestionAndSteps, Row, Scores, Wanted};
-use crate::score::thread::{Request, RowKey};
+use crate::score::thread::{Answer, Request, RowKey};
 use crate::text::prompt::named_token;
 use crate::{LmError, PromptTemplate, Result, Tokenizer, ops};
 use asap_kernels::steps::join;
@@ -75,10 +76,16 @@ pub enum Scored {
     NotFinite,
     /// The prompt cannot be rendered for the question; with a message.
     NoPrompt(String),
+    /// The backend failed on it; with a message.
+    Rejected(String),
 }
 
 impl Scored {
-    fn of(scores: Arc<Scores>) -> Self {
+    fn of(answer: Answer) -> Self {
+        answer.map_or_else(Self::Rejected, Self::of_scores)
+    }
+
+    fn of_scores(scores: Arc<Scores>) -> Self {
         if scores.is_finite() { Self::Steps(scores) } else { Self::NotFinite }
     }
 }
@@ -159,6 +166,14 @@ impl Scorer {
         (self.model.vocabulary as f32).ln()
     }
 
+    /// Checks that the model's backend answers what a function asks.
+    ///
+    /// # Errors
+    /// [`LmError::Refused`] if it does not.
+    pub fn check(&self, asks: Asks) -> Result<()> {
+        self.model.check(asks)
+    }
+
     pub fn is_over(&self) -> bool {
         self.model.is_over()
     }
@@ -166,7 +181,7 @@ impl Scorer {
     fn prepare_row(&self, reading: &Reading, wanted: Wanted) -> Result<PreparedRow> {
         let key = self.key(reading);
         if let Some(scores) = self.model.thread.known(key, wanted) {
-            return Ok(PreparedRow::Known(Scored::of(scores)));
+            return Ok(PreparedRow::Known(Scored::of_scores(scores)));
         }
         let tokenized = match self.tokenized(key, reading) {
             Ok(tokenized) => tokenized,

@@ -1,5 +1,6 @@
-//! Runs a model on its own thread. Rows of all callers are packed into batches, each row once. Callers wait without
-//! blocking a thread, and results that no caller waits for are not computed.
+//! Runs a model on its own thread, or on one thread for each of its devices. Rows of all callers are packed into batches,
+//! each row once per thread. Callers wait without blocking a thread, and results that no caller waits for are not
+//! computed.
 //!
 //! ```text
 //! callers ──requests──▶ bounded channel ──▶ model's thread: known? else pack and prefill
@@ -8,16 +9,16 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backend::{Backend, Continuation, IsWanted, Packed, Target};
+use crate::backend::{Asks, Backend, CONTINUE, Continuation, ENTROPIES, IsWanted, Packed, Target};
 use crate::memo::{Memo, Memory, share};
-use crate::model::pass::{TOKENS_PER_PASS, together};
+use crate::model::pass::together;
 use crate::score::row::{Row, Scores, Wanted};
-use crate::{LmError, Result, ops};
+use crate::{LmError, Result};
 
 /// Calls that may queue for the model; further callers wait to enter the queue.
 const WAITING_CALLS: usize = 16;
@@ -31,18 +32,31 @@ pub(crate) struct Request {
     pub wanted: Wanted,
 }
 
+/// The scores of a row, or why the backend rejected it.
+pub(crate) type Answer = std::result::Result<Arc<Scores>, String>;
+
 struct Call {
     requests: Vec<Request>,
-    answer: oneshot::Sender<Result<Vec<Arc<Scores>>>>,
+    answer: oneshot::Sender<Result<Vec<Answer>>>,
 }
 
-/// A model's thread. Dropping this ends the thread and waits for it, except on a rayon worker. The wait is short, since
-/// no caller waits for the current results.
+/// A model's threads. Dropping this ends them and waits for them, except on a rayon worker. The wait is short, since no
+/// caller waits for the current results.
 #[derive(Debug)]
 pub(crate) struct ModelThread {
     calls: Option<mpsc::Sender<Call>>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
+    tokens_per_batch: usize,
+    answers: Answers,
     known: Arc<Known>,
+}
+
+/// What the backend answers besides log-probabilities, asked before it moves to its thread.
+#[derive(Debug, Clone, Copy)]
+struct Answers {
+    backend: &'static str,
+    entropies: bool,
+    continuations: bool,
 }
 
 #[derive(Debug)]
@@ -53,31 +67,74 @@ struct Known {
 }
 
 impl ModelThread {
-    pub(crate) fn spawn(model: impl Backend + 'static, memory: &Arc<Memory>) -> Result<Self> {
+    /// Starts a thread for each backend of the model; all take calls from one queue.
+    pub(crate) fn spawn(models: Vec<Box<dyn Backend>>, memory: &Arc<Memory>) -> Result<Self> {
         let (sender, receiver) = mpsc::channel(WAITING_CALLS);
         let known = Arc::new(Known {
             scores: Memo::new(memory, share::SCORES),
             #[cfg(test)]
             prefills: Default::default(),
         });
-        let shared = Arc::clone(&known);
-        let thread = std::thread::Builder::new()
-            .name("asap-model".to_string())
-            .spawn(move || serve(model, receiver, &shared))
-            .map_err(|error| LmError::Thread(format!("cannot start it: {error}")))?;
-        Ok(Self { calls: Some(sender), thread: Some(thread), known })
+        let tokens_per_batch = models.iter().map(|model| model.tokens_per_batch()).max().unwrap_or(1);
+        let all = |answers: fn(&dyn Backend) -> bool| models.iter().all(|model| answers(&**model));
+        let backend = models.first().map_or("none", |model| model.name());
+        let (entropies, continuations) = (all(|model| model.has_entropies()), all(|model| model.continues()));
+        let calls = Arc::new(Mutex::new(receiver));
+        let start = |model| {
+            let (calls, known) = (Arc::clone(&calls), Arc::clone(&known));
+            std::thread::Builder::new()
+                .name("asap-model".to_string())
+                .spawn(move || serve(model, &calls, &known))
+                .map_err(|error| LmError::Thread(format!("cannot start it: {error}")))
+        };
+        let threads = models.into_iter().map(start).collect::<Result<_>>()?;
+        let answers = Answers { backend, entropies, continuations };
+        Ok(Self { calls: Some(sender), threads, tokens_per_batch, answers, known })
+    }
+
+    /// Checks that the backend answers what a function asks.
+    pub(crate) fn check(&self, asks: Asks) -> Result<()> {
+        let Answers { backend, entropies, continuations } = self.answers;
+        match asks {
+            Asks { entropies: true, .. } if !entropies => Err(LmError::Refused { backend, question: ENTROPIES }),
+            Asks { continuations: true, .. } if !continuations => Err(LmError::Refused { backend, question: CONTINUE }),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn known(&self, key: RowKey, wanted: Wanted) -> Option<Arc<Scores>> {
         self.known.get(key, wanted)
     }
 
-    pub(crate) async fn score(&self, requests: Vec<Request>) -> Result<Vec<Arc<Scores>>> {
-        let (answer, answered) = oneshot::channel();
+    pub(crate) async fn score(&self, requests: Vec<Request>) -> Result<Vec<Answer>> {
         let stopped = || LmError::Thread("it panicked; load the model again".to_string());
         let calls = self.calls.as_ref().ok_or_else(stopped)?;
-        calls.send(Call { requests, answer }).await.map_err(|_| stopped())?;
-        answered.await.map_err(|_| stopped())?
+        let (count, mut waiting) = (requests.len(), Vec::new());
+        for requests in self.divided(requests) {
+            let (answer, answered) = oneshot::channel();
+            calls.send(Call { requests, answer }).await.map_err(|_| stopped())?;
+            waiting.push(answered);
+        }
+        let mut answers = Vec::with_capacity(count);
+        for answered in waiting {
+            answers.extend(answered.await.map_err(|_| stopped())??);
+        }
+        Ok(answers)
+    }
+
+    /// Divides the rows of a call among the threads, batch by batch.
+    fn divided(&self, mut requests: Vec<Request>) -> Vec<Vec<Request>> {
+        let tokens: usize = requests.iter().map(|request| request.row.tokens()).sum();
+        let most = match self.threads.len() {
+            0 | 1 => return vec![requests],
+            threads => tokens.div_ceil(threads).min(self.tokens_per_batch),
+        };
+        let mut parts = Vec::new();
+        while !requests.is_empty() {
+            let later = requests.split_off(together(requests.iter().map(|request| request.row.tokens()), most));
+            parts.push(std::mem::replace(&mut requests, later));
+        }
+        parts
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -94,8 +151,8 @@ impl ModelThread {
 impl Drop for ModelThread {
     fn drop(&mut self) {
         drop(self.calls.take());
-        // A rayon worker that computes for this thread may drop this meanwhile: it cannot wait for itself.
-        if let Some(thread) = self.thread.take().filter(|_| rayon::current_thread_index().is_none()) {
+        // A rayon worker that computes for these threads may drop this meanwhile: it cannot wait for itself.
+        for thread in self.threads.drain(..).filter(|_| rayon::current_thread_index().is_none()) {
             // Callers have already received an error about a panic.
             drop(thread.join());
         }
@@ -124,25 +181,38 @@ impl Known {
     }
 }
 
-fn serve(mut model: impl Backend, mut calls: mpsc::Receiver<Call>, known: &Known) {
-    while let Some(first) = calls.blocking_recv() {
-        let mut tokens = tokens_of(&first);
-        let mut taken = vec![first];
-        while tokens < TOKENS_PER_PASS
-            && let Ok(next) = calls.try_recv()
-        {
-            tokens += tokens_of(&next);
-            taken.push(next);
-        }
+fn serve(mut model: Box<dyn Backend>, calls: &Mutex<mpsc::Receiver<Call>>, known: &Known) {
+    while let Some(mut taken) = take(calls, model.tokens_per_batch()) {
         taken.retain(|call| !call.answer.is_closed());
-        let answers = ops::on_cores(|| compute(&mut model, &taken, known));
+        let answers = compute(&mut *model, &taken, known);
         for call in taken {
             // Rows are missing only for callers that have stopped waiting.
-            let of_rows = call.requests.iter().filter_map(|row| answers.get(&row.key).cloned());
-            let answer: std::result::Result<Vec<_>, _> = of_rows.collect();
-            drop(call.answer.send(answer.map_err(LmError::Shared)));
+            let of_rows = call.requests.iter().filter_map(|row| answers.get(&row.key));
+            let answer = of_rows.map(|answer| match answer {
+                Ok(scores) => Ok(Ok(Arc::clone(scores))),
+                Err(error) => match &**error {
+                    LmError::Rejected(why) => Ok(Err(why.clone())),
+                    _ => Err(LmError::Shared(Arc::clone(error))),
+                },
+            });
+            drop(call.answer.send(answer.collect()));
         }
     }
+}
+
+/// Waits for calls and takes those of one batch; None once no caller is left.
+fn take(calls: &Mutex<mpsc::Receiver<Call>>, most: usize) -> Option<Vec<Call>> {
+    let mut calls = calls.lock().unwrap_or_else(PoisonError::into_inner);
+    let first = calls.blocking_recv()?;
+    let mut tokens = tokens_of(&first);
+    let mut taken = vec![first];
+    while tokens < most
+        && let Ok(next) = calls.try_recv()
+    {
+        tokens += tokens_of(&next);
+        taken.push(next);
+    }
+    Some(taken)
 }
 
 fn tokens_of(call: &Call) -> usize {
@@ -154,7 +224,7 @@ fn tokens_of(call: &Call) -> usize {
 type ScoresByRow = BTreeMap<RowKey, std::result::Result<Arc<Scores>, Arc<LmError>>>;
 
 /// Returns the scores of all rows of some calls, each computed at most once; skips rows that no caller waits for.
-fn compute(model: &mut impl Backend, calls: &[Call], known: &Known) -> ScoresByRow {
+fn compute(model: &mut dyn Backend, calls: &[Call], known: &Known) -> ScoresByRow {
     let mut wanted_of: BTreeMap<RowKey, Wanted> = BTreeMap::new();
     for request in calls.iter().flat_map(|call| &call.requests) {
         let wanted = wanted_of.entry(request.key).or_insert(request.wanted);
@@ -176,7 +246,7 @@ fn compute(model: &mut impl Backend, calls: &[Call], known: &Known) -> ScoresByR
         if missing.is_empty() {
             return answers;
         }
-        let run: Vec<Request> = missing.drain(..rows_of_a_run(&missing)).collect();
+        let run: Vec<Request> = missing.drain(..rows_of_a_run(&missing, model.tokens_per_batch())).collect();
         let is_wanted = || calls.iter().any(|call| !call.answer.is_closed());
         match prefill(model, &run, &is_wanted) {
             Ok(of_run) => {
@@ -205,17 +275,17 @@ fn awaited(calls: &[Call]) -> BTreeSet<RowKey> {
 /// Number of the first rows that form one batch: at least one. Rows are packed, since a pass reads each weight once,
 /// however many tokens it has. A row of forked texts is its own batch: only its own texts share the beginning that is
 /// read once. Checks run together, since those of one question share their prompts.
-fn rows_of_a_run(requests: &[Request]) -> usize {
+fn rows_of_a_run(requests: &[Request], most: usize) -> usize {
     let checks = requests.iter().take_while(|request| request.row.check.is_some()).count();
     if checks > 0 {
         return checks;
     }
     let is_packed = |request: &&Request| request.row.answers.is_empty() && request.row.check.is_none();
     let packed = requests.iter().take_while(is_packed);
-    together(packed.map(|request| request.row.tokens()), TOKENS_PER_PASS)
+    together(packed.map(|request| request.row.tokens()), most)
 }
 
-fn prefill(model: &mut impl Backend, run: &[Request], is_wanted: &IsWanted) -> Result<Vec<Scores>> {
+fn prefill(model: &mut dyn Backend, run: &[Request], is_wanted: &IsWanted) -> Result<Vec<Scores>> {
     if let [Request { row, .. }] = run
         && !row.answers.is_empty()
     {
@@ -282,7 +352,7 @@ mod tests {
     where
         F: FnMut(Packed, &[Target], &IsWanted) -> Result<Vec<TokenScore>> + Send + 'static,
     {
-        ModelThread::spawn(By(score), &Arc::default()).unwrap()
+        ModelThread::spawn(vec![Box::new(By(score))], &Arc::default()).unwrap()
     }
 
     /// A thread that scores by id, and the lengths of its batches.
@@ -303,8 +373,8 @@ mod tests {
         (thread(score), begun, gate, runs)
     }
 
-    fn surprisals(answers: &[Arc<Scores>]) -> Vec<f32> {
-        answers.iter().map(|scores| scores.first[0].unwrap().surprisal).collect()
+    fn surprisals(answers: &[Answer]) -> Vec<f32> {
+        answers.iter().map(|scores| scores.as_ref().unwrap().first[0].unwrap().surprisal).collect()
     }
 
     #[tokio::test]
@@ -378,6 +448,50 @@ mod tests {
         assert_eq!(error.to_string(), "the tokenizer failed: unlucky");
         // The thread continues.
         assert_eq!(surprisals(&thread.score(vec![request(7, 10)]).await.unwrap()), [7.0]);
+    }
+
+    #[tokio::test]
+    async fn several_devices_share_the_rows_of_a_call_and_one_panic_ends_no_other_device() {
+        let (sender, runs) = channel();
+        let both = Arc::new(std::sync::Barrier::new(2));
+        let by = |device: u32| {
+            let (sender, both, mut begun) = (sender.clone(), Arc::clone(&both), false);
+            Box::new(By(move |chains: Packed, targets: &[Target], _: &IsWanted| {
+                sender.send(device).unwrap();
+                // Each device waits once, until the other one has rows too.
+                if !std::mem::replace(&mut begun, true) {
+                    both.wait();
+                }
+                if chains.ids.contains(&666) {
+                    panic!("no such luck");
+                }
+                let score = |target: &Target| TokenScore { surprisal: target.id as f32, entropy: 0.0 };
+                Ok(targets.iter().map(score).collect())
+            })) as Box<dyn Backend>
+        };
+        let thread = ModelThread::spawn(vec![by(1), by(2)], &Arc::default()).unwrap();
+        let requests = (1..=6).map(|id| request(id, 5000)).collect();
+        assert_eq!(surprisals(&thread.score(requests).await.unwrap()), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let devices: BTreeSet<u32> = runs.try_iter().collect();
+        assert_eq!(devices.len(), 2);
+        assert!(thread.score(vec![request(666, 10)]).await.is_err());
+        assert_eq!(surprisals(&thread.score(vec![request(7, 10)]).await.unwrap()), [7.0]);
+        assert!(!thread.is_over());
+    }
+
+    #[tokio::test]
+    async fn rows_of_a_rejected_batch_say_why_and_others_keep_their_scores() {
+        let thread = thread(|Packed { ids, .. }, targets, _| match ids.contains(&666) {
+            true => Err(LmError::Rejected("out of luck".to_string())),
+            false => Ok(targets.iter().map(|_| TokenScore { surprisal: 1.0, entropy: 0.0 }).collect()),
+        });
+        let answers = thread.score(vec![request(1, 8000), request(666, 8000), request(2, 8000)]).await.unwrap();
+        let rejected = Err("out of luck".to_string());
+        let found: Vec<_> = answers.iter().map(|answer| answer.as_ref().map(|_| ()).map_err(Clone::clone)).collect();
+        assert_eq!(found, [Ok(()), rejected, Ok(())]);
+        let lacks = |asks| thread.check(asks).unwrap_err().to_string();
+        assert!(lacks(Asks { continuations: true, ..Asks::default() }).contains("the backend stub cannot continue"));
+        thread.check(Asks { entropies: true, ..Asks::default() }).unwrap();
     }
 
     struct OnDrop(Sender<()>);

@@ -156,7 +156,8 @@ async fn scores_are_those_of_the_goldens() {
 fn a_model_that_a_query_uses_is_found_again_and_one_that_none_uses_is_let_go() {
     let (models, mut config) = (Models::default(), ConfigOptions::new());
     let mut scorer = |dtype| {
-        let settings = Settings { scorer_model: golden_path("qwen2"), scorer_dtype: dtype, ..Settings::default() };
+        let settings =
+            Settings { scorer_model: golden_path("qwen2"), scorer_dtype: Some(dtype), ..Settings::default() };
         config.extensions.insert(settings);
         models.scorer(&config).unwrap()
     };

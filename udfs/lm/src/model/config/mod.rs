@@ -64,6 +64,31 @@ pub struct ModelConfig {
     pub notes: Vec<String>,
 }
 
+/// The sizes that scores need. The `config.json` of any family has them, some in `text_config`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// `max_position_embeddings`: most tokens of a chain with its prompt.
+    pub window: usize,
+    /// `vocab_size`.
+    pub vocabulary: usize,
+}
+
+impl Limits {
+    /// # Errors
+    /// If the file is missing, is not JSON, or lacks a size.
+    pub fn load(folder: &Path) -> Result<Self> {
+        load(folder, |text| {
+            let config = json(text)?;
+            let fields = Fields::of(&config)?;
+            let fields = fields.object("text_config", "text_config.")?.unwrap_or(fields);
+            Ok(Self {
+                window: fields.required("max_position_embeddings", Fields::count)?,
+                vocabulary: fields.required("vocab_size", Fields::count)?,
+            })
+        })
+    }
+}
+
 /// Keys that do not affect the computation; the last ones, from `chunk_size_feed_forward` on, are generic defaults of
 /// transformers and defaults for generation.
 const HARMLESS: &str = "
@@ -276,6 +301,20 @@ mod tests {
         let new = json!({"rope_type": "linear", "factor": 4.0, "rope_theta": 1e6});
         assert_eq!(with(json!({"rope_theta": null, "rope_parameters": new})).unwrap(), old);
         assert_eq!(with(json!({"rope_scaling": scaling, "rope_parameters": new})).unwrap(), old);
+    }
+
+    #[test]
+    fn any_family_has_its_sizes() {
+        let folder = tempfile::tempdir().unwrap();
+        let sizes = |config: Value| {
+            std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+            Limits::load(folder.path()).map_err(|error| error.to_string())
+        };
+        let own = json!({"model_type": "phi3", "vocab_size": 7, "max_position_embeddings": 9});
+        assert_eq!(sizes(own.clone()).unwrap(), Limits { window: 9, vocabulary: 7 });
+        assert_eq!(sizes(json!({"text_config": own})).unwrap(), Limits { window: 9, vocabulary: 7 });
+        let error = sizes(json!({"text_config": {"vocab_size": 7}})).unwrap_err();
+        assert!(error.contains("text_config.max_position_embeddings is missing"), "{error}");
     }
 
     #[test]

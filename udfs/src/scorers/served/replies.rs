@@ -1,0 +1,265 @@
+//! What each kind of server is asked for a row of token ids, and what its reply says.
+
+use std::collections::HashMap;
+
+use asap_llm::json;
+use asap_llm::posts::Unread;
+use asap_lm::Tokenizer;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// vLLM writes −∞ as this number.
+const MINUS_INFINITY: f64 = -9999.0;
+/// Rounding errors of log-probabilities.
+const SLACK: f64 = 1e-3;
+/// Tokens per position of the proof that values are log-probabilities: the probabilities of some tokens sum to at most 1.
+const TOP: usize = 5;
+
+/// How a server returns log-probabilities of given tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// vLLM: `/completions` with `prompt_logprobs`.
+    PromptLogprobs,
+    /// SGLang: `/generate` with `logprob_start_len`.
+    Generate,
+    /// `/completions` with token ids and `echo`, whose reply names ids.
+    EchoIds,
+    /// `/completions` with a text and `echo`, whose reply names texts of tokens.
+    EchoTexts,
+}
+
+impl Form {
+    pub(super) const ALL: [Self; 4] = [Self::PromptLogprobs, Self::Generate, Self::EchoIds, Self::EchoTexts];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::PromptLogprobs => "prompt_logprobs",
+            Self::Generate => "/generate",
+            Self::EchoIds => "echo with token ids",
+            Self::EchoTexts => "echo with text",
+        }
+    }
+}
+
+/// A row as it is asked: its ids, the first position whose value is needed (at least 1), and whether the reply must also
+/// prove that the server is the right one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub ids: &'a [u32],
+    pub from: usize,
+    pub is_probe: bool,
+}
+
+/// Returns the body of a request; None if the server takes text, and the ids are not those of a text.
+pub(super) fn body(form: Form, model: &str, asked: Asked, tokenizer: &Tokenizer) -> Option<Value> {
+    let Asked { ids, from, is_probe } = asked;
+    let echo = |prompt: Value, most: usize, least: usize| {
+        json!({ "model": model, "prompt": prompt, "echo": true, "max_tokens": most, "temperature": 0,
+            "logprobs": if is_probe { TOP } else { least } })
+    };
+    Some(match form {
+        Form::PromptLogprobs => json!({ "model": model, "prompt": ids, "prompt_logprobs": 0, "max_tokens": 1,
+            "temperature": 0, "return_token_ids": true }),
+        Form::Generate => json!({ "input_ids": ids, "sampling_params": { "max_new_tokens": 0, "temperature": 0 },
+            "return_logprob": true, "logprob_start_len": from - 1, "top_logprobs_num": if is_probe { TOP } else { 0 },
+            "return_text_in_logprobs": is_probe }),
+        Form::EchoIds => {
+            let mut body = echo(json!(ids), 0, 0);
+            body["return_tokens_as_token_ids"] = json!(true);
+            body["return_token_ids"] = json!(true);
+            body
+        }
+        Form::EchoTexts => {
+            let text = tokenizer.text(ids).ok()?;
+            let read = tokenizer.encode(&text, false).ok()?.ids;
+            (read == ids).then(|| echo(json!(text), 1, 1))?
+        }
+    })
+}
+
+#[derive(Deserialize)]
+struct Completion {
+    choices: Vec<Choice>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    prompt_logprobs: Option<Vec<Option<HashMap<u32, Entry>>>>,
+    prompt_token_ids: Option<Vec<u32>>,
+    logprobs: Option<Echoed>,
+    text: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    logprob: Option<f64>,
+    rank: Option<f64>,
+    decoded_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Echoed {
+    tokens: Vec<String>,
+    token_logprobs: Vec<Option<f64>>,
+    top_logprobs: Option<Vec<Option<HashMap<String, f64>>>>,
+}
+
+#[derive(Deserialize)]
+struct Generated {
+    meta_info: MetaInfo,
+}
+
+type Triple = (Option<f64>, u32, Option<String>);
+
+#[derive(Deserialize)]
+struct MetaInfo {
+    input_token_logprobs: Vec<Triple>,
+    input_top_logprobs: Option<Vec<Option<Vec<Triple>>>>,
+}
+
+fn garbled(what: impl Into<String>) -> Unread {
+    Unread::Garbled(format!("expected log-probabilities of the tokens that were sent, found {}", what.into()))
+}
+
+fn logits(found: &str) -> Unread {
+    Unread::Wrong(format!(
+        "expected log-probabilities, found {found}: these are logits or processed values (start vLLM without \
+         --logprobs-mode, or with raw_logprobs)"
+    ))
+}
+
+/// Returns −ln P of each token of a row, in nats; NaN for tokens before `from`.
+pub(super) fn read(form: Form, text: &str, asked: Asked, tokenizer: &Tokenizer) -> Result<Vec<f32>, Unread> {
+    let parsed = |error: serde_json::Error| garbled(error.to_string());
+    if form == Form::Generate {
+        return generated(json::parse::<Generated>(text).map_err(parsed)?.meta_info, asked, tokenizer);
+    }
+    let choice = json::parse::<Completion>(text).map_err(parsed)?.choices.into_iter().next();
+    let choice = choice.ok_or_else(|| garbled("no choice"))?;
+    if let Some(read) = &choice.prompt_token_ids
+        && read != asked.ids
+    {
+        let what = format!("{} tokens were sent, and the server read {} others", asked.ids.len(), read.len());
+        return Err(Unread::Wrong(what));
+    }
+    match form {
+        Form::PromptLogprobs => prompt(choice, asked, tokenizer),
+        Form::Generate | Form::EchoIds | Form::EchoTexts => echoed(form, choice, asked, tokenizer),
+    }
+}
+
+/// Returns the text that a server wrote after a prompt, without the prompt.
+pub(super) fn written(text: &str) -> Result<String, Unread> {
+    let completion: Completion = json::parse(text).map_err(|error| garbled(error.to_string()))?;
+    let text = completion.choices.into_iter().next().and_then(|choice| choice.text);
+    text.ok_or_else(|| Unread::Garbled("expected a text, found none".to_string()))
+}
+
+fn prompt(choice: Choice, asked: Asked, tokenizer: &Tokenizer) -> Result<Vec<f32>, Unread> {
+    let Asked { ids, from, is_probe } = asked;
+    let places = choice.prompt_logprobs.ok_or_else(|| garbled("no prompt_logprobs"))?;
+    if places.len() != ids.len() {
+        return Err(garbled(format!("{} positions for {} tokens", places.len(), ids.len())));
+    }
+    let mut nats = vec![f32::NAN; ids.len()];
+    for (place, id) in ids.iter().enumerate().skip(from) {
+        let own = places[place].as_ref().and_then(|entries| entries.get(id));
+        let Some((entry, value)) = own.and_then(|entry| Some((entry, entry.logprob?))) else {
+            return Err(garbled(format!("no value for token {id} at position {place}")));
+        };
+        nats[place] = surprisal(value, entry.rank.unwrap_or(1.0))?;
+        if let Some(text) = entry.decoded_token.as_ref().filter(|_| is_probe) {
+            same_text(*id, text, tokenizer)?;
+        }
+    }
+    Ok(nats)
+}
+
+fn generated(found: MetaInfo, asked: Asked, tokenizer: &Tokenizer) -> Result<Vec<f32>, Unread> {
+    let Asked { ids, from, is_probe } = asked;
+    let triples = found.input_token_logprobs;
+    let Some(start) = ids.len().checked_sub(triples.len()).filter(|start| *start < from) else {
+        return Err(garbled(format!("{} values for {} tokens", triples.len(), ids.len() - from)));
+    };
+    let mut nats = vec![f32::NAN; ids.len()];
+    for (place, (value, id, text)) in (start..).zip(triples) {
+        if id != ids[place] {
+            return Err(Unread::Wrong(format!("token {} was sent, and the server read {id}", ids[place])));
+        }
+        if let Some(text) = text.filter(|_| is_probe) {
+            same_text(id, &text, tokenizer)?;
+        }
+        if place >= from {
+            let value = value.ok_or_else(|| garbled(format!("no value for token {id} at position {place}")))?;
+            nats[place] = surprisal(value, 1.0)?;
+        }
+    }
+    if is_probe {
+        let top = found.input_top_logprobs.ok_or_else(|| garbled("no input_top_logprobs"))?;
+        let values = |top: Vec<Triple>| top.into_iter().filter_map(|(value, ..)| value).collect::<Vec<_>>();
+        top.into_iter().flatten().try_for_each(|top| sums_to_one(&values(top)))?;
+    }
+    Ok(nats)
+}
+
+fn echoed(form: Form, choice: Choice, asked: Asked, tokenizer: &Tokenizer) -> Result<Vec<f32>, Unread> {
+    let Asked { ids, from, is_probe } = asked;
+    let Echoed { tokens, token_logprobs, top_logprobs } = choice.logprobs.ok_or_else(|| garbled("no logprobs"))?;
+    // Of a text, a server may read other tokens. Then the row has no values.
+    let others = || match form {
+        Form::EchoTexts if !is_probe => Ok(vec![f32::NAN; ids.len()]),
+        _ => Err(Unread::Wrong(format!("the server read other tokens than the {} that were sent", ids.len()))),
+    };
+    let is_same = |at: usize, id: u32| match form {
+        Form::EchoIds => tokens[at] == format!("token_id:{id}"),
+        _ => tokenizer.text(&[id]).is_ok_and(|own| is_same(&own, &tokens[at])),
+    };
+    if tokens.len().min(token_logprobs.len()) < ids.len() || !ids.iter().enumerate().all(|(at, id)| is_same(at, *id)) {
+        return others();
+    }
+    let joined = tokens[..ids.len()].concat();
+    if form == Form::EchoTexts && !tokenizer.text(ids).is_ok_and(|own| own == joined) {
+        return others();
+    }
+    let mut nats = vec![f32::NAN; ids.len()];
+    for place in from..ids.len() {
+        let none = || garbled(format!("no value for token {} at position {place}", ids[place]));
+        nats[place] = surprisal(token_logprobs[place].ok_or_else(none)?, 1.0)?;
+    }
+    if is_probe {
+        let top = top_logprobs.ok_or_else(|| garbled("no top_logprobs"))?;
+        let values = |top: HashMap<String, f64>| top.into_values().collect::<Vec<_>>();
+        top.into_iter().take(ids.len()).flatten().try_for_each(|top| sums_to_one(&values(top)))?;
+    }
+    Ok(nats)
+}
+
+/// A probability is at most 1 / rank, so ln P is at most −ln rank. Logits are not.
+fn surprisal(value: f64, rank: f64) -> Result<f32, Unread> {
+    if value > SLACK - rank.max(1.0).ln() {
+        return Err(logits(&format!("{value} for a token of rank {rank}")));
+    }
+    Ok(if value <= MINUS_INFINITY { f32::INFINITY } else { -value as f32 })
+}
+
+fn sums_to_one(values: &[f64]) -> Result<(), Unread> {
+    let sum: f64 = values.iter().map(|value| value.exp()).sum();
+    if sum > 1.0 + SLACK {
+        return Err(logits(&format!("{} values whose probabilities sum to {sum:.3}", values.len())));
+    }
+    Ok(())
+}
+
+/// Compares what two tokenizers write for a token: one may leave out the space before it, or half of a character.
+fn is_same(own: &str, found: &str) -> bool {
+    own.trim() == found.trim() || [own, found].iter().any(|text| text.contains('\u{fffd}') || text.is_empty())
+}
+
+fn same_text(id: u32, found: &str, tokenizer: &Tokenizer) -> Result<(), Unread> {
+    match tokenizer.text(&[id]) {
+        Ok(own) if !is_same(&own, found) => Err(Unread::Wrong(format!(
+            "the server has another tokenizer: token {id} is {own:?} in asap.scorer.model and {found:?} at the server"
+        ))),
+        _ => Ok(()),
+    }
+}
