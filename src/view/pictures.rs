@@ -150,7 +150,7 @@ fn scores(of: &Picture) -> Markup {
 }
 
 fn survival(of: &Picture) -> Markup {
-    let mut pipelines: Vec<(&str, Vec<(f64, f64, f64)>)> = Vec::new();
+    let mut pipelines: Vec<(&str, Vec<_>)> = Vec::new();
     for row in of.rows.iter() {
         let point = (row.number("share"), row.number("survives"), row.number("plus_minus"));
         match pipelines.iter_mut().find(|(name, _)| *name == row.text("pipeline")) {

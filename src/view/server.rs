@@ -228,7 +228,7 @@ impl Server {
                                 td { (count(row.count("pruned_tokens"))) }
                                 td { (percent(row.number("pruned_tokens"), row.number("original_tokens"))) }
                                 td { (count(row.count("steps"))) }
-                                td dir="auto" { (visible(&questions.iter().find(|question| Place::of(*question) == place).map_or("", |row| row.text("question")))) }
+                                td dir="auto" { (visible(questions.iter().find(|question| Place::of(*question) == place).map_or("", |row| row.text("question")))) }
                             }
                         }
                     }
