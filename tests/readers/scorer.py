@@ -1,0 +1,67 @@
+"""Compares the backend `torch` of scores with asap's own engine on its four families, and with transformers on Phi-3."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, Phi3Config
+
+asap, models = os.path.abspath(sys.argv[1]), os.path.abspath("tests/goldens")
+STEPS = ["2 + 2 is 4.", "Twice 4 is 8, so 8 it is.", "Let me check: 8 / 2 is 4.", "So the answer is 8."]
+CALLS = {
+    "surprisal": "cot_surprisal({0})",
+    "entropy": "cot_step_entropy({0})",
+    "gain": "cot_answer_gain({0}, '8')",
+    "attribution": "cot_attribution({0}, '8')",
+    "survives": "cot_survives({0}, [0, 2], '8')",
+}
+
+
+def scores(model, backend):
+    arguments = f"'What is 2 * (2 + 2)?', {STEPS!r}"
+    columns = ", ".join(f"{call.format(arguments)} AS {name}" for name, call in CALLS.items())
+    settings = {"model": model, "backend": backend, "dtype": "f32", "python": sys.executable}
+    given = [word for key, value in settings.items() for word in ("--set", f"asap.scorer.{key}={value}")]
+    command = [asap, "sql", "-q", "--format", "json", *given, "-c", f"SELECT {columns}"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)[0]
+
+
+def numbers(value):
+    if isinstance(value, dict):
+        return [number for own in value.values() for number in numbers(own)]
+    if isinstance(value, list):
+        return [number for own in value for number in numbers(own)]
+    return [value]
+
+
+for family in ("qwen2", "qwen3", "llama", "mistral"):
+    own, by_torch = (numbers(scores(f"{models}/{family}", backend)) for backend in ("cpu", "torch"))
+    assert len(own) == len(by_torch) > 4 * len(STEPS)
+    for a, b in zip(own, by_torch):
+        assert abs(a - b) < 1e-4 if isinstance(a, float) else a == b, (family, a, b)
+
+with tempfile.TemporaryDirectory() as folder:
+    tokenizer = AutoTokenizer.from_pretrained(f"{models}/llama")
+    tokenizer.save_pretrained(folder)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = Phi3Config(vocab_size=len(tokenizer), max_position_embeddings=256, pad_token_id=0, **shape)
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    model.save_pretrained(folder)
+    found = scores(folder, "auto")["gain"]
+    prompt = "What is 2 * (2 + 2)?\n<think>\n"
+
+    def nats(steps):
+        before = tokenizer(prompt + "\n\n".join(steps) + "\n</think>\n").input_ids
+        whole = torch.tensor([tokenizer(prompt + "\n\n".join(steps) + "\n</think>\n8").input_ids])
+        with torch.no_grad():
+            logs = model(whole).logits[0].log_softmax(-1)
+        rows = range(len(before) - 1, whole.shape[1] - 1)
+        return -sum(logs[row, whole[0, row + 1]].item() for row in rows) / len(rows)
+
+    for step, gain in enumerate(found):
+        assert abs(gain - (nats(STEPS[:step]) - nats(STEPS[: step + 1]))) < 1e-4, (step, gain)
+print("scores of torch agree")
