@@ -112,10 +112,10 @@ settings! {
     /// `{question}` and the escapes `\n` and `\t`. Unset: `chat` if the model has a template, else
     /// `{question}\n<think>\n`.
     scorer_prompt: Option<String> = None, "scorer.prompt", Results;
-    /// What runs the scoring model: `cpu`, `cuda` (asap's engine, for Qwen2, Qwen3, Llama and Mistral; `cuda` needs a build
-    /// with `--features cuda` and computes in f16), `torch` (PyTorch and transformers in a child process, for any
+    /// What runs the scoring model: `cpu`, `cuda` (asap's engine, for Qwen2, Qwen3, Llama and Mistral; `cuda` computes
+    /// in f16), `torch` (PyTorch and transformers in a child process, for any
     /// family), `served` (a server that has the model) or `auto`. `auto` takes asap's engine where it has the family, on
-    /// a GPU if the build has `cuda` and the GPU has room, and otherwise `torch`. An output keeps the backend and data
+    /// a GPU that has room if there is one, and otherwise `torch`. An output keeps the backend and data
     /// type of its first run.
     scorer_backend: ScorerBackend = ScorerBackend::Auto, "scorer.backend", Backend;
     /// The data type of the scoring model: `f32` or `bf16`. On CPUs, `bf16` takes half the memory, is faster if the CPU

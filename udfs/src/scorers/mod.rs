@@ -187,8 +187,8 @@ fn open_cuda(
 #[cfg(not(feature = "cuda"))]
 fn open_cuda(_: &Path, _: Vec<usize>, _: &Arc<Tokenizer>, _: &Arc<Memory>) -> asap_lm::Result<LoadedModel> {
     Err(LmError::Backend(format!(
-        "asap.scorer.device = 'cuda' is not supported by this build: install asap with `cargo install --locked --path . \
-         --features cuda`, or set {BACKEND} = torch"
+        "asap.scorer.device = 'cuda' is not supported by this build: build asap with its default features, or \
+         set {BACKEND} = torch"
     )))
 }
 
