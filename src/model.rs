@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asap_llm::Llm;
-use asap_lm::config::ModelConfig;
+use asap_lm::config::{Limits, ModelConfig};
 use asap_lm::{PromptTemplate, QuestionAndSteps, Reading, Scorer, Wanted, locate};
 use asap_pipelines::corpus::Corpus;
 use asap_pipelines::session::session;
+use asap_udfs::settings::ScorerBackend;
 use asap_udfs::{Models, Settings, scorers};
 use clap::Args;
 use datafusion::arrow::array::AsArray;
@@ -62,77 +63,106 @@ pub struct ModelArgs {
 #[derive(Debug, Serialize)]
 struct Described {
     folder: String,
-    family: String,
-    layers: usize,
-    hidden_size: usize,
+    /// None for a family that only `torch` or a server runs.
+    family: Option<String>,
+    layers: Option<usize>,
+    hidden_size: Option<usize>,
     parameters: u64,
     bytes_f32: u64,
     bytes_bf16: u64,
     window_tokens: usize,
     vocabulary: usize,
     prompt: String,
+    #[serde(flatten)]
+    speed: Speed,
+    corpus_tokens: u64,
+    /// The other backends that run the model on this machine.
+    others: Vec<Speed>,
+}
+
+/// How fast a backend reads chains.
+#[derive(Debug, Serialize)]
+struct Speed {
     computed_as: String,
     tokens_per_second: f64,
     row_tokens: usize,
-    corpus_tokens: u64,
     corpus_seconds: f64,
 }
 
+impl Speed {
+    /// Measures the backend that settings choose; None if the window is too small.
+    async fn of(settings: &Settings, wanted: usize, corpus_tokens: u64) -> Result<Option<Self>, Failure> {
+        let mut settings = settings.clone();
+        scorers::settle(&mut settings, None);
+        let (on_cores, computed_as) = (on_cores(&settings), scorers::described(&settings));
+        let mut options = ConfigOptions::new();
+        options.extensions.insert(settings);
+        let scorer = Models::default().scorer(&options)?;
+        let measured = measure(&scorer, wanted, on_cores).await?;
+        Ok(measured.map(|(tokens_per_second, row_tokens)| {
+            let corpus_seconds = corpus_tokens as f64 / tokens_per_second;
+            Self { computed_as, tokens_per_second, row_tokens, corpus_seconds }
+        }))
+    }
+}
+
+/// Whether the time of this process is the time of the model.
+fn on_cores(settings: &Settings) -> bool {
+    matches!(settings.scorer_backend, ScorerBackend::Auto | ScorerBackend::Cpu)
+}
+
 pub async fn run(args: ModelArgs) -> Result<(), Failure> {
-    let mut settings = Settings { scorer_model: args.model.clone(), ..config::load(&args.settings)? };
+    let settings = Settings { scorer_model: args.model.clone(), ..config::load(&args.settings)? };
     let wrong = |error: asap_lm::LmError| -> DataFusionError { config_datafusion_err!("{}: {error}", args.model) };
     let folder = locate(&args.model).map_err(wrong)?;
-    let config = ModelConfig::load(&folder).map_err(wrong)?;
-    config.notes.iter().for_each(note);
+    let limits = Limits::load(&folder).map_err(wrong)?;
+    let config = ModelConfig::load(&folder).ok();
+    config.iter().flat_map(|config| &config.notes).for_each(note);
+    let window = config.as_ref().map_or(limits.window, |config| config.max_position_embeddings);
     let prompt = PromptTemplate::load(&folder, settings.scorer_prompt.as_deref())
         .and_then(|prompt| prompt.render(QUESTION.into()))
         .map_err(wrong)?;
-    scorers::settle(&mut settings, None);
-    let computed_as = scorers::described(&settings);
     let (corpus_tokens, chain_tokens) = match &args.from {
         Some(from) => read(from, &settings).await?,
         None => (args.tokens, CHAIN_TOKENS),
     };
-    let on_cores = settings.scores_on_cores();
-    let mut options = ConfigOptions::new();
-    options.extensions.insert(settings);
-    let scorer = Models::default().scorer(&options)?;
-    let wanted = chain_tokens.min(config.max_position_embeddings);
-    let Some((tokens_per_second, row_tokens)) = measure(&scorer, wanted, on_cores).await.map_err(wrong)? else {
-        let window = count(config.max_position_embeddings as u64);
+    let wanted = chain_tokens.min(window);
+    let Some(speed) = Speed::of(&settings, wanted, corpus_tokens).await? else {
+        let window = count(window as u64);
         let what = format!("{}: its window of {window} tokens is too small for a question and a step", args.model);
         return Err(Failure::Failed(what));
     };
-    let parameters = config.parameters();
+    let mut others = Vec::new();
+    let is_open = settings.scorer_backend == ScorerBackend::Auto && settings.scorer_device.is_none();
+    for backend in [ScorerBackend::Cpu, ScorerBackend::Cuda, ScorerBackend::Torch].into_iter().filter(|_| is_open) {
+        // Most machines lack some of them.
+        let other = Speed::of(&Settings { scorer_backend: backend, ..settings.clone() }, wanted, corpus_tokens).await;
+        others.extend(other.ok().flatten().filter(|other| other.computed_as != speed.computed_as));
+    }
+    let parameters = asap_lm::parameters(&folder).unwrap_or(0);
     let described = Described {
         folder: folder.display().to_string(),
-        family: format!("{:?}", config.family),
-        layers: config.num_hidden_layers,
-        hidden_size: config.hidden_size,
+        family: config.as_ref().map(|config| format!("{:?}", config.family)),
+        layers: config.as_ref().map(|config| config.num_hidden_layers),
+        hidden_size: config.as_ref().map(|config| config.hidden_size),
         parameters,
         bytes_f32: parameters * 4,
         bytes_bf16: parameters * 2,
-        window_tokens: config.max_position_embeddings,
-        vocabulary: config.vocab_size,
+        window_tokens: window,
+        vocabulary: limits.vocabulary,
         prompt,
-        computed_as,
-        tokens_per_second,
-        row_tokens,
+        speed,
         corpus_tokens,
-        corpus_seconds: corpus_tokens as f64 / tokens_per_second,
+        others,
     };
     Ok(print_as(args.format, &described, || table(&described))?)
 }
 
 /// Measures how many tokens the scoring model reads in a second on this machine.
 pub(crate) async fn tokens_per_second(settings: &Settings) -> Result<f64, Failure> {
-    let on_cores = settings.scores_on_cores();
-    let mut options = ConfigOptions::new();
-    options.extensions.insert(settings.clone());
-    let scorer = Models::default().scorer(&options)?;
-    let measured = measure(&scorer, CHAIN_TOKENS, on_cores).await?;
-    measured
-        .map(|(rate, _)| rate)
+    let speed = Speed::of(settings, CHAIN_TOKENS, 0).await?;
+    speed
+        .map(|speed| speed.tokens_per_second)
         .ok_or_else(|| Failure::Failed("the model's window is too small for a step".to_string()))
 }
 
@@ -207,27 +237,36 @@ fn step(seed: &mut u64) -> String {
 }
 
 fn table(found: &Described) -> String {
-    let Described { folder, family, layers, computed_as, .. } = found;
     let gigabytes = |bytes: u64| match bytes {
         ..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
         _ => format!("{:.1} GB", bytes as f64 / 1e9),
     };
     let [f32, bf16] = [found.bytes_f32, found.bytes_bf16].map(gigabytes);
-    let [parameters, tokens, speed] =
-        [found.parameters, found.corpus_tokens, found.tokens_per_second as u64].map(count);
-    let [width, window, vocabulary, chain] =
-        [found.hidden_size, found.window_tokens, found.vocabulary, found.row_tokens].map(|number| count(number as u64));
+    let [parameters, tokens] = [found.parameters, found.corpus_tokens].map(count);
+    let [window, vocabulary] = [found.window_tokens, found.vocabulary].map(|number| count(number as u64));
+    let family = match (&found.family, found.layers, found.hidden_size) {
+        (Some(family), Some(layers), Some(width)) => {
+            format!("{family}, {layers} layers of {}", count(width as u64))
+        }
+        _ => "not one of asap's own engine".to_string(),
+    };
+    let speed = |speed: &Speed| {
+        let [rate, chain] = [speed.tokens_per_second as u64, speed.row_tokens as u64].map(count);
+        format!("speed       {rate} tokens/s, {}, chains of {chain} tokens", speed.computed_as)
+    };
+    let corpus = |speed: &Speed| rough(speed.corpus_seconds.ceil() as u64);
     let mut lines = vec![
-        folder.clone(),
-        format!("family      {family}, {layers} layers of {width}"),
+        found.folder.clone(),
+        format!("family      {family}"),
         format!("parameters  {parameters}"),
         format!("memory      {f32} in f32, {bf16} in bf16"),
         format!("window      {window} tokens"),
         format!("vocabulary  {vocabulary} tokens"),
-        format!("speed       {speed} tokens/s, {computed_as}, chains of {chain} tokens"),
-        format!("corpus      {tokens} tokens take {}", rough(found.corpus_seconds.ceil() as u64)),
-        format!("prompt      what the model reads before the chain, for the question '{QUESTION}':"),
+        speed(&found.speed),
+        format!("corpus      {tokens} tokens take {}", corpus(&found.speed)),
     ];
+    lines.extend(found.others.iter().map(|other| format!("{}: {}", speed(other), corpus(other))));
+    lines.push(format!("prompt      what the model reads before the chain, for the question '{QUESTION}':"));
     lines.extend(found.prompt.lines().map(|line| format!("  | {line}")));
     lines.join("\n")
 }
