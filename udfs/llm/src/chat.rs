@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use asap_kernels::tags;
 use async_trait::async_trait;
+use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
 use serde::{Deserialize, Serialize};
 
 use crate::flights::{Callers, Paying};
@@ -241,4 +243,20 @@ pub trait Chat: Debug + Send + Sync {
     fn is_over(&self) -> bool {
         false
     }
+}
+
+/// A response to be read: its status, headers and text.
+pub(crate) struct Received {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+/// Why a response is of no use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unread {
+    /// It is not whole, or not of the expected kind. The same request is sent again.
+    Garbled(String),
+    /// The endpoint is not what the settings say. No retry helps.
+    Wrong(String),
 }

@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 use reqwest::Url;
 
 use crate::api::Api;
-use crate::chat::{Answer, CallError, Chat, Defaults, FailureKind, Reply, Served, Standing};
+use crate::chat::{Answer, CallError, Chat, Defaults, FailureKind, Received, Reply, Served, Standing};
 use crate::config::Config;
 use crate::flights::Callers;
 use crate::form::Sent;
 use crate::health::OwnCalls;
-use crate::line::{BYTES_AROUND, Ended, Estimate, Line, Posted, Received};
+use crate::line::{BYTES_AROUND, Ended, Estimate, Line, Posted};
 use crate::meter::Meter;
 use crate::refusal::{self, Advice};
 use crate::request::ChatRequest;

@@ -9,11 +9,11 @@ use std::{fmt, iter};
 use chrono::Utc;
 use parking_lot::Mutex;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
-use reqwest::{Response, StatusCode, Url};
+use reqwest::{Response, Url};
 use tracing::Instrument;
 
 use crate::api::Api;
-use crate::chat::{CallError, FailureKind, Served};
+use crate::chat::{CallError, FailureKind, Received, Served};
 use crate::config::Config;
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
 use crate::flights::{Callers, Paying};
@@ -57,13 +57,6 @@ pub(crate) struct Estimate {
 
 /// What a request gave, and the tokens that were paid, if they are known.
 pub(crate) type Posted<T> = (Result<T, Failure>, Option<(u64, u64)>);
-
-/// A response to be read: its status, headers and text.
-pub(crate) struct Received {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub text: String,
-}
 
 /// The end of a request: its outcome, its usage, and what keeps it alive.
 pub(crate) struct Ended<T> {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+pub use crate::chat::Unread;
 use crate::chat::{CallError, Served};
 use crate::config::Config;
 use crate::line::{BYTES_AROUND, Ended, Estimate, Line};
@@ -22,15 +23,6 @@ pub struct Post<'a> {
     pub tokens: usize,
     /// The most bytes of a response per token.
     pub bytes_per_token: usize,
-}
-
-/// Why a response is of no use.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unread {
-    /// It is not whole, or not of the expected kind. The same request is sent again.
-    Garbled(String),
-    /// The endpoint is not what the settings say. No retry helps.
-    Wrong(String),
 }
 
 impl Posts {

@@ -8,10 +8,8 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
 use crate::api::{Api, Choice, Completion, End};
-use crate::chat::{Answer, CallError, ChatResponse, FailureKind};
+use crate::chat::{Answer, CallError, ChatResponse, FailureKind, Received, Unread};
 use crate::json;
-use crate::line::Received;
-use crate::posts::Unread;
 use crate::refusal;
 use crate::retry::retry_after;
 

@@ -247,7 +247,8 @@ impl Backend for CudaModel {
     }
 }
 
-#[cfg(all(test, feature = "cuda-tests"))]
+#[cfg(test)]
+#[cfg(feature = "cuda-tests")]
 mod tests;
 
 fn failed(error: impl Display) -> LmError {
