@@ -4,8 +4,7 @@ use datafusion::common::Result;
 use maud::{Markup, html};
 use serde::Serialize;
 
-use super::queries::quoted;
-use super::source::{Row, Source};
+use super::source::{Row, Source, quoted};
 use super::svg;
 use super::text::{FOLDED, folded, percent, visible};
 use crate::failure::Failure;

@@ -44,7 +44,7 @@ Examples:
   asap view out/pruned
   asap view out/pruned --to report.html
   asap view out/pruned --against out/random --exam out/exam --to report.html
-  asap view out/pruned --where 'pruned_tokens < 50' --to short.md
+  asap view out/pruned --where 'pruned_tokens < 100' --to short.md
 
 Without --to, asap prints the address of a server on this machine that only reads the output.")]
 pub struct ViewArgs {
@@ -60,7 +60,7 @@ pub struct ViewArgs {
     /// Show whether answers survive, from the rows of asap exam
     #[arg(long, value_name = "LOC")]
     exam: Option<String>,
-    /// Show chains that match this SQL condition over the columns of the output
+    /// Put only chains into the file that match this SQL condition over the columns of the output
     #[arg(long = "where", value_name = "SQL", requires = "to")]
     filter: Option<String>,
     /// Serve on this port of 127.0.0.1 (default: a free one)

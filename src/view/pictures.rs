@@ -115,7 +115,7 @@ fn lengths(of: &Picture, budget: Option<i64>) -> Markup {
     };
     let width = (most + 1 - least) as f64;
     let place = |tokens: f64| (2.0 * tokens.log2() - least as f64) / width;
-    let series = [("original", "before", "a"), ("coarse", "after stage 1", "r"), ("pruned", "after stage 2", "k")];
+    let series = [("original", "before", "k"), ("coarse", "after stage 1", "k"), ("pruned", "after stage 2", "k")];
     let series = series.map(|(name, label, class)| {
         let mut heights = vec![0.0; (most + 1 - least) as usize];
         for row in of.rows.iter().filter(|row| row.text("series") == name) {

@@ -3,7 +3,7 @@
 use datafusion::common::Result;
 use serde::Serialize;
 
-use super::source::{Rows, Source};
+use super::source::{Rows, Source, quoted};
 
 /// The rows whose text the overview reads.
 pub(crate) const SAMPLE: u64 = 2000;
@@ -33,11 +33,6 @@ pub(crate) const THINGS: [(&str, &str, &str); 4] = [
     ),
     ("one step", "have one step left of several", "cardinality(cot_steps(cot)) = 1 AND cardinality(steps) > 1"),
 ];
-
-/// A location or a text as a literal of SQL.
-pub(crate) fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
 
 /// The hash by which rows are drawn: it depends on the place of a row and a seed.
 fn draw(salt: &str) -> String {
@@ -93,7 +88,7 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
             "SELECT pipeline, share, questions, survives, 1.96 * sqrt(survives * (1 - survives) / questions) AS plus_minus FROM (\n  SELECT pruned.pipeline, pruned.share, count(DISTINCT pruned.place) AS questions, avg(CASE WHEN pruned.survives THEN 1.0 ELSE 0.0 END) AS survives\n  FROM {exam} AS pruned JOIN {exam} AS whole ON whole.place = pruned.place AND whole.pipeline = 'original' AND whole.survives\n  WHERE pruned.pipeline <> 'original' GROUP BY pruned.pipeline, pruned.share)\nORDER BY pipeline, share"
         )).await?);
     }
-    pictures.push(of("tenths", "Where was it cut?", "The share of tokens kept in each tenth of the chain, first to last. Random steps keep the same share everywhere: the line. A fall to zero is truncation in disguise.", both(source, &|table| format!(
+    pictures.push(of("tenths", "Where was it cut?", "The share of tokens kept in each tenth of the chain, first to last. Random steps keep the same share everywhere on average: the line. A fall to zero is truncation in disguise.", both(source, &|table| format!(
         "SELECT {table} AS output, CAST(floor(10 * (s['step'] - 1) / n) AS INT) + 1 AS tenth, sum(s['tokens']) AS tokens, sum(CASE WHEN s['dropped'] IS NULL THEN s['tokens'] ELSE 0 END) AS kept\nFROM (SELECT unnest(steps) AS s, cardinality(steps) AS n FROM {table}) GROUP BY tenth"
     ), "output, tenth")).await?);
     let lengths = ["original_tokens", "coarse_tokens", "pruned_tokens"].map(|column| format!(

@@ -97,6 +97,10 @@ impl Report {
         }
         match self.survival() {
             Some(survival) => said.push(survival),
+            None if self.source.exam.is_some() => said.push(
+                "The exam cannot tell whether the answers survive: the scoring model gives none of them after the whole chain."
+                    .to_string(),
+            ),
             None => {
                 said.push("Whether the answers survive was not measured.".to_string());
                 let (from, pipeline) = self.provenance().map_or(("LOC", "PIPELINE"), |made| {

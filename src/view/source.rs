@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
-use crate::output::count;
+use crate::output::{count, error_line};
 
 /// Rows in a batch: rows hold lists of steps, which a query unnests.
 const BATCH_ROWS: usize = 1024;
@@ -47,12 +47,21 @@ impl Source {
         prepare(&context);
         let (location, status, schema) = output(&context, location).await?;
         let against = match against {
-            Some(against) => Some(output(&context, against).await?.0),
+            Some(against) => {
+                let against = output(&context, against).await?.0;
+                check_input(&context, &location, &against).await?;
+                Some(against)
+            }
             None => None,
         };
         let exam = match exam {
             Some(exam) => {
-                let (exam, schema) = pinned(&context, exam).await?;
+                let (exam, schema) = pinned(&context, exam).await.map_err(|error| {
+                    let why = error_line(&error);
+                    Failure::Usage(format!(
+                        "{exam} is not an output of asap exam: pass the folder that was its --to ({why})"
+                    ))
+                })?;
                 if !schema.has_column_with_unqualified_name("survives") {
                     return Err(Failure::Usage(format!("{exam} has no column survives: pass the --to of asap exam")));
                 }
@@ -79,6 +88,11 @@ impl Source {
     pub(crate) fn has(&self, column: &str) -> bool {
         self.schema.has_column_with_unqualified_name(column)
     }
+}
+
+/// A location or a text as a literal of SQL.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }
 
 fn unreadable(error: serde_json::Error) -> datafusion::common::DataFusionError {
@@ -120,8 +134,23 @@ async fn output(context: &SessionContext, location: &str) -> Result<(String, Sta
     Ok((location, status, schema))
 }
 
+/// Checks that two outputs have a chain of the same input row.
+async fn check_input(context: &SessionContext, location: &str, against: &str) -> Result<(), Failure> {
+    let common = format!(
+        "SELECT 1 FROM {} AS a JOIN {} AS b ON a.source['file'] = b.source['file'] AND a.source['row'] = b.source['row'] LIMIT 1",
+        quoted(location),
+        quoted(against)
+    );
+    match context.sql(&common).await?.count().await? {
+        0 => Err(Failure::Usage(format!(
+            "--against: {against} has no chain of {location}: pass an output of the same input"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Registers the current version of a table under its location, so that each query reads this version.
-async fn pinned(context: &SessionContext, location: &str) -> Result<(String, DFSchema), Failure> {
+async fn pinned(context: &SessionContext, location: &str) -> Result<(String, DFSchema)> {
     let location = location.trim_end_matches('/').to_string();
     let name = TableReference::bare(location.clone());
     let table = context.table_provider(name.clone()).await?;

@@ -159,7 +159,11 @@ fn bad_input_is_one_clear_error() {
     refused(&["none", "--to", "r.html"], 1, &["none has no pruned rows", "1 rows are rejects", "none/.asap/rejects"]);
     workplace.run(["view", "out", "--to", "r.pdf"]).ends(2, &[".html, .md or .json"]);
     refused(&["out", "--to", "r.html", "--exam", "out"], 2, &["out has no column survives", "asap exam"]);
+    refused(&["out", "--to", "r.html", "--exam", "nowhere"], 2, &["nowhere is not an output of asap exam"]);
     refused(&["out", "--to", "r.html", "--against", "nowhere"], 1, &["nowhere is not an output"]);
+    workplace.write("other.jsonl", r#"{"question": "q", "cot": "One.\n\nTwo.", "answer": "2"}"#);
+    workplace.run(["run", "truncate", "--from", "other.jsonl", "--to", "other", "--max-tokens", "100"]).ok();
+    refused(&["out", "--to", "r.html", "--against", "other"], 2, &["other has no chain of out", "the same input"]);
     refused(&["out", "--to", "r.html", "--where", "(SELECT 1) = 1"], 2, &["--where: a filter cannot contain a query"]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();

@@ -144,12 +144,14 @@ fn auto(folder: &Path, settings: &Settings) -> asap_lm::Result<Chosen> {
         })?,
     };
     match &chosen {
-        Chosen::Cuda(_) => tracing::warn!("{BACKEND} = auto chose cuda: a card has room for the model"),
+        Chosen::Cuda(_) if settings.scorer_device.is_none() => {
+            tracing::warn!("{BACKEND} = auto chose cuda: a card has room for the model");
+        }
         Chosen::Torch(devices, dtype) => {
             let dtype = format!("{dtype:?}").to_lowercase();
             tracing::warn!("{BACKEND} = auto chose torch on {devices} in {dtype}: asap's own engine lacks the family");
         }
-        Chosen::Cpu(_) | Chosen::Served => {}
+        Chosen::Cpu(_) | Chosen::Cuda(_) | Chosen::Served => {}
     }
     Ok(chosen)
 }
