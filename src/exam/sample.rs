@@ -22,7 +22,9 @@ use crate::progress::while_opening;
 pub(super) async fn take(from: &str, folder: &str, args: &ExamArgs, settings: &Settings) -> Result<String, Failure> {
     let sample = format!("{folder}/questions");
     let url = location::folder(&sample)?;
-    if whole_table::read(&url).await?.is_some() {
+    // A kill may leave the table without its rows.
+    let earlier = whole_table::read(&url).await?.unwrap_or_default();
+    if earlier.batches.iter().any(|batch| batch.num_rows() > 0) {
         return Ok(sample);
     }
     let context = session(settings.clone(), &Llm::default())?;

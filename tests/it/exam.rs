@@ -49,6 +49,18 @@ fn pipelines_are_compared_with_random_controls_of_equal_length() {
     let again = workplace.run(&asked);
     assert_eq!(serde_json::from_str::<Value>(again.ok().lines().last().unwrap()).unwrap(), summary);
 
+    // A kill after the table of questions was created, and before it had rows.
+    let exams = std::fs::read_dir(workplace.path("out/.asap/exam")).unwrap();
+    let folder = exams.map(|exam| exam.unwrap().path()).find(|exam| exam.join("questions").exists()).unwrap();
+    for entry in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if !entry.ends_with("questions") {
+            std::fs::remove_dir_all(entry).unwrap();
+        }
+    }
+    std::fs::remove_file(folder.join("questions/_delta_log/00000000000000000001.json")).unwrap();
+    let drawn = workplace.run(&asked);
+    assert_eq!(serde_json::from_str::<Value>(drawn.ok().lines().last().unwrap()).unwrap()["questions"], 6);
+
     // Other questions need another folder.
     workplace.run([&asked[..], &["--seed", "7"]].concat()).ends(2, &["choose another folder"]);
 }
