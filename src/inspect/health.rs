@@ -128,7 +128,7 @@ impl Health {
         let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
         let mapping = columns.map_or(String::new(), |columns| format!(", {}", quoted(&columns.to_string())));
         let mut not_checked = Vec::new();
-        // The benchmarks come first: a file that is none is reported at once.
+        // The benchmarks come first, so that a wrong file is reported at once.
         let mut known = Vec::new();
         if benches.is_empty() {
             not_checked.push("contaminated: name benchmarks with --bench".to_string());

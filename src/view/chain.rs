@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::source::{Row, Source, quoted};
 use super::svg;
-use super::text::{FOLDED, folded, percent, visible};
+use super::text::{FOLDED, folded, visible};
 use crate::failure::Failure;
-use crate::output::{count, several};
+use crate::output::{count, percent, several};
 
 /// The row of an input file that a chain comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -5,8 +5,8 @@ use maud::{Markup, html};
 use super::queries::Picture;
 use super::source::Row;
 use super::svg::{Bar, Columns, Line, bars, columns, lines};
-use super::text::{percent, visible};
-use crate::output::count;
+use super::text::visible;
+use crate::output::{count, percent};
 
 /// Draws a picture; the numbers of the others are enough.
 pub(crate) fn picture(of: &Picture, budget: Option<i64>) -> Markup {

@@ -10,8 +10,8 @@ use super::page::page;
 use super::pictures::picture;
 use super::queries::{Overview, Picture, THINGS, drawn, overview, said};
 use super::source::{Row, Rows, Source};
-use super::text::{cell, percent, visible};
-use crate::output::{count, several};
+use super::text::{cell, visible};
+use crate::output::{count, percent, several};
 
 const KEYS: [(&str, &str); 3] =
     [("j k", "next, previous chain"), ("n p", "next, previous dropped step"), ("s", "numbers and SQL")];

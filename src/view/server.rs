@@ -24,9 +24,9 @@ use super::filter;
 use super::page::{page, policy};
 use super::report::Report;
 use super::source::{Row, Rows, quoted};
-use super::text::{percent, visible};
+use super::text::visible;
 use crate::failure::Failure;
-use crate::output::{complain, count, error_line, print, several};
+use crate::output::{complain, count, error_line, percent, print, several};
 
 /// Rows of a list.
 const PAGE: u64 = 50;

@@ -40,11 +40,6 @@ pub(crate) fn folded(text: &str, limit: usize) -> (&str, usize) {
     }
 }
 
-/// A share of a total, as percent.
-pub(crate) fn percent(part: f64, whole: f64) -> String {
-    if whole > 0.0 { format!("{:.1} %", 100.0 * part / whole) } else { "–".to_string() }
-}
-
 /// A value of a query as a cell of a table.
 pub(crate) fn cell(value: &serde_json::Value) -> String {
     match value {

@@ -26,15 +26,15 @@ pub struct Post<'a> {
 }
 
 impl Posts {
-    /// Opens `path` below the address in the settings, or beside its last part `/v1`.
+    /// Opens `path` below the address in the settings, or next to its last part `/v1`.
     ///
     /// # Errors
     /// If the address or the key is wrong. The error names the setting and the problem.
-    pub fn new(config: &Config, path: &'static str, is_beside: bool) -> crate::Result<Self> {
+    pub fn new(config: &Config, path: &'static str, skips_version: bool) -> crate::Result<Self> {
         let (mut base_url, key) = (config.base_url(path)?, config.key()?);
-        if is_beside {
-            let beside = base_url.path().trim_end_matches('/').trim_end_matches("/v1").to_string();
-            base_url.set_path(&beside);
+        if skips_version {
+            let before_version = base_url.path().trim_end_matches('/').trim_end_matches("/v1").to_string();
+            base_url.set_path(&before_version);
         }
         let line = Line::new(path, openai::API.headers, config, &base_url, key, Arc::default(), Arc::default())?;
         Ok(Self { line })

@@ -69,7 +69,7 @@ pub(super) fn open(
     Ok(model.with_window(window.map_or(usize::MAX, |window| window.saturating_sub(1))))
 }
 
-/// Requests that run beside the thread that waits for them.
+/// Runs requests on another thread than the one that waits for them.
 struct Tasks(Option<Runtime>);
 
 impl Tasks {
@@ -179,7 +179,7 @@ impl Backend for Served {
     }
 }
 
-/// A chain, and the first position whose value is needed; none is if it lies behind the end.
+/// A chain, and the first position whose value is needed: its length if no value is needed.
 struct Row {
     ids: Vec<u32>,
     from: usize,
