@@ -1,11 +1,9 @@
 -- TokenSkip (Xia et al. 2025): compresses each chain with LLMLingua-2 (asap.compressor.model) to a ratio gamma.
 -- Gamma is drawn per row from the seed 42, the question and the chain. The prompt states gamma, so that a model
--- learns to answer at any ratio. The budget has no effect.
--- As published, if you first select what TokenSkip trains on: correct answers, and chains of at most 500 tokens.
-SELECT * EXCEPT (input, output)
-    REPLACE (
-        cot_prompt(input, system) AS prompt, output AS completion, array_concat(cot_prompt(input, system), output) AS messages
-    )
+-- learns to answer at any ratio: the question of an output ends with gamma, and its answer is the published sentence
+-- with the final answer. An answer without a final answer and with a code block stays as it is. The budget has no effect.
+-- As published, if you first select what TokenSkip trains on: correct answers that are values, and chains of at most 500 tokens.
+SELECT * EXCEPT (output) REPLACE (output AS completion, array_concat(prompt, output) AS messages)
 FROM pruned((
     WITH hashed AS (SELECT *, md5(concat('42', question, cot)) AS hash FROM corpus),
     drawn AS (
@@ -13,9 +11,13 @@ FROM pruned((
             ['1.0', '0.9', '0.8', '0.7', '0.6', '0.5'][1 + strpos('0123456789ab', substr(ltrim(hash, 'cdef'), 1, 1)) % 6] AS gamma
         FROM hashed
     ),
-    skipped AS (SELECT *, cot_llmlingua2(cot, CAST(gamma AS DOUBLE)) AS compressed FROM drawn)
-    SELECT *, CASE gamma WHEN '1.0' THEN question ELSE concat(question, '<|eot_id|>', gamma, '<|eot_id|>') END AS input,
-        [named_struct('role', 'assistant', 'content',
-            concat(compressed, E'\n\nThe final answer is: $\\boxed{', coalesce(cot_answer(answer), answer), '}$'))] AS output
-    FROM skipped
+    skipped AS (
+        SELECT * REPLACE (
+            CASE gamma WHEN '1.0' THEN question ELSE concat(question, '<|eot_id|>', gamma, '<|eot_id|>') END AS question,
+            CASE WHEN cot_answer(answer) IS NULL AND strpos(answer, '```') > 0 THEN answer
+                ELSE concat('The final answer is: $\boxed{', coalesce(cot_answer(answer), answer), '}$') END AS answer
+        ), cot_llmlingua2(cot, CAST(gamma AS DOUBLE)) AS compressed
+        FROM drawn
+    )
+    SELECT *, [named_struct('role', 'assistant', 'content', concat(compressed, E'\n\n', answer))] AS output FROM skipped
 ))

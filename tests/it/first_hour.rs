@@ -173,8 +173,8 @@ fn chains_are_compressed_word_by_word() {
     let mut shares = std::collections::BTreeSet::new();
     for row in rows_of("tokenskip") {
         let [gamma, cot, question] = ["gamma", "cot", "question"].map(|key| row[key].as_str().unwrap());
-        let printed = format!("{question}<|eot_id|>{gamma}<|eot_id|>");
-        assert_eq!(content(&row, "prompt"), if gamma == "1.0" { question.to_string() } else { printed });
+        assert_eq!(question.ends_with(&format!("?<|eot_id|>{gamma}<|eot_id|>")), gamma != "1.0", "{question}");
+        assert_eq!(content(&row, "prompt"), question);
         let output = content(&row, "completion");
         let tail = output.strip_prefix(cot).unwrap();
         assert!(tail.starts_with("\n\nThe final answer is: $\\boxed{") && tail.ends_with("}$"), "{output}");

@@ -19,7 +19,11 @@ fn rows_are_those_of_the_published_code() {
     let goldens = json_lines(&fs::read_to_string(root().join("tests/goldens/tokenskip.jsonl")).unwrap());
     let workplace = Workplace::new();
     let row = |row: &Value| json!({"id": row["id"].to_string(), "question": row["question"], "cot": row["cot"], "answer": row["answer"]});
-    let rows: String = goldens.iter().map(|golden| format!("{}\n", row(golden))).collect();
+    let mut rows: String = goldens.iter().map(|golden| format!("{}\n", row(golden))).collect();
+    // The published code knows no programs: they stay as they are.
+    let program = "So:\n```python\nprint(2 + 3)\n```";
+    let code = json!({"id": "code", "question": goldens[0]["question"], "cot": goldens[0]["cot"], "answer": program});
+    rows.push_str(&code.to_string());
     workplace.write("chains.jsonl", rows);
     workplace.write("words/tokenizer.json", tokenizer().to_string());
 
@@ -31,7 +35,7 @@ fn rows_are_those_of_the_published_code() {
     let drawn =
         goldens.iter().map(|golden| format!(" WHEN '{}' THEN '{:?}'", golden["id"], golden["gamma"].as_f64().unwrap()));
     let drawn = drawn.collect::<String>();
-    workplace.write("given.sql", format!("{before}CASE id{drawn} END AS gamma{after}"));
+    workplace.write("given.sql", format!("{before}CASE id{drawn} ELSE '0.5' END AS gamma{after}"));
 
     let encoder = root().join("tests/goldens/llmlingua2/xlm-roberta-large-tiny");
     let encoder = format!("asap.compressor.model={}", encoder.display());
@@ -39,11 +43,16 @@ fn rows_are_those_of_the_published_code() {
     let settings = ["--set", &encoder, "--set", "asap.scorer.model=words"];
     let found = workplace.run([&run[..], &settings[..]].concat());
     let found = json_lines(found.ok());
-    assert_eq!(found.len(), goldens.len());
+    assert_eq!(found.len(), goldens.len() + 1);
+    let code = found.iter().find(|row| row["id"] == "code").unwrap();
+    assert_eq!(code["answer"], program);
     for golden in &goldens {
         let id = golden["id"].to_string();
         let row = found.iter().find(|row| row["id"] == id.as_str()).unwrap();
         let content = |column: &str| &row[column][0]["content"];
         assert_eq!((content("prompt"), content("completion")), (&golden["input"], &golden["output"]), "{row}");
+        // A trainer that reads these columns trains on the same question, chain and answer.
+        let output = format!("{}\n\n{}", row["cot"].as_str().unwrap(), row["answer"].as_str().unwrap());
+        assert_eq!((&row["question"], &Value::from(output)), (&golden["input"], &golden["output"]), "{row}");
     }
 }
