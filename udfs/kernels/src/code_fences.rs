@@ -75,18 +75,20 @@ pub fn language(answer: &str) -> &str {
     opened.last().map_or(PLAIN, |info| info.split_whitespace().next().unwrap_or(PLAIN))
 }
 
-/// Returns the last closed fenced block of an answer without its fences, or the whole answer if it has none.
+/// Returns the program of an answer without its fences: its only fenced block. Returns the whole answer if it has no
+/// closed block or several, or if it states a value in a box, since the block is then a part of the answer.
 pub fn code(answer: &str) -> &str {
-    let (mut blocks, mut start, mut at, mut found) = (Blocks::default(), 0, 0, answer);
+    let (mut blocks, mut start, mut at, mut found) = (Blocks::default(), 0, 0, None);
     for line in answer.split_inclusive('\n') {
         match blocks.read(line) {
+            Some(Turn::Opens(_)) if start > 0 => return answer,
             Some(Turn::Opens(_)) => start = at + line.len(),
-            Some(Turn::Closes) => found = answer[start..at].trim_end_matches(['\r', '\n']),
+            Some(Turn::Closes) => found = Some(answer[start..at].trim_end_matches(['\r', '\n'])),
             None => {}
         }
         at += line.len();
     }
-    found
+    found.filter(|_| !answer.contains("\\boxed")).unwrap_or(answer)
 }
 
 /// Removes the fences around a whole answer; returns any other answer unchanged. Inner blocks stay: a fence with a
@@ -140,11 +142,10 @@ mod tests {
     }
 
     #[test]
-    fn the_code_is_the_last_closed_block() {
+    fn the_code_is_the_only_block() {
         for (answer, expected) in [
             ("```python\nx = 1\n```", "x = 1"),
-            ("So:\n~~~\na\n~~~\nor\n```py\n  b\n\nc\n```\ndone", "  b\n\nc"),
-            ("```py\nx\n```\n```py\nopen", "x"),
+            ("So:\n```py\n  b\n\nc\n```\ndone", "  b\n\nc"),
             ("```\n```", ""),
             ("42", "42"),
         ] {

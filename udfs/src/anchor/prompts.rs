@@ -37,7 +37,7 @@ struct Shipped {
 
 #[derive(Debug)]
 pub struct Prompts {
-    /// `anchor.md`: `{question}`, `{answer}` or `{answer_code}` (the answer's last block of code without its fences, or
+    /// `anchor.md`: `{question}`, `{answer}` or `{answer_code}` (the program of the answer without its fences, or
     /// the whole answer), and optionally `{language}`.
     pub anchor: Template,
     /// `coarse.md`: `{anchor}` and `{cot}`.
