@@ -201,7 +201,8 @@ settings! {
     /// chain (tau of Algorithm 1).
     match_threshold: Ratio = Ratio(0.6), "match.threshold", Results;
     /// The maximum number of tokens of a pruned chain (L_max of Algorithm 2). Unset: 4096, or only
-    /// `asap.refine.ratio` if that is set.
+    /// `asap.refine.ratio` if that is set. A function that gets no length of the original chain does not know the ratio's
+    /// budget: pass `cot_budget(original_tokens)` as its budget.
     refine_max_tokens: Option<i64> = None, "refine.max_tokens", Results;
     /// The maximum length of a pruned chain, as a share of the original chain's tokens, above 0 and at most 1. The
     /// share applies if a pipeline passes the length of the original chain to `cot_budget`. If
@@ -218,8 +219,8 @@ settings! {
     /// Whether a compression keeps only the first of consecutive equal texts of `asap.compressor.force_tokens`: `true`
     /// or `false`.
     compressor_drop_consecutive: bool = false, "compressor.drop_consecutive", Results;
-    /// The folder of the answer cache in SQL: a path or a URL. Unset: `asap` in `$XDG_CACHE_HOME`, else in `~/.cache`.
-    /// A run does not use this folder, but stores its answers in its output.
+    /// The folder of the answer cache: a path or a URL. Unset: a run stores its answers in its output, and SQL in
+    /// `asap` in `$XDG_CACHE_HOME`, else in `~/.cache`. A run whose output already has answers uses these.
     cache_dir: Option<String> = None, "cache.dir", Calls;
     /// The memory limit for the caches of one model in a session, such as `768M` or `2G`. The scoring model and the
     /// language model have separate caches. The caches hold tokens, scores, answers, and attention keys and values. The

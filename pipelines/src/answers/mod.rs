@@ -40,6 +40,7 @@ use std::time::{Duration, Instant};
 use asap_llm::chat::Outcome;
 use asap_llm::request::RequestKey;
 use asap_llm::store::{AnswerStore, Claim, StoreError};
+use asap_udfs::Settings;
 use async_trait::async_trait;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, exec_err};
@@ -280,6 +281,16 @@ impl AnswerStore for AnswerFolder {
 /// The answer cache of an output.
 pub fn of_output(output: &Url) -> Result<Url> {
     asap_folder::join(&asap_folder::asap_folder(output)?, CACHE)
+}
+
+/// The answer cache of a run: `asap.cache.dir`, which several outputs may share, or else the one of the output. An
+/// output that already has answers keeps them.
+pub(crate) async fn of_run(output: &Url, settings: &Settings) -> Result<Url> {
+    let own = of_output(output)?;
+    match &settings.cache_dir {
+        Some(dir) if Folder::new(&own)?.list().await.map_err(external)?.is_empty() => shared(Some(dir)),
+        _ => Ok(own),
+    }
 }
 
 /// The answer cache outside of outputs: `asap.cache.dir`, or else the cache folder of the user.

@@ -99,12 +99,12 @@ struct Listed {
     lacks_half_done_files: bool,
 }
 
-/// Opens the paid answers of an output, if the pipeline uses a language model.
+/// Opens the paid answers, if the pipeline uses a language model.
 async fn open_answers(request: &Request, to: &Url) -> Result<Option<Arc<dyn AnswerStore>>> {
     if !request.settings.anchor_provider.is_language_model() {
         return Ok(None);
     }
-    Ok(Some(Arc::new(AnswerFolder::open(&answers::of_output(to)?).await?)))
+    Ok(Some(Arc::new(AnswerFolder::open(&answers::of_run(to, &request.settings).await?).await?)))
 }
 
 /// The locations of input and output. They must not overlap, or the next run would read its own output.

@@ -53,10 +53,10 @@ fn run(workplace: &Workplace, to: &str, server: &Server, settings: &[&str]) -> F
     workplace.run(arguments("asap", to, settings))
 }
 
-/// Checks that a run failed with each of the texts, and committed nothing.
+/// Checks that a run failed with a code and each of the texts, and committed nothing.
 #[track_caller]
-fn commits_nothing(workplace: &Workplace, run: Finished, texts: &[&str]) {
-    run.ends(1, texts);
+fn commits_nothing(workplace: &Workplace, run: Finished, code: i32, texts: &[&str]) {
+    run.ends(code, texts);
     assert!(!workplace.path("out/_delta_log").exists());
 }
 
@@ -94,6 +94,14 @@ fn what_was_paid_once_is_not_paid_again_unless_the_request_changes() {
     assert_eq!(paid(&run(&workplace, "b", &server, &["asap.anchor.timeout=20"]).json()), (0, 24));
     assert_eq!(workplace.csv_of("b", row), format!("{held}true,4\n"));
     assert_eq!(server.count(), 24);
+
+    // Outputs that share a folder pay once, and an output that has answers keeps to them.
+    for (to, dir, expected) in [("f", "answers", (24, 0)), ("g", "answers", (0, 24)), ("h", "empty", (0, 24))] {
+        if to == "h" {
+            take_answers(&workplace, "a", to);
+        }
+        assert_eq!(paid(&run(&workplace, to, &server, &[&format!("asap.cache.dir={dir}")]).json()), expected, "{to}");
+    }
 
     take_answers(&workplace, "a", "c");
     assert_eq!(paid(&run(&workplace, "c", &server, &["asap.anchor.model=other"]).json()), (24, 0));
@@ -162,7 +170,7 @@ fn a_spent_budget_ends_the_run_and_the_same_command_goes_on() {
         "asap.anchor.max_calls allows 10 requests",
         "is kept",
     ];
-    commits_nothing(&workplace, run(&workplace, "out", &server, &["asap.anchor.max_calls=10"]), &spent);
+    commits_nothing(&workplace, run(&workplace, "out", &server, &["asap.anchor.max_calls=10"]), 1, &spent);
 
     let mut estimate = arguments("asap", "out", &["asap.anchor.price_per_million_input_tokens=1"]);
     estimate.push("--dry-run");
@@ -191,6 +199,7 @@ fn a_run_ends_by_its_budget_also_where_the_pipeline_does_not_show_it() {
     commits_nothing(
         &workplace,
         run_silent(&workplace, &server, &["asap.anchor.max_calls=4"]),
+        1,
         &["budget is spent after 4 calls"],
     );
     let summary = run_silent(&workplace, &server, &["asap.anchor.max_calls=6"]).json();
@@ -206,7 +215,8 @@ fn an_endpoint_that_is_down_or_denies_ends_the_run_before_it_rejects_a_lake() {
     {
         let server = Server::start(move |_| Reply::error(status, "gone fishing"));
         let failed = run(&workplace, "out", &server, &["asap.anchor.max_retries=0"]);
-        commits_nothing(&workplace, failed, &["calls to http://127.0.0.1", said, "gone fishing"]);
+        let code = if status == 503 { 75 } else { 1 };
+        commits_nothing(&workplace, failed, code, &["calls to http://127.0.0.1", said, "gone fishing"]);
         assert!(server.count() <= most, "{} requests after {status}", server.count());
     }
 }
@@ -215,8 +225,8 @@ fn an_endpoint_that_is_down_or_denies_ends_the_run_before_it_rejects_a_lake() {
 fn a_run_that_no_call_answers_commits_nothing_and_can_be_repeated() {
     let workplace = corpus(2);
     let server = Server::start(|call| if call.number < 2 { Reply::error(401, "wrong key") } else { model(call) });
-    let said = "none of 2 calls was answered; the last failure: denied: 401: wrong key";
-    commits_nothing(&workplace, run(&workplace, "out", &server, &[]), &[said]);
+    let said = "none of 2 calls was answered; the last one: denied: 401: wrong key";
+    commits_nothing(&workplace, run(&workplace, "out", &server, &[]), 1, &[said]);
     assert_eq!(run(&workplace, "out", &server, &[]).json()["rows_out"].as_u64(), Some(2));
 }
 
