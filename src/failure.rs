@@ -54,8 +54,7 @@ impl From<DataFusionError> for Failure {
     }
 }
 
-/// Whether there is no connection to the endpoint of the language model, and no call was answered before, or the backend
-/// of the scoring model does not answer.
+/// Whether the endpoint of the language model or the backend of the scoring model does not answer now.
 pub(crate) fn is_unreachable(error: &DataFusionError) -> bool {
     let DataFusionError::External(cause) = error.find_root() else { return false };
     matches!(cause.downcast_ref(), Some(LlmError::Unreachable(_)))

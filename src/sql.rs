@@ -153,7 +153,7 @@ async fn run_all(
     end(reporting).await;
     // Calls that were sent are paid, so their answers are kept.
     llm.drained().await;
-    let done = done.and_then(|()| llm.failure().map_or(Ok(()), |why| Err(Failure::Failed(why))));
+    let done = done.and_then(|()| llm.failure().map_or(Ok(()), |error| Err(error.into())));
     let usage = llm.usage();
     let is_said = !print.quiet && (done.is_ok() || usage.tokens_in > 0);
     if let Some(calls) = calls(&usage).filter(|_| is_said) {

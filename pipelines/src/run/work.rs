@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use asap_llm::{Standing, Statement};
+use asap_llm::{LlmError, Standing, Statement};
 use datafusion::common::{DataFusionError, Result, exec_err};
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::LogicalPlan;
@@ -312,7 +312,7 @@ impl<'a> Work<'a> {
     async fn commit(&mut self, is_last: bool) -> Result<()> {
         // Failed rows become rejects only if the endpoint is not the cause.
         let is_doubtful = match self.job.llm.standing() {
-            Standing::Failing(why) => return exec_err!("{why}"),
+            Standing::Failing(error) => return Err(DataFusionError::External(Box::new(LlmError::from(error)))),
             standing => standing == Standing::Doubtful,
         };
         if !is_last && (is_doubtful || self.may_be_useless()) {

@@ -55,21 +55,22 @@ fn a_query_that_is_interrupted_twice_ends_at_once() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
-fn dead() -> [Reply; 5] {
+/// Replies of a dead endpoint, with the exit code of a command that gets nothing else.
+fn dead() -> [(Reply, i32); 5] {
     let quota = json!({ "error": { "message": "no money", "code": "insufficient_quota" } }).to_string();
     [
-        Reply::error(400, "API key not valid. Please pass a valid API key."),
-        Reply::error(402, "pay first"),
-        Reply::error(401, "wrong key"),
-        Reply::error(503, "gone fishing"),
-        Reply::Status(429, Vec::new(), quota),
+        (Reply::error(400, "API key not valid. Please pass a valid API key."), 1),
+        (Reply::error(402, "pay first"), 1),
+        (Reply::error(401, "wrong key"), 1),
+        (Reply::error(503, "gone fishing"), 75),
+        (Reply::Status(429, Vec::new(), quota), 1),
     ]
 }
 
 #[test]
 fn a_run_whose_endpoint_dies_commits_nothing_wherever_it_does() {
     let quick = ["asap.anchor.max_retries=0", "asap.anchor.max_concurrent_requests=64"];
-    for reply in dead() {
+    for (reply, code) in dead() {
         // The last calls of a new run fail, after every other call was answered.
         let workplace = corpus(30);
         let last = reply.clone();
@@ -77,11 +78,11 @@ fn a_run_whose_endpoint_dies_commits_nothing_wherever_it_does() {
             0..45 => model(call),
             _ => Reply::After(Duration::from_millis(300), Box::new(last.clone())),
         });
-        commits_nothing(&workplace, run(&workplace, "out", &server, &quick), &[]);
+        commits_nothing(&workplace, run(&workplace, "out", &server, &quick), code, &[]);
 
         // All calls of a resumed run fail. Earlier answers do not prove that the endpoint is up.
         let server = Server::start(move |_| reply.clone());
-        commits_nothing(&workplace, run(&workplace, "out", &server, &quick), &[]);
+        commits_nothing(&workplace, run(&workplace, "out", &server, &quick), code, &[]);
 
         let server = Server::start(model);
         assert_eq!(run(&workplace, "out", &server, &quick).json()["rows_out"].as_u64(), Some(30));
@@ -98,7 +99,7 @@ fn one_denial_at_the_end_of_a_run_is_no_rows_own_fault() {
             19 => reply.clone(),
             _ => Reply::After(Duration::from_millis(20), Box::new(model(call))),
         });
-        commits_nothing(&workplace, run(&workplace, "out", &server, &quick), &["are denied"]);
+        commits_nothing(&workplace, run(&workplace, "out", &server, &quick), 1, &["are denied"]);
         assert_eq!(run(&workplace, "out", &server, &quick).json()["rows_out"].as_u64(), Some(10));
         assert_eq!(server.count(), 21);
     }
@@ -106,20 +107,20 @@ fn one_denial_at_the_end_of_a_run_is_no_rows_own_fault() {
 
 #[test]
 fn a_dead_endpoint_is_noticed_where_the_pipeline_does_not_show_it_and_where_rows_are_equal() {
-    for reply in dead() {
+    for (reply, code) in dead() {
         let workplace = corpus(40);
         let last = reply.clone();
         let server = Server::start(move |call| if call.number < 20 { Reply::text("yes") } else { last.clone() });
         let more = ["asap.anchor.max_retries=0"];
         for _ in 0..2 {
-            commits_nothing(&workplace, run_silent(&workplace, &server, &more), &[]);
+            commits_nothing(&workplace, run_silent(&workplace, &server, &more), code, &[]);
         }
 
         let workplace = Workplace::new();
         let equal = "SELECT 'What?' AS question, E'a\\n\\nb' AS cot, 'b' AS answer FROM (VALUES (1), (2))";
         workplace.copy(equal, "in/rows.parquet");
         let server = Server::start(move |_| reply.clone());
-        run(&workplace, "out", &server, &more).ends(1, &["none of 1 calls"]);
+        run(&workplace, "out", &server, &more).ends(code, &["none of 1 calls"]);
     }
 }
 

@@ -152,12 +152,7 @@ impl Shared {
         used += self.meter.finish(&outcome);
         let source = Source::Called;
         match &outcome {
-            Err(CallError { kind: FailureKind::EndpointDown, message, .. }) => {
-                Err(LlmError::EndpointDown(message.clone()))
-            }
-            Err(CallError { kind: FailureKind::Unreachable, message, .. }) => {
-                Err(LlmError::Unreachable(message.clone()))
-            }
+            Err(error) if error.ends_query() => Err(error.clone().into()),
             Err(error) if !is_final(error) => {
                 let outcome = Arc::new(outcome);
                 // The failure must be known before the request can be sent again.

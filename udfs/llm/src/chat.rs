@@ -107,9 +107,10 @@ pub enum FailureKind {
     TooLong,
     /// `budget`: the session has reached its limit of cost or calls.
     Budget,
-    /// `endpoint_down`: too many calls failed. It ends the query and is never a row's status.
+    /// `endpoint_down`: too many calls failed, and repeating them does not help. It ends the query and is never a row's
+    /// status.
     EndpointDown,
-    /// `unreachable`: there is no connection to the endpoint, and no call was answered before. It ends the query, too.
+    /// `unreachable`: the endpoint does not answer now. It ends the query, too.
     Unreachable,
 }
 
@@ -217,8 +218,8 @@ pub enum Standing {
     Sound,
     /// The last requests were rejected with the same words. Later requests show whether the rows are the cause.
     Doubtful,
-    /// The endpoint may be the cause, for this reason.
-    Failing(String),
+    /// The endpoint may be the cause. The error ends the command.
+    Failing(CallError),
 }
 
 #[async_trait]

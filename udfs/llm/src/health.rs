@@ -11,9 +11,12 @@
 //! | state | requests | rows that failed |
 //! |---|---|---|
 //! | untried, answering | are sent | become rejects |
-//! | failing | are sent | wait, or end the command if they may not be the cause: exit code 1 |
-//! | down | get [`FailureKind::EndpointDown`], which ends the query: exit code 1 | are not committed |
-//! | unreachable | got [`FailureKind::Unreachable`], which ends the query: exit code 75 | do not exist |
+//! | failing | are sent | wait, or end the command if they may not be the cause |
+//! | down | get the error that ends the query | are not committed |
+//! | unreachable | got [`FailureKind::Unreachable`], which ends the query | do not exist |
+//!
+//! A command ends with [`FailureKind::Unreachable`] (exit code 75) if its last failure may pass, such as a broken
+//! connection or a server error, and else with [`FailureKind::EndpointDown`] (exit code 1).
 //!
 //! The calls of the whole process decide whether an endpoint is down ([`LastCalls`]), so that no session finds it out
 //! again. A session's own requests decide about its rows ([`OwnCalls`]): answers from before the session do not show
@@ -74,7 +77,7 @@ struct Down {
 pub(crate) struct OwnCalls {
     is_answered: bool,
     /// The last failure of the endpoint, and the number of such failures since the last answer.
-    last_failure: Option<String>,
+    last_failure: Option<CallError>,
     failed_in_a_row: u64,
     /// The number of denied requests, and the last denial until a later request is answered.
     denials: u64,
@@ -90,11 +93,19 @@ struct Rejections {
     last: String,
 }
 
-const ADVICE: &str = "Fix the cause first: until then, the command fails in the same way";
+/// Whether the endpoint may answer later although nobody acts.
+fn may_pass(error: &CallError) -> bool {
+    matches!(error.kind, FailureKind::Timeout | FailureKind::RateLimited | FailureKind::Unavailable)
+}
 
-fn reason(what: &str, last: &str) -> String {
+/// The error that ends a query after failures of which `last` is the last one.
+fn ending(what: &str, last: &str, is_passing: bool) -> CallError {
+    let (kind, advice) = match is_passing {
+        true => (FailureKind::Unreachable, "Run the same command again when the endpoint answers"),
+        false => (FailureKind::EndpointDown, "Fix the cause first: until then, the command fails in the same way"),
+    };
     let last = last.trim_end_matches('.');
-    format!("{what}; the last one: {last}. Answers received so far are kept. {ADVICE}")
+    CallError::new(kind, format!("{what}; the last one: {last}. Answers received so far are kept. {advice}"))
 }
 
 impl Health {
@@ -142,10 +153,7 @@ impl Health {
             own.are_rejected_alike()
         };
         match outcome {
-            Err(error) if is_alike && !error.ends_query() => {
-                let why = self.reason(now);
-                Err(why.map_or(error, |why| CallError::new(FailureKind::EndpointDown, why)))
-            }
+            Err(error) if is_alike && !error.ends_query() => Err(self.reason(now).unwrap_or(error)),
             outcome => outcome,
         }
     }
@@ -200,8 +208,8 @@ impl Health {
             let own = self.own.lock();
             (own.is_answered, own.last_failure.clone())
         } {
-            let what = format!("none of {calls} calls was answered; the last failure: {last}");
-            return Standing::Failing(format!("{}. {ADVICE}", what.trim_end_matches('.')));
+            let what = format!("none of {calls} calls was answered");
+            return Standing::Failing(ending(&what, &last.to_string(), may_pass(&last)));
         }
         match self.reason(now) {
             Some(why) => Standing::Failing(why),
@@ -211,9 +219,9 @@ impl Health {
     }
 
     /// Returns why recent failures may not be the rows' own.
-    fn reason(&self, now: Instant) -> Option<String> {
+    fn reason(&self, now: Instant) -> Option<CallError> {
         if let Err(down) = self.admit(now) {
-            return Some(down.message);
+            return Some(down);
         }
         let (own, to) = (self.own.lock(), &self.address);
         if self.allowed >= 1.0 {
@@ -221,23 +229,22 @@ impl Health {
         }
         // Key, account, address and model are the same for all rows, so a denial is not a row's fault.
         if let Some(last) = &own.denial {
-            return Some(reason(&format!("calls to {to} are denied, and no later call was answered"), last));
+            return Some(ending(&format!("calls to {to} are denied, and no later call was answered"), last, false));
         }
         if let Some(Rejections { calls, last, .. }) = own.rejections.as_ref().filter(|_| own.are_rejected_alike()) {
             let what =
                 format!("the last {calls} calls to {to} were turned down with the same words, and none was answered");
-            return Some(reason(&what, last));
+            return Some(ending(&what, last, false));
         }
         let failed = own.failed_in_a_row;
         let last = own.last_failure.as_ref().filter(|_| failed >= IN_A_ROW as u64)?;
-        Some(reason(&format!("the last {failed} calls to {to} failed"), last))
+        Some(ending(&format!("the last {failed} calls to {to} failed"), &last.to_string(), may_pass(last)))
     }
 }
 
 impl Down {
     fn after(what: &str, last: &CallError, denied: Option<Account>, now: Instant) -> Self {
-        let error = CallError::new(FailureKind::EndpointDown, reason(what, &last.to_string()));
-        Self { until: now + DOWN, error, denied }
+        Self { until: now + DOWN, error: ending(what, &last.to_string(), may_pass(last)), denied }
     }
 }
 
@@ -253,7 +260,7 @@ impl OwnCalls {
         }
         let Some(error) = error else { return };
         if !error.is_answer() && error.kind.blames_endpoint() {
-            self.last_failure = Some(error.to_string());
+            self.last_failure = Some(error.clone());
             self.failed_in_a_row += 1;
         }
         if error.kind == FailureKind::Denied {
@@ -357,6 +364,7 @@ mod tests {
             let said =
                 format!("20 of the last 20 calls to http://e failed, more than asap.anchor.max_error_rate = {allowed}");
             assert_eq!(error.starts_with(&said), is_down, "{error}");
+            assert_eq!(error.ends_with("Run the same command again when the endpoint answers"), is_down, "{error}");
         }
     }
 

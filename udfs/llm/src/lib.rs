@@ -57,7 +57,7 @@ use parking_lot::Mutex;
 
 pub use answers::Statement;
 use answers::{Answers, Statements};
-use chat::{Chat, Defaults};
+use chat::{CallError, Chat, Defaults};
 pub use chat::{FailureKind, Standing};
 pub use config::Config;
 use flights::Interrupted;
@@ -77,7 +77,7 @@ pub enum LlmError {
     Setting(String),
     #[error("{0}")]
     EndpointDown(String),
-    /// There is no connection to the endpoint, and no call of the session was answered before.
+    /// The endpoint does not answer now. Repeating the command helps later.
     #[error("{0}")]
     Unreachable(String),
     #[error(transparent)]
@@ -86,6 +86,16 @@ pub enum LlmError {
     Interrupted(#[from] Interrupted),
     #[error("cannot write a request or an answer as JSON: {0}")]
     Request(String),
+}
+
+impl From<CallError> for LlmError {
+    /// The error that a call ends a query with.
+    fn from(error: CallError) -> Self {
+        match error.kind {
+            FailureKind::Unreachable => Self::Unreachable(error.message),
+            _ => Self::EndpointDown(error.message),
+        }
+    }
 }
 
 pub type Result<T> = std::result::Result<T, LlmError>;
@@ -199,9 +209,9 @@ impl Llm {
     }
 
     /// Returns the endpoint's failure that a command without further calls ends with, if there is one.
-    pub fn failure(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<LlmError> {
         match self.standing() {
-            Standing::Failing(why) => Some(why),
+            Standing::Failing(error) => Some(error.into()),
             Standing::Sound | Standing::Doubtful => None,
         }
     }

@@ -156,7 +156,7 @@ async fn one_call_in_five_that_hangs_ends_no_run() {
 async fn a_server_that_answers_none_is_given_up_after_twenty_requests_and_those_in_flight() {
     let server = Server::start(|_| Served::Hang);
     let outcomes = ask(&chat(&server, patient(0.2)), 200).await;
-    let is_down = |outcome: &Outcome| outcome.as_ref().is_err_and(|error| error.kind == FailureKind::EndpointDown);
+    let is_down = |outcome: &Outcome| outcome.as_ref().is_err_and(|error| error.kind == FailureKind::Unreachable);
     assert!(outcomes.iter().all(is_down) && server.count() <= 28, "{} requests", server.count());
 }
 
