@@ -216,7 +216,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("old", "new", "expected"), WRONG)
 def test_a_wrong_plan_is_one_error(plan, old, new, expected):
-    with pytest.raises(_plan.Wrong) as error:
+    with pytest.raises(_plan.Failed) as error:
         _plan.Plan(plan((old, new)))
     assert str(error.value).startswith(expected) and "\n" not in str(error.value)
 

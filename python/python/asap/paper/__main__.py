@@ -31,9 +31,9 @@ def main():
             return _figure2.draw(args)
         plan = _plan.Plan(args.plan, args.to, args.arms, args.seeds)
         return _estimate.estimate(plan) if args.dry_run else _run.Run(plan).run()
-    except (_plan.Wrong, _run.TryLater, _asap.Error, OSError) as error:
+    except (_plan.Failed, _asap.Error, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return {_plan.Wrong: 2, _run.TryLater: 75}.get(type(error), 1)
+        return getattr(error, "code", 1)
 
 
 sys.exit(main())

@@ -5,11 +5,12 @@ import collections
 import math
 import os
 import statistics
+from pathlib import Path
 from xml.sax.saxutils import escape
 
 import asap
 from asap import _asap
-from asap.paper._tables import put, put_csv
+from asap.paper._tables import put_csv
 
 _BINS = 40
 _SHOWN = 20
@@ -43,14 +44,11 @@ def collect(chains):
                 others.extend(value for value in values[1:] if value is not None)
     if len(first) < 2 or len(others) < 2:
         raise _asap.Error("figure2 found no two scored steps with two tokens each")
-    found = {"first": first, "others": others, "all": collections.Counter(texts)}
+    found = {"first": first, "others": others, "all": collections.Counter(sorted(texts))}
     found["percentiles"] = {key: statistics.quantiles(found[key], n=10, method="inclusive")[-1] for key in _NAMES}
-    found["high"] = collections.Counter(text for text, value in zip(texts, first) if value >= found["percentiles"]["first"])
+    high = (text for text, value in zip(texts, first) if value >= found["percentiles"]["first"])
+    found["high"] = collections.Counter(sorted(high))
     return found
-
-
-def most(counts):
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def write(found, folder):
@@ -65,9 +63,9 @@ def write(found, folder):
     put_csv(f"{folder}/percentiles.csv", ["tokens", "count", "mean nats", "90th percentile, nats"],
             [[name, len(found[key]), statistics.fmean(found[key]), found["percentiles"][key]] for key, name in _NAMES.items()])
     for name in ("all", "high"):
-        rows = [[text, n, n / found[name].total(), n / found["all"][text]] for text, n in most(found[name])]
+        rows = [[text, n, n / found[name].total(), n / found["all"][text]] for text, n in found[name].most_common()]
         put_csv(f"{folder}/first_tokens_{name}.csv", ["first token", "count", "share", "share of its steps"], rows)
-    put(f"{folder}/figure2.svg", svg(edges, shares, found))
+    Path(folder, "figure2.svg").write_text(svg(edges, shares, found))
 
 
 def svg(edges, shares, found):
@@ -96,7 +94,7 @@ def svg(edges, shares, found):
     parts.append(f'<path d="M60,{top}V{top + height}H{60 + width}" fill="none" stroke="black"/>')
     for left, name, title in ((640, "all", "Most frequent first tokens"), (870, "high", "… at or above the 90th percentile")):
         parts.append(text(left, 24, title, 'font-size="13"'))
-        counts = most(found[name])[:_SHOWN]
+        counts = found[name].most_common(_SHOWN)
         for row, (token, count) in enumerate(counts):
             down, length = top + row * height / _SHOWN, 90 * count / counts[0][1]
             parts.append(text(left + 80, down + 11, visible(token), 'text-anchor="end"'))

@@ -29,8 +29,12 @@ _KEYS = {
 }
 
 
-class Wrong(Exception):
-    """The plan cannot be run as it is written."""
+class Failed(Exception):
+    """A step failed, and with it all that needs it. The code is the exit code: 2 for a wrong plan, 75 if repeating helps."""
+
+    def __init__(self, message, code=1):
+        super().__init__(message)
+        self.code = code
 
 
 def asap_words(arguments):
@@ -92,7 +96,7 @@ class Plan:
         self.check_values()
 
     def wrong(self, message):
-        return Wrong(f"{self.path}: {message}")
+        return Failed(f"{self.path}: {message}", 2)
 
     def check_keys(self, name, table, where):
         keys = set(_KEYS[name].replace("!", "").split())

@@ -12,17 +12,7 @@ import time
 import urllib.request
 
 from asap.paper import _tables
-from asap.paper._plan import asap_words, error_of, shown, words
-
-
-class TryLater(Exception):
-    """The same command resumes."""
-
-
-class Failed(Exception):
-    """A step failed, and with it all that needs it. `later` is whether repeating helps."""
-
-    later = False
+from asap.paper._plan import Failed, asap_words, error_of, shown, words
 
 
 def terminate(*_):
@@ -113,15 +103,13 @@ class Steps:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             message = f"another run, or a command of a killed run, works in {folder}: run the same command again when it has ended"
-            raise TryLater(message) from None
-        with open(self.path, "ab+") as file:
-            file.seek(0)
-            lines = file.readlines()
-        for line in lines:
-            with contextlib.suppress(ValueError):
-                record = json.loads(line)
-                if record["state"] == "finished":
-                    self.done[record["step"]] = record
+            raise Failed(message, 75) from None
+        with contextlib.suppress(FileNotFoundError), open(self.path, "rb") as lines:
+            for line in lines:
+                with contextlib.suppress(ValueError):
+                    record = json.loads(line)
+                    if record["state"] == "finished":
+                        self.done[record["step"]] = record
 
     def record(self, **record):
         with open(self.path, "a") as file:
@@ -148,9 +136,8 @@ class Steps:
         if code:
             why, how = error_of(said or printed), f"ended with code {code}" if code > 0 else f"was ended by signal {-code}"
             self.record(**ended, state="failed", error=why)
-            self.failed[name] = Failed(f"{name} {how}: {why} ({log}.log)")
             # A process that was killed resumes.
-            self.failed[name].later = code == 75 or code < 0
+            self.failed[name] = Failed(f"{name} {how}: {why} ({log}.log)", 75 if code == 75 or code < 0 else 1)
             raise self.failed[name]
         ended["summary"] = {}
         with contextlib.suppress(ValueError, IndexError):
@@ -225,10 +212,10 @@ class Run:
     def __init__(self, plan):
         plan.check()
         self.plan, self.cells, self.steps = plan, cells(plan), Steps(plan.to)
-        self.errors, self.later = [], False
+        self.errors, self.code = [], 0
 
     def fail(self, error):
-        self.later = self.later or error.later
+        self.code = max(self.code, error.code)
         if str(error) not in self.errors:
             self.errors.append(str(error))
             print(f"error: {error}", file=sys.stderr, flush=True)
@@ -245,9 +232,9 @@ class Run:
                     cell.error = str(error)
                     self.fail(error)
         except KeyboardInterrupt:
-            raise TryLater("interrupted; run the same command to resume") from None
+            raise Failed("interrupted; run the same command to resume", 75) from None
         print(_tables.write(self.plan, self.cells, self.steps.done), end="")
-        return 75 if self.later else 1 if self.errors else 0
+        return self.code
 
     def run_cell(self, cell):
         os.makedirs(f"{self.plan.to}/seed-{cell.seed}", exist_ok=True)

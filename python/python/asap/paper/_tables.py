@@ -5,6 +5,7 @@ import contextlib
 import csv
 import json
 import os
+from pathlib import Path
 
 import asap
 from asap.paper._plan import asap_command, error_of
@@ -29,11 +30,6 @@ def put_csv(path, head, rows):
         csv.writer(file, lineterminator="\n").writerows([head, *rows])
 
 
-def put(path, text):
-    with open(path, "w", newline="") as file:
-        file.write(text)
-
-
 def query(sql, location):
     """The only row of a query about a table, whose name is {}."""
     with contextlib.suppress(asap.Error):
@@ -54,7 +50,7 @@ def write(plan, cells, done):
     parts = [evaluations(plan, cells, folder, lacks), efficiency(plan, cells, done, folder)]
     parts.insert(0, "## Missing\n\n" + "".join(sorted(lacks)) if lacks else "")
     text = "\n".join([f"# {os.path.basename(plan.path)}\n", *filter(None, parts)])
-    put(f"{folder}/tables.md", text)
+    Path(folder, "tables.md").write_text(text)
     return f"{text}\nThese tables are in {folder}, also as CSV, JSON and LaTeX.\n"
 
 
@@ -71,7 +67,7 @@ def evaluations(plan, cells, folder, lacks):
             lacks.add(f"- tables: {error_of(done.stderr)}\n")
             return ""
         text = f"## Evaluation\n\n{done.stdout}"
-        put(f"{folder}/methods.{ending}", done.stdout)
+        Path(folder, f"methods.{ending}").write_text(done.stdout)
     return text
 
 
