@@ -210,6 +210,8 @@ WRONG = [
     ("budgets = [16, 32]", "", "plan.toml: [benches.sums] lacks the key budgets"),
     ("[arms.original]", '[benches.more]\nbench = "gsm8k"\nfiles = []\nbudgets = [32]\n[arms.original]',
      "plan.toml: [benches.more] budgets: 32 is also in [benches.sums], which has the same benchmark"),
+    ("[arms.original]", '[serve]\ncommand = "x"\nurl = "localhost:8000/v1"\n[arms.original]',
+     "plan.toml: [serve] url: expected a URL such as http://localhost:8000/v1, found localhost:8000/v1"),
     ('benches = ["sums"]', 'benches = ["products"]', "plan.toml: [corpora.NAME] benches: expected the name of one [benches.NAME] in one corpus, found products"),
 ]
 
@@ -257,6 +259,19 @@ def test_arms_that_fail_leave_the_others(plan):
     assert run(given, "--arms", "later,bad_trainer").returncode == 75
     retrained = run(plan(("asap train", "python trainer.py {out} --clip 1")), "--arms", "random")
     assert retrained.returncode == 1 and "out/seed-1/models/math/random was trained by another command" in retrained.stderr
+
+
+def test_a_server_that_ends_after_its_first_answer(plan, free_port):
+    write = "        self.wfile.write(data)\n"
+    ends = "        if b'boxed' in data:\n            print('error: out of memory', flush=True)\n            os._exit(9)\n"
+    Path("server.py").write_text(SERVER.replace(write, write + ends).replace("import hashlib", "import os, hashlib"))
+    serve = f'[serve]\ncommand = "python server.py {free_port} {{name}}"\nurl = "http://127.0.0.1:{free_port}/v1"'
+    few = "[eval]\nlimit = 6\nset = { 'anchor.max_retries' = 0 }"
+    done = run(plan(("[arms.original]", f"{serve}\n{few}\n[arms.base]\n[arms.original]")), "--arms", "base")
+    errors = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert done.returncode == 75 and len(errors) == 1 and errors[0] in done.stdout, done.stderr
+    assert errors[0].startswith("eval/base/sums ended with code 75: 10 responses missing"), errors
+    assert errors[0].endswith("; the server of base ended with code 9: out of memory (out/logs/serve-base.log)"), errors
 
 
 def test_a_server_that_does_not_come_up(plan, free_port):

@@ -29,7 +29,6 @@ def draw(args):
     write(found, args.to)
     shown = (f"{len(found[key]):,} {name}, 90th percentile {found['percentiles'][key]:.3f} nats" for key, name in _NAMES.items())
     print(f"{'; '.join(shown)}. The figure is in {args.to}.")
-    return 0
 
 
 def collect(chains):

@@ -125,6 +125,9 @@ class Plan:
                 first = asked.setdefault((bench.get("bench", name), budget), name)
                 if first != name:
                     raise self.wrong(f"[benches.{name}] budgets: {budget} is also in [benches.{first}], which has the same benchmark")
+        for key in ("url", "health"):
+            if not str(url := self.table["serve"].get(key, "http://")).startswith(("http://", "https://")):
+                raise self.wrong(f"[serve] {key}: expected a URL such as http://localhost:8000/v1, found {url}")
         if not all(type(seed) is int for seed in self.seeds):
             raise self.wrong(f"seeds: expected whole numbers, found {self.seeds!r}")
         if any(map(self.is_trained, self.arms.values())) and not (self.table["train"] and self.table["corpora"]):

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import fcntl
+import http.client
 import json
 import os
 import signal
@@ -154,10 +155,10 @@ class Steps:
 
     @contextlib.contextmanager
     def server(self, cell):
-        """A server of the cell's model, if the plan has one."""
+        """A server of the cell's model, if the plan has one. Yields a function that says why the server has ended."""
         serve = cell.plan.table["serve"]
         if not serve:
-            yield
+            yield lambda: None
             return
         health, most = serve.get("health", f"{serve['url'].rstrip('/')}/models"), serve.get("wait", 900)
         log, command = f"{self.folder}/logs/serve-{cell.id}.log", cell.serve()
@@ -166,17 +167,25 @@ class Steps:
         print(f"serve/{cell.id}: {shown(command)}", file=sys.stderr, flush=True)
         with open(log, "w+") as messages:
             process, until = self.start(command, messages, messages), time.monotonic() + most
+
+            def ended():
+                why = process.poll() is not None and error_of(messages.seek(0) or messages.read())
+                return why and f"the server of {cell.label} ended with code {process.returncode}: {why} ({log})"
+
             try:
                 while not answers(health):
-                    if process.poll() is not None:
-                        why = error_of(messages.seek(0) or messages.read())
-                        raise Failed(f"the server of {cell.label} ended with code {process.returncode}: {why} ({log})")
+                    if ended():
+                        raise Failed(ended())
                     if time.monotonic() > until:
                         raise Failed(f"the server of {cell.label} did not answer at {health} within {most} seconds ({log})")
                     time.sleep(0.2)
-                yield
+                yield ended
             finally:
-                end(process)
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(60)
+                process.kill()
+                process.wait()
 
 
 def wait(process):
@@ -190,20 +199,9 @@ def wait(process):
         raise
 
 
-def end(process):
-    process.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(60)
-    process.kill()
-    process.wait()
-
-
 def answers(url):
-    try:
-        with urllib.request.urlopen(url, timeout=5) as reply:
-            return reply.status == 200
-    except OSError:
-        return False
+    with contextlib.suppress(OSError, http.client.HTTPException), urllib.request.urlopen(url, timeout=5) as reply:
+        return reply.status == 200
 
 
 class Run:
@@ -256,10 +254,10 @@ class Run:
         cell.evals = {bench: self.plan.sentence(("benches", bench)) for bench in cell.benches if ("benches", bench) in problems}
         wanted = {bench: (f"eval/{cell.id}/{bench}", cell.ask(bench)) for bench in cell.benches if bench not in cell.evals}
         is_open = not all(self.steps.is_done(*step) for step in wanted.values())
-        with self.steps.server(cell) if is_open else contextlib.nullcontext():
+        with self.steps.server(cell) if is_open else contextlib.nullcontext() as ended:
             for bench, step in wanted.items():
                 try:
                     self.steps.run(*step)
                 except Failed as error:
-                    cell.evals[bench] = str(error)
-                    self.fail(error)
+                    cell.evals[bench] = "; ".join(filter(None, [str(error), ended()]))
+                    self.fail(Failed(cell.evals[bench], error.code))
