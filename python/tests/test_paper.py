@@ -254,6 +254,7 @@ def test_arms_that_fail_leave_the_others(plan):
     missing = done.stdout.split("## Missing")[1].split("##")[0]
     for text in expected:
         assert sum(error.startswith(text) for error in errors) == 1 and text in missing, text
+    assert "\n- bad_pipeline: there is no file" in missing, missing
     rows = {(row["method"], row["bench"], row["budget"]) for row in table("out", "methods")}
     assert rows == {(arm, "gsm8k", budget) for arm in ("original", "random") for budget in ("16", "32")}
     assert run(given, "--arms", "later,bad_trainer").returncode == 75

@@ -1,6 +1,7 @@
 //! Compares two evaluations of the same problems.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 
 use serde::Serialize;
 
@@ -41,22 +42,26 @@ pub(crate) struct Compared {
 pub(crate) fn compare(a: &[Row], b: &[Row]) -> Result<Vec<Compared>, Failure> {
     same("benches", a, b, |row| row.bench.clone())?;
     same("budgets", a, b, |row| row.budget)?;
-    same("problems", a, b, |row| (row.id.clone(), row.gold.clone()))?;
+    same("problems", a, b, |row| match &row.gold {
+        Some(gold) => format!("{} with the answer {gold}", row.id),
+        None => row.id.clone(),
+    })?;
     let budgets: BTreeSet<i64> = a.iter().map(|row| row.budget).collect();
     Ok(budgets.into_iter().map(|budget| at_budget(budget, a, b)).collect())
 }
 
-fn same<T: Ord>(what: &str, a: &[Row], b: &[Row], of: impl Fn(&Row) -> T) -> Result<(), Failure> {
+fn same<T: Ord + Display>(what: &str, a: &[Row], b: &[Row], of: impl Fn(&Row) -> T) -> Result<(), Failure> {
     let [of_a, of_b] = [a, b].map(|rows| rows.iter().map(&of).collect::<BTreeSet<T>>());
     if of_a == of_b {
         return Ok(());
     }
-    let only = [of_a.difference(&of_b).count(), of_b.difference(&of_a).count()];
-    Err(Failure::Usage(format!(
-        "the two evaluations have different {what}: {} are only in A, {} only in B. Evaluate both with \
-         the same flags, or again if the bench's own program failed in one of them",
-        only[0], only[1]
-    )))
+    let only = [("A", of_a.difference(&of_b)), ("B", of_b.difference(&of_a))].map(|(name, mut only)| {
+        let first = only.next()?;
+        Some(format!("{} only in {name}, such as {first}", 1 + only.count()))
+    });
+    let only = only.into_iter().flatten().collect::<Vec<_>>().join("; ");
+    let what = format!("the two evaluations have different {what}: {only}");
+    Err(Failure::Usage(format!("{what}. Evaluate both with the same files and flags")))
 }
 
 fn at_budget(budget: i64, a: &[Row], b: &[Row]) -> Compared {

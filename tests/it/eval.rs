@@ -255,11 +255,13 @@ fn two_evaluations_are_compared_problem_by_problem() {
     sampled("three").ok();
     let same = workplace.run(["eval", "--compare", "a", "three"]);
     assert!(same.ok().contains("no difference in accuracy is shown (+0.0 points, p = 1.000)"), "{}", same.stdout);
-    sampled("a").ends(2, &["choose another folder"]);
+    sampled("a").ends(2, &["a has asap.eval with samples 1, not 3; temperature 0.0, not 0.6: choose another folder"]);
 
     problems(&workplace, 39);
     ask(&workplace, &a, "fewer", &[]).ok();
-    workplace.run(["eval", "--compare", "a", "fewer"]).ends(2, &["different problems: 1 are only in A"]);
+    workplace
+        .run(["eval", "--compare", "a", "fewer"])
+        .ends(2, &["different problems: 1 only in A, such as gsm8k/39 with the answer 64. Evaluate"]);
     workplace.run(["eval", "--compare", "a", "nothing"]).ends_in(&[1, 2], &["nothing is not an evaluation"]);
 }
 

@@ -258,7 +258,7 @@ fn an_output_holds_what_its_other_columns_do_not_say() {
     };
     let (needed, printed) = columns("needed", &[]);
     holds(&needed, [true, false, true, true]);
-    assert!(printed.contains("note: the output does not repeat the input column generation, because"), "{printed}");
+    assert!(printed.contains("question, cot, answer and system hold: generation ("), "{printed}");
     holds(&columns("all", &["--originals", "all"]).0, [true; 4]);
     holds(&columns("none", &["--originals", "none"]).0, [false; 4]);
     holds(&columns("named", &["--originals", "note"]).0, [false, false, false, true]);
@@ -307,7 +307,7 @@ fn default_models_are_named_wherever_a_set_is_reported() {
     };
     let (printed, status, card) = prune("asap", &[]);
     for text in [&printed.stderr, &status, &card] {
-        for setting in ["made with default models", "asap.anchor.provider", "asap.scorer.model", "set both"] {
+        for setting in ["made with default models", "asap.anchor.provider", "asap.scorer.model", "Set both"] {
             assert!(text.contains(setting), "{setting}: {text}");
         }
     }

@@ -1,6 +1,6 @@
 //! Tables that are small enough to be written and read as a whole, such as the responses of an evaluation.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -9,7 +9,7 @@ use datafusion::common::{Result, config_err, exec_datafusion_err, exec_err};
 use object_store::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use url::Url;
 
 use crate::delta::{Log, add, check_output, commit, remove, store_of, stores};
@@ -60,9 +60,22 @@ pub async fn check_identity(url: &Url, property: &str, identity: &str) -> Result
     let shown = location::display(url);
     match log.state.metadata.configuration.get(property) {
         Some(found) if found == identity => Ok(()),
-        Some(found) => config_err!("{shown} holds {property} of {found}, not of {identity}: choose another folder"),
+        Some(found) => {
+            config_err!("{shown} has {property} with {}: choose another folder", differences(found, identity))
+        }
         None => config_err!("{shown} is a table without the property {property}: choose another folder"),
     }
+}
+
+/// The entries of two JSON objects that differ.
+fn differences(found: &str, wanted: &str) -> String {
+    let [found, wanted] = [found, wanted].map(|text| serde_json::from_str::<Value>(text).unwrap_or_default());
+    let names: BTreeSet<&String> =
+        [&found, &wanted].into_iter().filter_map(Value::as_object).flat_map(Map::keys).collect();
+    let differing = names.into_iter().filter(|name| found.get(name) != wanted.get(name));
+    let shown = |object: &Value, name: &str| object.get(name).map_or("unset".to_string(), Value::to_string);
+    let shown = differing.map(|name| format!("{name} {}, not {}", shown(&found, name), shown(&wanted, name)));
+    shown.collect::<Vec<_>>().join("; ")
 }
 
 /// Checks that a table can be written at `url`, before work is done for it.

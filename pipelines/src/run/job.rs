@@ -450,9 +450,7 @@ impl Job {
         let left_out: Vec<&str> = left_out.filter(|name| is_missed(name)).collect();
         if *asked == Originals::Needed && !left_out.is_empty() && self.output.table().is_none() {
             self.summary.notes.push(format!(
-                "the output does not repeat the input {} {}, because its columns question, cot, answer and system hold the \
-                 content (--originals all repeats it)",
-                if left_out.len() == 1 { "column" } else { "columns" },
+                "the output leaves out what its columns question, cot, answer and system hold: {} (--originals all keeps it)",
                 left_out.join(", ")
             ));
         }

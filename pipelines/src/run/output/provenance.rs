@@ -35,13 +35,12 @@ impl Provenance {
         let (scorer, model) = (settings.scorer_model.clone(), settings.anchor_model.as_deref().unwrap_or_default());
         let mut default_models = Vec::new();
         if asked.anchorer && !settings.anchor_provider.is_language_model() {
-            default_models.push("rules in place of a language model (asap.anchor.provider)".to_string());
+            default_models.push("rules (asap.anchor.provider)".to_string());
         }
         if asked.scorer && scorer == SMALL {
-            default_models.push("asap's small model in place of a reasoning model (asap.scorer.model)".to_string());
+            default_models.push("asap's small model (asap.scorer.model)".to_string());
         } else if scorer == SMALL {
-            default_models
-                .push("tokens of asap's small model in place of a reasoning model's (asap.scorer.model)".to_string());
+            default_models.push("tokens of asap's small model (asap.scorer.model)".to_string());
         }
         Self {
             pipeline: request.name.clone(),
@@ -65,9 +64,7 @@ impl Provenance {
             _ => "both",
         };
         let default_models = self.default_models.join(" and ");
-        Some(format!(
-            "made with default models: {default_models}. This shows how asap works; set {set} before you train on the output"
-        ))
+        Some(format!("made with default models: {default_models}. Set {set} before you train on the output"))
     }
 
     /// Pairs of a label and a value.

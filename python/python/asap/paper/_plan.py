@@ -175,7 +175,6 @@ class Plan:
                 is_made = os.path.abspath(path).startswith(os.path.abspath(self.to) + os.sep)
                 if "://" not in path and not is_made and not os.path.exists(path):
                     return f"there is no {kind} {path}"
-            return None
 
         found = {("corpora", name): lost("corpus", [corpus["from"]]) for name, corpus in table["corpora"].items()}
         for name, bench in table["benches"].items():

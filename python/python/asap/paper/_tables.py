@@ -46,7 +46,8 @@ def write(plan, cells, done):
     """Writes the tables, and returns their text."""
     folder = f"{plan.to}/tables"
     os.makedirs(folder, exist_ok=True)
-    lacks = {f"- {cell.arm}: {problem}\n" for cell in cells for problem in filter(None, [cell.error, *cell.evals.values()])}
+    problems = ((cell.arm, problem) for cell in cells for problem in filter(None, [cell.error, *cell.evals.values()]))
+    lacks = {f"- {arm}: {problem.removeprefix(f'{arm}: ')}\n" for arm, problem in problems}
     parts = [evaluations(plan, cells, folder, lacks), efficiency(plan, cells, done, folder)]
     parts.insert(0, "## Missing\n\n" + "".join(sorted(lacks)) if lacks else "")
     text = "\n".join([f"# {os.path.basename(plan.path)}\n", *filter(None, parts)])
