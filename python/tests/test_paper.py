@@ -236,15 +236,16 @@ def test_arms_that_fail_leave_the_others(plan):
               "if 'later' in sys.argv[1]: sys.exit(75)\nsys.exit(subprocess.call([sys.executable, '-m', 'asap', 'train', *sys.argv[2:]]))"
     Path("trainer.py").write_text(trainer)
     arms = """[arms.bad_trainer]\npipeline = "truncate"\n[arms.bad_pipeline]\npipeline = "spirt"\n[arms.later]\ndata = "{sample}"
+[arms.bad_model]\npipeline = "random"\nset = {{ "scorer.model" = "org/nowhere" }}
 [arms.bad_setting]\npipeline = "random"\nset = {{ "refine.ratoi" = 1 }}\n[arms.bad_data]\ndata = "nowhere"\n[arms.random]"""
     given = plan(("asap train", "python trainer.py {out}"), ("[arms.random]", arms.format(sample=ROOT / "data/sample/openr1-math.parquet")),
                  ("[arms.original]", '[benches.lost]\nbench = "gsm8k"\nfiles = ["lost.jsonl"]\nbudgets = [8]\n'
                   '[benches.unknown]\nfiles = ["problems.jsonl"]\nbudgets = [8]\n[arms.original]'),
                  ('benches = ["sums"]', 'benches = ["sums", "lost", "unknown"]'))
-    done = run(given, "--arms", "original,random,bad_trainer,bad_pipeline,bad_setting,bad_data")
+    done = run(given, "--arms", "original,random,bad_trainer,bad_pipeline,bad_model,bad_setting,bad_data")
     expected = ["lost: there is no file lost.jsonl", "unknown: invalid value 'unknown' for '--bench <BENCH>'",
                 "bad_pipeline: there is no file and no built-in pipeline spirt",
-                "bad_setting: there is no setting asap.refine.ratoi", "bad_data: there is no data nowhere",
+                "bad_model: asap.scorer.model = 'org/nowhere': there is no folder", "bad_setting: there is no setting asap.refine.ratoi", "bad_data: there is no data nowhere",
                 "train/math-bad_trainer-1 ended with code 1: out of memory"]
     errors = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert done.returncode == 1 and len(errors) == len(expected), done.stderr

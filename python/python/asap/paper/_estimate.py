@@ -31,8 +31,7 @@ def estimate(plan):
     rows = [[name, *map(number, figures, (",.0f", ",.0f", ",.2f"))] for name, figures in found.items()]
     print(f"\n{markdown(['step', 'calls, at most', 'tokens, at most', 'hours'], rows)}")
     print("–: the input is not there yet, or [speeds] does not state a speed.")
-    for key in plan.problems:
-        print(f"error: {plan.sentence(key)}", file=sys.stderr)
+    print(*(f"error: {plan.sentence(key)}\n" for key in plan.problems), sep="", end="", file=sys.stderr)
     return 1 if plan.problems else 0
 
 

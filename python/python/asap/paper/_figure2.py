@@ -19,10 +19,9 @@ _NAMES = {"first": "first tokens", "others": "other tokens"}
 
 
 def draw(args):
-    settings = dict(pair.partition("=")[::2] for pair in args.set)
-    settings = {name.removeprefix("asap.").replace(".", "_"): value for name, value in settings.items()}
-    limit = f" LIMIT {args.limit}" if args.limit else ""
-    chains = f"SELECT question, cot_steps(cot) AS steps FROM corpus WHERE cot IS NOT NULL{limit}"
+    pairs = (pair.removeprefix("asap.").partition("=") for pair in args.set)
+    settings = {name.replace(".", "_"): value for name, _, value in pairs}
+    chains = f"SELECT question, cot_steps(cot) AS steps FROM corpus WHERE cot IS NOT NULL LIMIT {args.limit or 'ALL'}"
     sql = f"SELECT cot_first_token(question, steps) AS tokens, cot_token_entropies(question, steps) AS entropies FROM ({chains})"
     batches = asap.sql(sql, args.source, settings=settings)
     found = collect((row["tokens"], row["entropies"]) for batch in batches for row in batch.to_pylist())
@@ -45,9 +44,8 @@ def collect(chains):
         raise _asap.Error("figure2 found no two scored steps with two tokens each")
     found = {"first": first, "others": others, "all": collections.Counter(sorted(texts))}
     found["percentiles"] = {key: statistics.quantiles(found[key], n=10, method="inclusive")[-1] for key in _NAMES}
-    high = (text for text, value in zip(texts, first) if value >= found["percentiles"]["first"])
-    found["high"] = collections.Counter(sorted(high))
-    return found
+    high = found["percentiles"]["first"]
+    return {**found, "high": collections.Counter(sorted(text for text, value in zip(texts, first) if value >= high))}
 
 
 def write(found, folder):
@@ -87,8 +85,8 @@ def svg(edges, shares, found):
         parts.append(f'<path d="M{at:.1f},{top}V{y(0):.1f}" stroke="{color}" stroke-width="2" stroke-dasharray="6 4"/>')
         words = f"{_NAMES[key]}: 90th percentile {percentile:.2f}"
         parts.append(text(60 + width, top + 14 + 18 * line, words, f'fill="{color}" text-anchor="end"'))
-    nats = range(int(edges[-1]) + 1)
-    parts += [text(60 + width * each / edges[-1], top + height + 18, f"{each}", 'text-anchor="middle"') for each in nats]
+    for nats in range(int(edges[-1]) + 1):
+        parts.append(text(60 + width * nats / edges[-1], top + height + 18, f"{nats}", 'text-anchor="middle"'))
     parts += [text(54, y(tallest * part / 5) + 4, f"{20 * tallest * part:.0f} %", 'text-anchor="end"') for part in range(6)]
     parts.append(f'<path d="M60,{top}V{top + height}H{60 + width}" fill="none" stroke="black"/>')
     for left, name, title in ((640, "all", "Most frequent first tokens"), (870, "high", "… at or above the 90th percentile")):
@@ -97,8 +95,8 @@ def svg(edges, shares, found):
         for row, (token, count) in enumerate(counts):
             down, length = top + row * height / _SHOWN, 90 * count / counts[0][1]
             parts.append(text(left + 80, down + 11, visible(token), 'text-anchor="end"'))
-            place = f'x="{left + 86}" y="{down + 2:.1f}" width="{length:.1f}" height="11"'
-            parts.append(f'<rect {place} fill="{_COLORS["first"]}" fill-opacity="0.7"/>')
+            size = f'width="{length:.1f}" height="11" fill="{_COLORS["first"]}" fill-opacity="0.7"'
+            parts.append(f'<rect x="{left + 86}" y="{down + 2:.1f}" {size}/>')
             parts.append(text(left + 90 + length, down + 11, f"{count:,}", 'font-size="10"'))
     frame = 'xmlns="http://www.w3.org/2000/svg" width="1110" height="400" font-family="sans-serif" font-size="12"'
     return "\n".join([f'<svg {frame}>\n<rect width="100%" height="100%" fill="white"/>', *parts, "</svg>\n"])

@@ -169,12 +169,16 @@ class Plan:
         """Finds missing files, programs, pipelines and settings before anything is run."""
         table, seed = self.table, self.seeds[0]
 
+        def is_made(path):  # Steps of the plan make what is in its folder.
+            return os.path.abspath(path).startswith(os.path.abspath(self.to) + os.sep)
+
         def lost(kind, paths):
             for path in (self.fill(path, seed) for path in paths):
-                # Steps of the plan make what is in its folder.
-                is_made = os.path.abspath(path).startswith(os.path.abspath(self.to) + os.sep)
-                if "://" not in path and not is_made and not os.path.exists(path):
+                if "://" not in path and not is_made(path) and not os.path.exists(path):
                     return f"there is no {kind} {path}"
+
+        def lost_model(*settings):  # The tokenizer is enough to know that a model is there.
+            return None if is_made(settings[-1].partition("=")[2]) else failure("sql", "-q", "-c", "SELECT cot_tokens('')", *settings)
 
         found = {("corpora", name): lost("corpus", [corpus["from"]]) for name, corpus in table["corpora"].items()}
         for name, bench in table["benches"].items():
@@ -183,12 +187,12 @@ class Plan:
         for kind in ("train", "serve"):
             program = "".join(words(self.fill(table[kind].get("command", "python"), seed))[:1])
             found[kind, "command"] = None if shutil.which(program) else f"there is no program {program}"
+        found["train", "model"] = lost_model("--set", f"asap.scorer.model={self.fill(table['model'], seed)}")
         for name, arm in self.arms.items():
             found["arms", name] = lost("data", [arm.get("data", ".")]) or failure("eval", *self.flags(arm.get("eval", {}), seed), "--help")
             if "pipeline" in arm and not found["arms", name]:
                 flags = self.prune_flags(next(iter(table["corpora"].values())), arm, seed)
-                settings, budget = [[word for pair in zip(flags, flags[1:]) if pair[0] in names for word in pair]
-                                    for names in (["--set"], ["--ratio", "--max-tokens"])]
-                pipeline = self.fill(arm["pipeline"], seed)
-                found["arms", name] = failure("run", pipeline, "--print", *budget) or failure("sql", "-q", "-c", "SELECT 1", *settings)
+                models = [word for word in flags if word.startswith("asap.scorer.model=")]
+                problem = failure("run", self.fill(arm["pipeline"], seed), "--print", *flags)
+                found["arms", name] = problem or models and lost_model("--set", *models)
         self.problems = {key: problem for key, problem in found.items() if problem}

@@ -49,8 +49,7 @@ class Cell:
             depends = self.depends(given["from"]) or flags != plan.prune_flags(given, arm, "{seed}")
             folder = f"{own}/pruned" if depends else plan.fill(table["prune"].get("to", "{to}/pruned"), seed)
             source, self.data = plan.fill(given["from"], seed), f"{folder}/{self.label}"
-            pipeline = plan.fill(arm["pipeline"], seed)
-            self.prune = asap_words(["run", pipeline, "--from", source, "--to", self.data, *flags, "--format", "json"])
+            self.prune = asap_words(["run", plan.fill(arm["pipeline"], seed), "--from", source, "--to", self.data, *flags, "--format", "json"])
 
     def depends(self, text):
         return self.plan.fill(text, self.seed) != self.plan.fill(text, "{seed}")
@@ -238,7 +237,7 @@ class Run:
         os.makedirs(f"{self.plan.to}/seed-{cell.seed}", exist_ok=True)
         for name, command in preparations(self.plan, cell.seed):
             self.steps.run(name, command)
-        needs = [("arms", cell.arm), ("serve", "command"), *([("corpora", cell.corpus), ("train", "command")] if cell.is_trained else [])]
+        needs = [("arms", cell.arm), ("train", "model"), ("serve", "command"), *([("corpora", cell.corpus), ("train", "command")] if cell.is_trained else [])]
         for key in filter(self.plan.problems.get, needs):
             raise Failed(self.plan.sentence(key))
         if cell.prune:

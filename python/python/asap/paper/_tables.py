@@ -83,9 +83,9 @@ def costs(cell, done):
     if cell.prune:
         found |= query('SELECT sum(pruned_tokens) / sum(original_tokens + 0.0) AS "share kept" FROM {}', cell.data)
         found |= query("SELECT sum(rows_rejected) AS rejects FROM cot_history({}) WHERE operation = 'WRITE'", cell.data)
-        # The commits leave out the calls of a run that was killed. The stored answers do not.
-        paid = 'SELECT count(DISTINCT key) AS "paid answers", sum(tokens_in + tokens_out) AS "their tokens" FROM {}'
-        found |= query(paid, f"{cell.data}/.asap/cache") or {"paid answers": 0, "their tokens": 0}
+        # The commits leave out the calls of a run that was killed. The answers that an output stores itself do not.
+        paid, own = 'AS "paid answers", sum(tokens_in + tokens_out) AS "their tokens" FROM', f"{cell.data}/.asap/cache"
+        found |= query(f"SELECT count(DISTINCT key) {paid} {{}}", own) or query(f"SELECT sum(calls) {paid} cot_history({{}})", cell.data)
     return found
 
 
