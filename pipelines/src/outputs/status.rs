@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use asap_udfs::scorers::{BACKEND, DTYPE};
 use datafusion::common::Result;
 use serde::Serialize;
 
@@ -57,10 +58,18 @@ pub async fn status(location: &str) -> Result<Status> {
     let mut files_in_part: Vec<_> =
         in_part.map(|(file, held)| InPart { file: file.clone(), done: held.rows_done(), rows: held.rows }).collect();
     files_in_part.sort_by(|one, other| one.file.cmp(&other.file));
+    let mut pipeline = output.identity().map(|identity| identity.parts().clone()).unwrap_or_default();
+    if !pipeline.is_empty() {
+        // An identity leaves out the default scores, so that the outputs of an earlier asap stay the same.
+        let backend = pipeline.entry(BACKEND.to_string()).or_insert("cpu".to_string());
+        if backend == "cpu" {
+            pipeline.entry(DTYPE.to_string()).or_insert("f32".to_string());
+        }
+    }
     Ok(Status {
         output: location::display(&output.url),
         made_by: output.provenance(),
-        pipeline: output.identity().map(|identity| identity.parts().clone()).unwrap_or_default(),
+        pipeline,
         generation: ledger.generation,
         table_version: state.version,
         rows: state.files.values().filter_map(|shard| shard.rows()).sum(),

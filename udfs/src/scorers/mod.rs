@@ -15,8 +15,10 @@ use datafusion::common::config::ExtensionOptions;
 
 use crate::settings::{Device, Devices, ScorerBackend, Settings};
 
-const BACKEND: &str = "asap.scorer.backend";
-const DTYPE: &str = "asap.scorer.dtype";
+/// The settings that decide what computes scores, and with which type.
+pub const BACKEND: &str = "asap.scorer.backend";
+/// See [`BACKEND`].
+pub const DTYPE: &str = "asap.scorer.dtype";
 
 /// A backend with what it needs.
 #[derive(Debug, Clone, PartialEq, Eq)]

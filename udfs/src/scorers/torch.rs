@@ -51,7 +51,10 @@ fn not_started(python: &str, error: &std::io::Error) -> LmError {
 }
 
 fn lacks(python: &str, found: &str) -> LmError {
-    LmError::Backend(format!("asap.scorer.python = '{python}' cannot run the model, found {found}: {ADVICE}"))
+    LmError::Backend(format!(
+        "asap.scorer.python = '{python}' cannot run the model: expected a Python that loads it with torch and transformers, \
+         and reports so on stdout; found: {found}; {ADVICE}"
+    ))
 }
 
 /// Starts a child for each device, and waits until all have loaded the model.

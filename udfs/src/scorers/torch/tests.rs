@@ -101,5 +101,8 @@ fn a_python_that_lacks_something_is_one_error() {
     let error = has_card("/nowhere/python").unwrap_err().to_string();
     assert!(error.contains("asap.scorer.python = '/nowhere/python' does not start"), "{error}");
     let error = has_card("false").unwrap_err().to_string();
-    assert!(error.contains("cannot run the model, found nothing printed: install torch and transformers"), "{error}");
+    assert!(
+        error.contains("and reports so on stdout; found: nothing printed; install torch and transformers"),
+        "{error}"
+    );
 }
