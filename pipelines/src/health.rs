@@ -11,7 +11,7 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, SchemaRef};
 use datafusion::catalog::{MemTable, Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
-use datafusion::common::{Result, config_err, plan_err};
+use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err, plan_err};
 use datafusion::functions::core::expr_ext::FieldAccessor;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType, cast, col, ident};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -148,9 +148,16 @@ pub async fn contaminated(
 
 /// The questions of a benchmark, from a file or folder of Parquet or JSON lines.
 async fn benchmark(session: &dyn Session, bench: &str) -> Result<Vec<Asked>> {
-    let Some(table) = files_table(session, bench.parse()?, |_| ()).await? else {
-        return config_err!("{bench} is no benchmark: expected a file of Parquet or JSON lines, one question per row");
+    let names = [&OF_BENCHMARKS, QUESTIONS].concat().join(", ");
+    let expected =
+        format!("expected a file of Parquet or JSON lines with one question per row, in a text column named {names}");
+    let table = files_table(session, bench.parse()?, |_| ()).await;
+    let other = |error: DataFusionError| match error.find_root() {
+        DataFusionError::Execution(why) => config_datafusion_err!("{bench} is no benchmark: {expected}; {why}"),
+        _ => error,
     };
+    let table = table.map_err(other)?;
+    let Some(table) = table else { return config_err!("{bench} is no benchmark: {expected}") };
     let schema = table.schema();
     let texts: Vec<&str> = schema
         .fields()
@@ -160,10 +167,7 @@ async fn benchmark(session: &dyn Session, bench: &str) -> Result<Vec<Asked>> {
         .collect();
     let mut names = OF_BENCHMARKS.iter().chain(QUESTIONS);
     let Some(question) = names.find_map(|name| texts.iter().find(|column| column.eq_ignore_ascii_case(name))) else {
-        let (expected, found) = ([&OF_BENCHMARKS, QUESTIONS].concat().join(", "), texts.join(", "));
-        return config_err!(
-            "{bench} is no benchmark: expected a text column of questions, named {expected}; found the text columns {found}"
-        );
+        return config_err!("{bench} is no benchmark: {expected}; found the text columns {}", texts.join(", "));
     };
     let plan = LogicalPlanBuilder::scan(bench, datafusion::datasource::provider_as_source(table), None)?;
     let plan = plan.project([text_of(ident(*question))])?.build()?;

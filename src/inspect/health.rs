@@ -71,6 +71,8 @@ struct Check {
     fault: &'static str,
     is_faulty: String,
     shown: String,
+    /// The value that a row needs to be checked, and what is missing without it.
+    needs: Option<(String, String)>,
 }
 
 /// The rows with a fault, and the first of them.
@@ -78,6 +80,8 @@ struct Check {
 struct Found {
     rows: u64,
     first: BTreeSet<Example>,
+    /// Rows that cannot be checked.
+    unchecked: u64,
 }
 
 impl Found {
@@ -106,7 +110,7 @@ impl Found {
     }
 
     fn fault(self, fault: &'static str, of: u64, keep: String) -> Fault {
-        let share = if of == 0 { 0.0 } else { self.rows as f64 / of as f64 };
+        let share = self.rows as f64 / (of - self.unchecked).max(1) as f64;
         Fault { fault, rows: self.rows, share, examples: self.first.into_iter().collect(), keep }
     }
 }
@@ -152,6 +156,13 @@ impl Health {
         let (checks, reason) = checks(&names, &mut not_checked);
         let (found, unknown_finish_reasons) = check(context, corpus, &checks, reason, &on_rows).await?;
         bar.finish();
+        for (found, (_, missing)) in
+            found.iter().zip(&checks).filter_map(|(found, check)| Some((found, check.needs.as_ref()?)))
+        {
+            if found.unchecked > 0 {
+                not_checked.push(format!("{missing} in {} of {}", count(found.unchecked), several(rows, "row")));
+            }
+        }
         let mut faults: Vec<Fault> = found
             .into_iter()
             .zip(checks)
@@ -164,8 +175,7 @@ impl Health {
     }
 
     pub(super) fn table(&self) -> String {
-        let row =
-            |fault: &Fault| [fault.fault.to_string(), count(fault.rows), percent(fault.rows as f64, self.rows as f64)];
+        let row = |fault: &Fault| [fault.fault.to_string(), count(fault.rows), percent(fault.share, 1.0)];
         let mut lines = vec![
             format!("faults in {}", several(self.rows, "row")),
             table(["fault", "rows", "share"], self.faults.iter().map(row)),
@@ -188,46 +198,63 @@ impl Health {
 
 /// The checks that the columns allow, and the expression of the finish reason. Adds the others to `not_checked`.
 fn checks(names: &[String], not_checked: &mut Vec<String>) -> (Vec<Check>, Option<String>) {
-    let find = |known: &[&str]| {
-        let known = known.iter().find_map(|name| names.iter().find(|column| column.eq_ignore_ascii_case(name)));
-        known.map(|name| if *name == name.to_lowercase() { name.clone() } else { format!("\"{name}\"") })
+    // The first of these columns that a row has: files may differ in their columns.
+    let find = |known: &[&str], value: fn(String) -> String| {
+        let held = known.iter().filter_map(|name| names.iter().find(|column| column.eq_ignore_ascii_case(name)));
+        let quoted = |name: &String| if *name == name.to_lowercase() { name.clone() } else { format!("\"{name}\"") };
+        let held: Vec<String> = held.map(|name| value(quoted(name))).collect();
+        match held.as_slice() {
+            [] => None,
+            [one] => Some(one.clone()),
+            several => Some(format!("coalesce({})", several.join(", "))),
+        }
     };
-    let mut missing =
-        |fault: &str, columns: &[&str]| not_checked.push(format!("{fault}: no column {}", columns.join(", ")));
-    let reason = find(&FINISH_REASONS).map(|name| match name.to_lowercase().contains("reasons") {
+    let lacks = |fault: &str, columns: &[&str]| format!("{fault}: no column {}", columns.join(", "));
+    let reason = find(&FINISH_REASONS, |name| match name.to_lowercase().contains("reasons") {
         // The reasons of several generations: they count if they are equal.
         true => format!("CASE WHEN cardinality(array_distinct({name})) = 1 THEN {name}[1] END"),
         false => name,
     });
-    let of = |fault, is_faulty: &str, shown: &str| Check { fault, is_faulty: is_faulty.into(), shown: shown.into() };
+    let of = |fault, is_faulty: &str, shown: &str| Check {
+        fault,
+        is_faulty: is_faulty.into(),
+        shown: shown.into(),
+        needs: None,
+    };
+    let needing = |check, needs: &String, missing| Check { needs: Some((needs.clone(), missing)), ..check };
     let end = |column: &str| format!("right({column}, {SHOWN_CHARACTERS})");
     let mut checks = Vec::new();
     match &reason {
         Some(reason) => {
             let shown = format!("concat({reason}, ': … ', {})", end("coalesce(nullif(answer, ''), cot)"));
-            checks.push(of("cut_off", &format!("cot_cut_off({reason})"), &shown));
+            let check = of("cut_off", &format!("cot_cut_off({reason})"), &shown);
+            checks.push(needing(check, reason, lacks("cut_off", &FINISH_REASONS)));
         }
-        None => missing("cut_off", &FINISH_REASONS),
+        None => not_checked.push(lacks("cut_off", &FINISH_REASONS)),
     }
     let shown = format!("concat(round(100 * cot_repetition(cot), 1), ' % of the chain: … ', {})", end("cot"));
     checks.push(of("loop", &format!("cot_repetition(cot) > {LOOPED}"), &shown));
     let other = "cot_scripts(cot)[2]";
     let shown = format!("concat(round(100 * {other}['share'], 2), ' % of the words are ', {other}['script'])");
     checks.push(of("mixed_scripts", "cardinality(cot_scripts(cot)) > 1", &shown));
-    match find(&["original_cot"]) {
-        Some(original) => checks.push(of("hollow", &format!("cot_hollow({original}, cot)"), "cot")),
-        None => missing("hollow", &["original_cot (an output has it)"]),
+    let lacking = lacks("hollow", &["original_cot (an output has it)"]);
+    match find(&["original_cot"], |name| name) {
+        Some(original) => {
+            checks.push(needing(of("hollow", &format!("cot_hollow({original}, cot)"), "cot"), &original, lacking));
+        }
+        None => not_checked.push(lacking),
     }
     let unverified = "status = 'unverified'";
-    match find(&REFERENCES) {
+    let lacking = lacks("wrong_answer, except by flags", &REFERENCES);
+    match find(&REFERENCES, |name| format!("nullif(CAST({name} AS VARCHAR), '')")) {
         Some(gold) => {
-            let is_wrong =
-                format!("NOT cot_verify({gold}, answer) AND cot_answer(answer) IS NOT NULL AND {gold} <> ''");
+            let is_wrong = format!("NOT cot_verify({gold}, answer) AND cot_answer(answer) IS NOT NULL");
             let shown = format!("coalesce(error, concat('expected ', {gold}, ', found ', cot_answer(answer)))");
-            checks.push(of("wrong_answer", &format!("{unverified} OR ({is_wrong})"), &shown));
+            let check = of("wrong_answer", &format!("{unverified} OR ({is_wrong})"), &shown);
+            checks.push(needing(check, &gold, lacking));
         }
         None => {
-            missing("wrong_answer, except by flags", &REFERENCES);
+            not_checked.push(lacking);
             checks.push(of("wrong_answer", unverified, "error"));
         }
     }
@@ -251,6 +278,8 @@ async fn check(
             .iter()
             .map(|Check { is_faulty, shown, .. }| format!("CASE WHEN {is_faulty} THEN coalesce({shown}, '') END")),
     );
+    let needs = |check: &Check| check.needs.as_ref().map_or("''".to_string(), |(value, _)| value.clone());
+    columns.extend(checks.iter().map(|check| format!("CASE WHEN {} IS NULL THEN '' END", needs(check))));
     let text = |(place, column): (usize, &String)| match place {
         1 => format!("{column} AS c1"),
         _ => format!("arrow_cast({column}, 'Utf8View') AS c{place}"),
@@ -275,6 +304,9 @@ async fn check(
                 let shown = shortened(Some(shown.value(row)), SHOWN_CHARACTERS);
                 found.add(Example { file: files.value(row).to_string(), row: rows.value(row), shown });
             }
+        }
+        for (found, missing) in found.iter_mut().zip(&batch.columns()[3 + checks.len()..]) {
+            found.unchecked += (batch.num_rows() - missing.null_count()) as u64;
         }
         on_rows(batch.num_rows() as u64);
     }

@@ -140,6 +140,25 @@ fn two_hundred_planted_faults_are_found_and_nothing_else() {
         table.contains("finish reason 'whatever' of 1 row") && table.contains("\nhollow\n  WHERE (cot_hollow("),
         "{table}"
     );
+    // Each file is checked by the columns that it has.
+    let row = |n: usize, more: Value| {
+        let mut row =
+            json!({ "question": words(&letters(n), 30), "cot": "So 1 + 1 = 2.", "answer": "It is \\boxed{2}." });
+        row.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        row.to_string()
+    };
+    workplace.write("mixed/a.jsonl", row(1, json!({ "finish_reason": "length", "expected_answer": 3 })));
+    workplace.write("mixed/b.jsonl", row(2, json!({ "stop_reason": "max_tokens", "gold": "4" })));
+    workplace.write("mixed/c.jsonl", row(3, json!({})));
+    let shown = inspected(&workplace, &["mixed", "--health"])["health"].clone();
+    let fault = |name: &str| shown["faults"].as_array().unwrap().iter().find(|found| found["fault"] == name).unwrap();
+    for name in ["cut_off", "wrong_answer"] {
+        assert_eq!((&fault(name)["rows"], &fault(name)["share"]), (&json!(2), &json!(1.0)), "{shown}");
+    }
+    let unchecked = shown["not_checked"].to_string();
+    assert!(unchecked.contains("done_reason, finish_reasons in 1 of 3 rows"), "{unchecked}");
+    let other = workplace.run(["inspect", "mixed", "--health", "--bench", "data/model/config.json"]);
+    other.ends_in(&[1, 2], &["config.json is no benchmark: expected a file of Parquet or JSON lines", "question"]);
     // Without columns to check, a line names what is missing.
     workplace.write("bare.jsonl", json!({ "question": "q", "cot": "c", "answer": "a" }).to_string());
     let bare = workplace.run(["inspect", "bare.jsonl", "--health"]).ok().to_string();
