@@ -39,6 +39,9 @@ impl std::fmt::Display for Place {
     }
 }
 
+pub(crate) const COUNTED_ALONE: &str =
+    "Each step is counted alone, so that all steps may have some tokens more than the chain.";
+
 /// Where a chain is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum On {
@@ -70,12 +73,13 @@ pub(crate) struct Chain {
     pub messages: Vec<(String, String)>,
 }
 
-/// The query for chains. Only the pages with these rows are read.
+/// The query for chains. Only the pages with these rows are read: a condition on a column that is no struct makes the
+/// reader load the index of the pages.
 pub(crate) fn query(location: &str, places: &[Place]) -> String {
     let places: Vec<_> = places.iter().map(|place| format!("({})", place.filter())).collect();
     format!(
         "SELECT source['file'] AS file, source['row'] AS row, id, question, answer, original_tokens, pruned_tokens, steps,\n       \
-         cot_steps(original_cot) AS texts, prompt, completion\nFROM {}\nWHERE {}",
+         cot_steps(original_cot) AS texts, prompt, completion\nFROM {}\nWHERE original_tokens >= 0 AND ({})",
         quoted(location),
         places.join("\n   OR ")
     )
@@ -184,6 +188,7 @@ impl Chain {
                     (head("Question"))
                     div.t dir="auto" { (shown(&self.question)) }
                     (head("Steps"))
+                    @if on != On::Report { p.about { (COUNTED_ALONE) } }
                     ol.steps {
                         @for step in &self.steps {
                             li class=(class(step)) {

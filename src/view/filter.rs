@@ -13,6 +13,9 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+/// Functions that make a value of any size from a number.
+const GROWING: [&str; 7] = ["repeat", "lpad", "rpad", "array_repeat", "array_resize", "range", "generate_series"];
+
 /// Returns a filter as it is parsed, so that it can be part of a query.
 ///
 /// # Errors
@@ -52,6 +55,9 @@ fn refuse(expr: &Expr) -> Result<()> {
             "a filter cannot call {}: its result depends on more than the row (a model, a setting or a clock)",
             call.func.name()
         ),
+        Expr::ScalarFunction(call) if GROWING.contains(&call.func.name()) => {
+            plan_err!("a filter cannot call {}: it may need any amount of memory", call.func.name())
+        }
         Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_) => {
             plan_err!("a filter cannot contain a query")
         }
@@ -62,7 +68,10 @@ fn refuse(expr: &Expr) -> Result<()> {
     }
 }
 
+/// The filter that all rows pass.
+pub(crate) const ALL: &str = "true";
+
 /// A filter for the command line, or the one that all rows pass.
 pub(crate) fn or_all(filter: Option<&str>, schema: &DFSchema) -> Result<String> {
-    filter.filter(|text| !text.trim().is_empty()).map_or(Ok("true".to_string()), |text| checked(text, schema))
+    filter.filter(|text| !text.trim().is_empty()).map_or(Ok(ALL.to_string()), |text| checked(text, schema))
 }

@@ -24,7 +24,7 @@ pub(crate) mod source;
 mod svg;
 pub(crate) mod text;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -90,16 +90,40 @@ async fn show(args: ViewArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::Usage(format!("--where: {}", crate::output::error_line(&error))))?;
     let report = Report::of(source).await?;
     let Some(to) = args.to else { return server::serve(report, args.port, args.open).await };
-    let chains = report.drawn(&filter, CHAINS).await?;
+    write(report, &filter, &to).await?;
+    Ok(crate::output::print(&to.display().to_string())?)
+}
+
+/// The report of an output as HTML for a notebook. Writes also the file that `asap view --to` writes, if `to` names one.
+///
+/// # Errors
+/// As `asap view`.
+pub async fn frame(
+    location: &str,
+    against: Option<&str>,
+    exam: Option<&str>,
+    to: Option<&str>,
+) -> Result<String, Failure> {
+    let to = to.map(report_file).transpose().map_err(Failure::Usage)?;
+    let report = Report::of(Source::open(location, against, exam).await?).await?;
+    let frame = report.frame().into_string();
+    if let Some(to) = to {
+        write(report, filter::ALL, &to).await?;
+    }
+    Ok(frame)
+}
+
+async fn write(mut report: Report, filter: &str, to: &Path) -> Result<(), Failure> {
+    let chains = report.drawn(filter, CHAINS).await?;
     let text = match to.extension().and_then(|extension| extension.to_str()) {
         Some("md") => report.markdown(&chains),
         Some("json") => format!("{:#}\n", report.json(&chains)),
         _ => report.file(&chains),
     };
     let failed = |error| Failure::Failed(format!("cannot write {}: {error}", to.display()));
-    std::fs::write(&to, text).map_err(failed)?;
+    std::fs::write(to, text).map_err(failed)?;
     if chains.is_empty() {
         note("no chain passes --where");
     }
-    Ok(crate::output::print(&to.display().to_string())?)
+    Ok(())
 }

@@ -35,12 +35,15 @@ pub(crate) fn page(title: &str, form: &str, nav: Markup, body: Markup, keys: &[(
                 (nav)
                 main id="main" { (body) }
                 footer {
-                    p.keys {
-                        @for (index, (key, what)) in keys.iter().enumerate() { @if index > 0 { " · " } kbd { (key) } " " (what) }
+                    @if !keys.is_empty() {
+                        p.keys {
+                            @for (index, (key, what)) in keys.iter().enumerate() { @if index > 0 { " · " } kbd { (key) } " " (what) }
+                        }
                     }
                     p { "Written by asap " (asap_pipelines::VERSION) ". This page loads nothing." }
                 }
-                script { (PreEscaped(SCRIPT)) }
+                // Only for keys.
+                @if !keys.is_empty() { script { (PreEscaped(SCRIPT)) } }
             }
         }
     };

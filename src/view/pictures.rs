@@ -42,18 +42,19 @@ fn stage(fate: &str) -> (String, &'static str) {
 
 fn tokens(of: &Picture) -> Markup {
     let several = of.rows.rows.len() > 1;
+    // A pipeline without stage 1 has no bar for it.
+    let staged = |row: &Row<'_>| row.count("after_stage_1") < row.count("original");
     html! {
         @for row in of.rows.iter() {
             @if several { p.facts { (visible(row.text("output"))) } }
             @let most = row.number("original").max(1.0);
             @let [original, coarse, pruned] = ["original", "after_stage_1", "pruned"].map(|name| row.number(name) / most);
-            (bars(of.title, &[
-                bar("original", row, "original", vec![(original, "k")]),
-                bar("after stage 1", row, "after_stage_1", vec![(coarse, "k"), (original - coarse, "a")]),
-                bar("pruned", row, "pruned", vec![(pruned, "k"), (coarse - pruned, "r")]),
-            ]))
+            @let stage_1 = bar("after stage 1", row, "after_stage_1", vec![(coarse, "k"), (original - coarse, "a")]);
+            (bars(of.title, &[bar("original", row, "original", vec![(original, "k")])].into_iter()
+                .chain(staged(&row).then_some(stage_1))
+                .chain([bar("pruned", row, "pruned", vec![(pruned, "k"), (coarse - pruned, "r")])]).collect::<Vec<_>>()))
         }
-        ul.legend { li.k { "left" } li.a { "taken by stage 1" } li.r { "taken by stage 2" } }
+        ul.legend { li.k { "left" } @if of.rows.iter().any(|row| staged(&row)) { li.a { "taken by stage 1" } } li.r { "taken by stage 2" } }
     }
 }
 
@@ -115,14 +116,17 @@ fn lengths(of: &Picture, budget: Option<i64>) -> Markup {
     };
     let width = (most + 1 - least) as f64;
     let place = |tokens: f64| (2.0 * tokens.log2() - least as f64) / width;
-    let series = [("original", "before", "k"), ("coarse", "after stage 1", "k"), ("pruned", "after stage 2", "k")];
-    let series = series.map(|(name, label, class)| {
+    let series = [("original", "before"), ("coarse", "after stage 1"), ("pruned", "after stage 2")];
+    let series = series.map(|(name, label)| {
         let mut heights = vec![0.0; (most + 1 - least) as usize];
         for row in of.rows.iter().filter(|row| row.text("series") == name) {
             heights[(row.count("bin") - least) as usize] = row.number("chains");
         }
-        Columns { label: label.to_string(), class, heights, line: None }
+        Columns { label: label.to_string(), class: "k", heights, line: None }
     });
+    // Without stage 1, its chains are those before.
+    let mut series = Vec::from(series);
+    series.dedup_by(|one, before| one.label == "after stage 1" && one.heights == before.heights);
     // A tick for each power of four.
     let ticks = (least.div_ceil(4)..=most / 4).map(|power| {
         let tokens = 4u64.pow(power as u32);

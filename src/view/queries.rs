@@ -3,6 +3,7 @@
 use datafusion::common::Result;
 use serde::Serialize;
 
+use super::chain::COUNTED_ALONE;
 use super::source::{Rows, Source, quoted};
 
 /// The rows whose text the overview reads.
@@ -65,8 +66,9 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
         let rows = source.rows(&sql).await?;
         Ok::<_, datafusion::common::DataFusionError>(Picture { name, title, about: about.to_string(), sql, rows })
     };
-    let tokens = of("tokens", "Tokens, and which stage took them", "Tokens of all chains, in tokens of the scoring model.", both(source, &|table| {
-        format!("SELECT {table} AS output, count(*) AS rows, sum(original_tokens) AS original, sum(coarse_tokens) AS after_stage_1, sum(pruned_tokens) AS pruned\nFROM {table}")
+    let compared = if source.against.is_some() { " Of the chains that both outputs have." } else { "" };
+    let tokens = of("tokens", "Tokens, and which stage took them", &format!("Tokens of the chains, in tokens of the scoring model.{compared}"), both(source, &|name, rows| {
+        format!("SELECT {name} AS output, count(*) AS rows, sum(original_tokens) AS original, sum(coarse_tokens) AS after_stage_1, sum(pruned_tokens) AS pruned\nFROM {rows}")
     }, "output")).await?;
     let runs = of("runs", "Calls, money, time", "One row for each run that wrote to the output, from its history. Calls and costs are those of language models.", format!(
         "SELECT run, sum(rows_in) AS rows_in, sum(rows_out) AS rows_out, sum(rows_rejected) AS rejected, sum(rows_filtered) AS filtered,\n       max(calls) AS calls, max(tokens_in) AS tokens_in, max(tokens_out) AS tokens_out, max(cost) AS cost, max(seconds) AS seconds\nFROM cot_history({table}) WHERE run IS NOT NULL GROUP BY run ORDER BY min(version), run"
@@ -88,8 +90,8 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
             "SELECT pipeline, share, questions, survives, 1.96 * sqrt(survives * (1 - survives) / questions) AS plus_minus FROM (\n  SELECT pruned.pipeline, pruned.share, count(DISTINCT pruned.place) AS questions, avg(CASE WHEN pruned.survives THEN 1.0 ELSE 0.0 END) AS survives\n  FROM {exam} AS pruned JOIN {exam} AS whole ON whole.place = pruned.place AND whole.pipeline = 'original' AND whole.survives\n  WHERE pruned.pipeline <> 'original' GROUP BY pruned.pipeline, pruned.share)\nORDER BY pipeline, share"
         )).await?);
     }
-    pictures.push(of("tenths", "Where was it cut?", "The share of tokens kept in each tenth of the chain, first to last. Random steps keep the same share everywhere on average: the line. A fall to zero is truncation in disguise.", both(source, &|table| format!(
-        "SELECT {table} AS output, CAST(floor(10 * (s['step'] - 1) / n) AS INT) + 1 AS tenth, sum(s['tokens']) AS tokens, sum(CASE WHEN s['dropped'] IS NULL THEN s['tokens'] ELSE 0 END) AS kept\nFROM (SELECT unnest(steps) AS s, cardinality(steps) AS n FROM {table}) GROUP BY tenth"
+    pictures.push(of("tenths", "Where was it cut?", &format!("The share of tokens kept in each tenth of the chain, first to last. Random steps keep the same share everywhere on average: the line. A fall to zero is truncation in disguise.{compared}"), both(source, &|name, rows| format!(
+        "SELECT {name} AS output, CAST(floor(10 * (s['step'] - 1) / n) AS INT) + 1 AS tenth, sum(s['tokens']) AS tokens, sum(CASE WHEN s['dropped'] IS NULL THEN s['tokens'] ELSE 0 END) AS kept\nFROM (SELECT unnest(steps) AS s, cardinality(steps) AS n FROM {rows}) GROUP BY tenth"
     ), "output, tenth")).await?);
     let lengths = ["original_tokens", "coarse_tokens", "pruned_tokens"].map(|column| format!(
         "SELECT '{}' AS series, CAST(floor(2 * log2(greatest({column}, 1))) AS INT) AS bin, count(*) AS chains FROM {table} GROUP BY bin",
@@ -99,7 +101,7 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
     pictures.push(of("limits", "Lengths against the trainer's limit", "Chains that are longer than a limit, and their tokens beyond it, before and after pruning. Question and answer need room too.", format!(
         "SELECT max_length, sum(CASE WHEN original_tokens > max_length THEN 1 ELSE 0 END) AS chains_before, sum(greatest(original_tokens - max_length, 0)) AS tokens_lost_before,\n       sum(CASE WHEN pruned_tokens > max_length THEN 1 ELSE 0 END) AS chains_after, sum(greatest(pruned_tokens - max_length, 0)) AS tokens_lost_after\nFROM {table} CROSS JOIN (VALUES {LIMITS}) AS limits(max_length) GROUP BY max_length ORDER BY max_length"
     )).await?);
-    pictures.push(of("reasons", "Why steps went", "Steps and tokens by what happened to them: kept, or the stage that dropped them. 'anchor' is stage 1: the direct thought does not need the step.", format!(
+    pictures.push(of("reasons", "Why steps went", &format!("Steps and tokens by what happened to them: kept, or the stage that dropped them. 'anchor' is stage 1: the direct thought does not need the step. {COUNTED_ALONE}"), format!(
         "SELECT coalesce(s['dropped'], 'kept') AS fate, count(*) AS steps, sum(s['tokens']) AS tokens\nFROM (SELECT unnest(steps) AS s FROM {table}) GROUP BY fate ORDER BY tokens DESC, fate"
     )).await?);
     pictures
@@ -146,11 +148,16 @@ async fn sample(source: &Source, table: &str) -> Result<String> {
     Ok(format!("{hash} <= '{last}'"))
 }
 
-/// A query over this output, and over the other one if there is one.
-fn both(source: &Source, of: &dyn Fn(&str) -> String, order: &str) -> String {
-    let tables = [Some(&source.location), source.against.as_ref()];
-    let queries: Vec<_> = tables.into_iter().flatten().map(|location| of(&quoted(location))).collect();
-    format!("{}\nORDER BY {order}", queries.join("\nUNION ALL\n"))
+/// A query over this output, or over the rows that it and the other one have. `of` gets the name of a table and its rows.
+fn both(source: &Source, of: &dyn Fn(&str, &str) -> String, order: &str) -> String {
+    let own = quoted(&source.location);
+    let queries = match source.against.as_deref().map(quoted) {
+        None => of(&own, &own),
+        Some(other) => [(&own, &other), (&other, &own)].map(|(one, other)| of(one, &format!(
+            "(SELECT one.* FROM {one} AS one LEFT SEMI JOIN {other} AS other\n      ON one.source['file'] = other.source['file'] AND one.source['row'] = other.source['row'])"
+        ))).join("\nUNION ALL\n"),
+    };
+    format!("{queries}\nORDER BY {order}")
 }
 
 fn rejects_of(source: &Source) -> String {

@@ -5,7 +5,8 @@ use datafusion::common::Result;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use super::chain::{self, Chain, On, Place};
+use super::chain::{self, COUNTED_ALONE, Chain, On, Place};
+use super::filter::ALL;
 use super::page::page;
 use super::pictures::picture;
 use super::queries::{Overview, Picture, THINGS, drawn, overview, said};
@@ -16,19 +17,28 @@ use crate::output::{count, percent, several};
 const KEYS: [(&str, &str); 3] =
     [("j k", "next, previous chain"), ("n p", "next, previous dropped step"), ("s", "numbers and SQL")];
 
+/// The address of a page with arguments.
+pub(crate) type Link<'a> = &'a dyn Fn(&str, &[(&str, &str)]) -> String;
+
 pub(crate) struct Report {
     pub source: Source,
     pub overview: Overview,
+    /// The filter of the chains, and their number.
+    selected: Option<(String, u64)>,
 }
 
 impl Report {
     pub(crate) async fn of(source: Source) -> Result<Self> {
         let overview = overview(&source).await?;
-        Ok(Self { source, overview })
+        Ok(Self { source, overview, selected: None })
     }
 
     /// Chains drawn with a seed among those that pass a filter, each with that of the other output.
-    pub(crate) async fn drawn(&self, filter: &str, chains: usize) -> Result<Vec<(Chain, Option<Chain>)>> {
+    pub(crate) async fn drawn(&mut self, filter: &str, chains: usize) -> Result<Vec<(Chain, Option<Chain>)>> {
+        if filter != ALL {
+            let selected = self.source.selected(filter).await?;
+            self.selected = Some((filter.to_string(), selected));
+        }
         let source = &self.source;
         let places = source.rows(&drawn(&source.location, filter, chains)).await?;
         let places: Vec<_> = places.iter().map(Place::of).collect();
@@ -56,7 +66,7 @@ impl Report {
             (self.html(None))
             section {
                 h2.chains { "Chains" }
-                p.about { (several(chains.len() as u64, "chain")) ", drawn with a seed. Bar: a cell per step, as wide as its tokens; full height is kept, half is dropped by stage 2, a quarter by stage 1." }
+                p.about { (several(chains.len() as u64, "chain")) ", drawn with a seed. Bar: a cell per step, as wide as its tokens; full height is kept, half is dropped by stage 2, a quarter by stage 1. " (COUNTED_ALONE) }
                 @for (chain, other) in chains {
                     article { h3 { (visible(&chain.place.to_string())) } (chain.html(other.as_ref(), On::Report)) }
                 }
@@ -87,13 +97,23 @@ impl Report {
     pub(crate) fn sentences(&self) -> (Vec<String>, Option<String>) {
         let mut said = Vec::new();
         let mut command = None;
-        for row in self.overview.tokens.rows.iter() {
-            let (kept, of) =
-                (percent(row.number("pruned"), row.number("original")), several(row.count("rows"), "chain"));
-            said.push(match row.text("output") == self.source.location {
-                true => format!("This run kept {kept} of the tokens of {of}."),
-                false => format!("{} kept {kept} of {of}.", row.text("output")),
+        let all = several(self.source.status.rows, "chain");
+        if let Some(row) = self.tokens() {
+            let kept = |row: Row<'_>| percent(row.number("pruned"), row.number("original"));
+            let (own, both) = (kept(row), count(row.count("rows")));
+            let is_other = |row: &Row<'_>| row.text("output") != self.source.location;
+            said.push(match self.overview.tokens.rows.iter().find(is_other) {
+                None => format!("This run kept {own} of the tokens of {all}."),
+                Some(other) => format!(
+                    "Both outputs have {both} of the {all} of this run. Of their tokens, this run kept {own}, and {} kept {}.",
+                    other.text("output"),
+                    kept(other)
+                ),
             });
+        }
+        if let Some((filter, selected)) = &self.selected {
+            let chains = several(*selected, "chain");
+            said.push(format!("These numbers are about all rows; --where selects {chains}: {filter}."));
         }
         match self.survival() {
             Some(survival) => said.push(survival),
@@ -162,8 +182,14 @@ impl Report {
         found.filter_map(thing).collect()
     }
 
-    /// The overview as a part of a page. `link` gives the address of the chains that pass a filter.
-    pub(crate) fn html(&self, link: Option<&dyn Fn(&str) -> String>) -> Markup {
+    /// The overview as a page within a frame: a notebook and the page cannot change each other's style.
+    pub(crate) fn frame(&self) -> Markup {
+        let page = page(&format!("asap view {}", self.title()), "'none'", html! {}, self.html(None), &[]);
+        html! { iframe title="What pruning did" srcdoc=(page) sandbox="" style="width: 100%; height: 640px; border: 0; resize: vertical" {} }
+    }
+
+    /// The overview as a part of a page. `link` gives the address of a page of the server with these arguments.
+    pub(crate) fn html(&self, link: Option<Link<'_>>) -> Markup {
         let (sentences, command) = self.sentences();
         let things = self.things();
         html! {
@@ -181,8 +207,12 @@ impl Report {
                     ul {
                         @for (what, example, filter) in &things {
                             li {
-                                @if let Some(link) = link { a href=(link(filter)) { (what) } } @else { (what) }
-                                ", such as " code { (visible(example)) }
+                                @if let Some(link) = link { a href=(link("chains", &[("where", filter)])) { (what) } } @else { (what) }
+                                ", such as "
+                                @match (link, Place::parse(example)) {
+                                    (Some(link), Some(place)) => a href=(link("chain", &[("file", &place.file), ("row", &place.row.to_string())])) { (visible(example)) }
+                                    _ => code { (visible(example)) }
+                                }
                             }
                         }
                     }
@@ -205,11 +235,11 @@ impl Report {
 
     fn picture(&self, of: &Picture) -> Markup {
         let budget = self.provenance().and_then(|made| made.max_tokens);
+        let drawn = picture(of, budget);
         html! {
-            section.picture id=(of.name) {
+            section.picture.wide[drawn.0.is_empty()] id=(of.name) {
                 h2 { (of.title) }
                 p.about { (of.about) }
-                @let drawn = picture(of, budget);
                 (drawn)
                 (numbers(of, !drawn.0.is_empty()))
             }
@@ -270,10 +300,10 @@ fn numbers(of: &Picture, is_drawn: bool) -> Markup {
     let table = html! {
         div.scroll role="region" aria-label={ "Numbers: " (of.title) } tabindex="0" {
             table id={ "numbers-" (of.name) } {
-                thead { tr { @for column in &of.rows.columns { th scope="col" { (column) } } } }
+                thead { tr { @for column in &of.rows.columns { th.n[of.rows.is_number(column)] scope="col" { (column) } } } }
                 tbody {
                     @for row in of.rows.iter() {
-                        tr { @for column in &of.rows.columns { td { (visible(&cell(row.get(column)))) } } }
+                        tr { @for column in &of.rows.columns { td.n[of.rows.is_number(column)] { (visible(&cell(row.get(column)))) } } }
                     }
                 }
             }

@@ -7,9 +7,9 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use datafusion::common::Result;
+use datafusion::common::{Result, plan_err};
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, LOCATION, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -62,19 +62,25 @@ struct Asked {
     place: Option<Place>,
     status: String,
     is_whole: bool,
+    /// The first argument that is no number.
+    wrong: Option<String>,
 }
 
 impl Asked {
     fn of(query: Option<&str>) -> Self {
         let (mut asked, mut file, mut row) = (Self::default(), None, None);
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            let number = value.parse::<u64>();
+            if matches!(name.as_ref(), "from" | "at" | "row") && number.is_err() {
+                asked.wrong.get_or_insert(format!("{name}={value}: expected a whole number"));
+            }
             match name.as_ref() {
                 "where" => asked.filter = value.into_owned(),
                 "sort" => asked.order = value.into_owned(),
-                "from" => asked.from = value.parse().unwrap_or(0),
-                "at" => asked.at = value.parse().ok(),
+                "from" => asked.from = number.unwrap_or(0),
+                "at" => asked.at = number.ok(),
                 "file" => file = Some(value.into_owned()),
-                "row" => row = value.parse().ok(),
+                "row" => row = number.ok(),
                 "status" => asked.status = value.into_owned(),
                 "whole" => asked.is_whole = value == "1",
                 _ => {}
@@ -91,11 +97,12 @@ impl Asked {
     /// The address of a page with the same filter and order.
     fn link(&self, page: &str, more: &[(&str, &str)]) -> String {
         let kept = [("where", self.filter.as_str()), ("sort", &self.order), ("status", &self.status)];
-        address(page, kept.into_iter().filter(|(_, value)| !value.is_empty()).chain(more.iter().copied()))
+        let kept = kept.into_iter().filter(|(_, value)| !value.is_empty());
+        address(page, &kept.chain(more.iter().copied()).collect::<Vec<_>>())
     }
 }
 
-fn address<'a>(page: &str, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+fn address(page: &str, pairs: &[(&str, &str)]) -> String {
     format!("{page}?{}", form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish())
 }
 
@@ -142,6 +149,9 @@ impl Server {
         let mut response = Response::new(body);
         *response.status_mut() = status;
         let headers = response.headers_mut();
+        if status == StatusCode::PERMANENT_REDIRECT {
+            headers.extend(format!("/{}/", self.token).parse().ok().map(|own| (LOCATION, own)));
+        }
         headers.insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
         headers.insert(CACHE_CONTROL, hyper::header::HeaderValue::from_static("no-store"));
         headers.insert(REFERRER_POLICY, hyper::header::HeaderValue::from_static("no-referrer"));
@@ -174,15 +184,22 @@ impl Server {
     async fn page(&self, path: &str, query: Option<&str>) -> (StatusCode, String) {
         let asked = Asked::of(query);
         let name = path.get(self.token.len() + 1..).unwrap_or_default();
-        let made = match name {
-            "/" => Ok(self.report.html(Some(&|filter| address("chains", [("where", filter)])))),
-            "/chains" => self.chains(&asked).await,
-            "/chain" => self.chain(&asked).await,
-            "/rejects" => self.rejects(&asked).await,
+        let made = match (name, &asked.wrong) {
+            // Links of pages are relative to the address with a slash.
+            ("", _) => return (StatusCode::PERMANENT_REDIRECT, String::new()),
+            ("/", _) => Ok(Some(self.report.html(Some(&address)))),
+            ("/chains" | "/chain" | "/rejects", Some(wrong)) => plan_err!("{wrong}"),
+            ("/chains", None) => self.chains(&asked).await.map(Some),
+            ("/chain", None) => self.chain(&asked).await,
+            ("/rejects", None) => self.rejects(&asked).await.map(Some),
             _ => return (StatusCode::NOT_FOUND, "there is no such page".to_string()),
         };
         let (status, body) = match made {
-            Ok(body) => (StatusCode::OK, body),
+            Ok(Some(body)) => (StatusCode::OK, body),
+            Ok(None) => (
+                StatusCode::NOT_FOUND,
+                html! { h1 { "There is no such chain" } p { "The output may have changed, or the filter excludes it." } },
+            ),
             Err(error) => {
                 // The form stays, so that a filter can be corrected.
                 let form = (name != "/rejects").then(|| form(&asked));
@@ -201,8 +218,7 @@ impl Server {
         let source = &self.report.source;
         let table = quoted(&source.location);
         let filter = filter::or_all(Some(&asked.filter), &source.schema)?;
-        let total = source.rows(&format!("SELECT count(*) AS chains FROM {table} WHERE {filter}")).await?;
-        let total = total.first().map_or(0, |row| row.count("chains"));
+        let total = source.selected(&filter).await?;
         let sql = format!(
             "SELECT source['file'] AS file, source['row'] AS row, id, original_tokens, pruned_tokens, cardinality(steps) AS steps\n\
              FROM {table} WHERE {filter}\nORDER BY {}file, row LIMIT {PAGE} OFFSET {}",
@@ -217,17 +233,17 @@ impl Server {
             p.facts { (several(total, "chain")) }
             div.scroll role="region" aria-label="Chains" tabindex="0" {
                 table {
-                    thead { tr { @for head in ["chain", "tokens before", "after", "kept", "steps", "question"] { th scope="col" { (head) } } } }
+                    thead { tr { @for head in ["chain", "tokens before", "after", "kept", "steps", "question"] { th.n[!matches!(head, "chain" | "question")] scope="col" { (head) } } } }
                     tbody {
                         @for (index, row) in rows.iter().enumerate() {
                             @let place = Place::of(row);
                             tr {
                                 td { a href=(asked.link("chain", &[("at", &(asked.from + index as u64).to_string())])) { (visible(&place.to_string())) } }
-                                td { (count(row.count("original_tokens"))) }
-                                td { (count(row.count("pruned_tokens"))) }
-                                td { (percent(row.number("pruned_tokens"), row.number("original_tokens"))) }
-                                td { (count(row.count("steps"))) }
-                                td dir="auto" { (visible(questions.iter().find(|question| Place::of(*question) == place).map_or("", |row| row.text("question")))) }
+                                td.n { (count(row.count("original_tokens"))) }
+                                td.n { (count(row.count("pruned_tokens"))) }
+                                td.n { (percent(row.number("pruned_tokens"), row.number("original_tokens"))) }
+                                td.n { (count(row.count("steps"))) }
+                                td.long dir="auto" { (visible(questions.iter().find(|question| Place::of(*question) == place).map_or("", |row| row.text("question")))) }
                             }
                         }
                     }
@@ -248,7 +264,8 @@ impl Server {
         self.report.source.rows(&format!("SELECT file, row, left(question, 100) AS question FROM ({chains})")).await
     }
 
-    async fn chain(&self, asked: &Asked) -> Result<Markup> {
+    /// None if there is no such chain.
+    async fn chain(&self, asked: &Asked) -> Result<Option<Markup>> {
         let source = &self.report.source;
         let (place, before, after) = match (&asked.place, asked.at) {
             (Some(place), _) => (Some(place.clone()), None, None),
@@ -258,28 +275,24 @@ impl Server {
             Some(place) => chain::read(source, &source.location, std::slice::from_ref(place)).await?,
             None => vec![],
         };
-        let (Some(place), Some(chain)) = (place, found.first()) else {
-            return Ok(
-                html! { h1 { "There is no such chain" } p { "The output may have changed, or the filter excludes it." } },
-            );
-        };
+        let (Some(place), Some(chain)) = (place, found.first()) else { return Ok(None) };
         let other = self.report.other(std::slice::from_ref(&place)).await?;
         let row = place.row.to_string();
         let own = [("file", place.file.as_str()), ("row", &row)];
-        Ok(html! {
+        Ok(Some(html! {
             article {
                 h1 { "Chain " (visible(&place.to_string())) }
                 p.facts {
                     @if let Some(at) = before { a rel="prev" href=(asked.link("chain", &[("at", &at.to_string())])) { "← previous" } " · " }
                     @if let Some(at) = after { a rel="next" href=(asked.link("chain", &[("at", &at.to_string())])) { "next →" } " · " }
-                    a href=(address("chain", own)) { "link to this chain" } " · "
-                    @if !asked.is_whole { a href=(address("chain", own.into_iter().chain([("whole", "1")]))) { "all text" } " · " }
+                    a href=(address("chain", &own)) { "link to this chain" } " · "
+                    @if !asked.is_whole { a href=(address("chain", &[own[0], own[1], ("whole", "1")])) { "all text" } " · " }
                     a href=(asked.link("chains", &[])) { "list" }
                 }
                 (chain.html(other.first(), if asked.is_whole { On::WholePage } else { On::Page }))
             }
             (shown(&chain::query(&source.location, &[place])))
-        })
+        }))
     }
 
     /// The place of a chain of the list, and the indices of the chains around it.
@@ -320,12 +333,12 @@ impl Server {
             h1 { "Rejects" }
             p {
                 a href="rejects" { "all" }
-                @for (status, rows) in rejects { " · " a href=(address("rejects", [("status", status.as_str())])) { (visible(status)) " (" (count(*rows)) ")" } }
+                @for (status, rows) in rejects { " · " a href=(address("rejects", &[("status", status)])) { (visible(status)) " (" (count(*rows)) ")" } }
             }
             div.scroll role="region" aria-label="Rejects" tabindex="0" {
                 table {
                     thead { tr { @for head in ["status", "row", "error"] { th scope="col" { (head) } } } }
-                    tbody { @for row in rows.iter() { tr { td { (cell(row, "status")) } td { (visible(&Place::of(row).to_string())) } td { (cell(row, "error")) } } } }
+                    tbody { @for row in rows.iter() { tr { td { (cell(row, "status")) } td { (visible(&Place::of(row).to_string())) } td.long { (cell(row, "error")) } } } }
                 }
             }
             (pager(asked, "rejects", total))

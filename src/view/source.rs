@@ -85,6 +85,12 @@ impl Source {
         Ok(Rows { columns, rows })
     }
 
+    /// The number of chains that pass a filter.
+    pub(crate) async fn selected(&self, filter: &str) -> Result<u64> {
+        let sql = format!("SELECT count(*) AS chains FROM {} WHERE {filter}", quoted(&self.location));
+        Ok(self.rows(&sql).await?.first().map_or(0, |row| row.count("chains")))
+    }
+
     pub(crate) fn has(&self, column: &str) -> bool {
         self.schema.has_column_with_unqualified_name(column)
     }
@@ -171,6 +177,10 @@ pub(crate) struct Rows {
 impl Rows {
     pub(crate) fn iter(&self) -> impl Iterator<Item = Row<'_>> {
         self.rows.iter().map(Row)
+    }
+
+    pub(crate) fn is_number(&self, column: &str) -> bool {
+        self.iter().any(|row| row.get(column).is_number())
     }
 
     pub(crate) fn first(&self) -> Option<Row<'_>> {

@@ -37,7 +37,8 @@ fn report(workplace: &Workplace, name: &str, more: &[&str]) -> String {
 fn cells(page: &str, table: &str) -> Vec<String> {
     let begin = page.find(&format!("<table id=\"numbers-{table}\">")).unwrap();
     let table = &page[begin..begin + page[begin..].find("</table>").unwrap()];
-    table.split("<td>").skip(1).map(|cell| cell[..cell.find("</td>").unwrap()].replace("&lt;", "<")).collect()
+    let cells = table.split("<td").skip(1).map(|cell| cell.split_once('>').unwrap().1);
+    cells.map(|cell| cell[..cell.find("</td>").unwrap()].replace("&lt;", "<")).collect()
 }
 
 fn shown(value: &Value) -> String {
@@ -88,6 +89,52 @@ fn each_number_comes_from_the_query_below_it() {
     card.ok();
     let card = std::fs::read_to_string(workplace.path("exported/README.md")).unwrap();
     assert!(card.contains("## What pruning did") && card.contains("| anchor |"), "{card}");
+}
+
+#[test]
+fn a_comparison_is_about_the_chains_that_both_have_and_a_filter_is_named() {
+    let lines: Vec<Value> = (0..6)
+        .map(|row| json!({"id": format!("r{row}"), "question": "q", "cot": format!("One {row}.\n\nTwo {row}."), "answer": "2"}))
+        .collect();
+    let workplace = truncated(&lines, 5);
+    workplace.prune("random", "random", &["--set", "asap.refine.max_tokens=5", "--limit", "4"]).ok();
+    let more = ["--against", "random", "--where", "id > 'r3'"];
+    let found: Value = serde_json::from_str(&report(&workplace, "r.json", &more)).unwrap();
+    let said = found["sentences"].to_string();
+    assert!(said.contains("Both outputs have 4 of the 6 chains of this run."), "{said}");
+    assert!(said.contains("about all rows; --where selects 2 chains: id > 'r3'"), "{said}");
+    let sum = |sql: &str| workplace.rows(&format!("SELECT sum(original_tokens) AS tokens {sql}"))[0]["tokens"].clone();
+    let tokens = found["pictures"][0]["rows"].as_array().unwrap();
+    assert_eq!(tokens[0]["original"], sum("FROM 'out' WHERE source IN (SELECT source FROM 'random')"));
+    assert_eq!(tokens[1]["original"], sum("FROM 'random'"));
+    let page = report(&workplace, "r.html", &[]);
+    assert!(!page.contains("after stage 1</text>") && !page.contains("taken by stage 1"), "there is no stage 1");
+}
+
+/// The index of pages leads to the pages of one row.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_chain_is_read_without_the_rest_of_its_shard() {
+    let mut state = 1u64;
+    let mut digits = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        format!("{state:016x}")
+    };
+    let mut question = || (0..256).map(|_| digits()).collect::<String>();
+    let lines: Vec<_> =
+        (0..1500).map(|_| json!({"question": question(), "cot": "One.\n\nTwo.", "answer": "2"})).collect();
+    let workplace = truncated(&lines, 100);
+    let script = "asap inspect out --chain hostile.jsonl:700 > shown && cat /proc/$$/io && find out -name '*.parquet' -size +1M -printf 'size: %s\n'";
+    let counted = workplace.shell(script).ok().to_string();
+    let number = |name: &str| -> u64 {
+        let line = counted.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("{counted}")).trim().parse().unwrap()
+    };
+    let (read, size) = (number("rchar:"), number("size:"));
+    assert!(
+        std::fs::read_to_string(workplace.path("shown")).unwrap().contains(lines[700]["question"].as_str().unwrap())
+    );
+    assert!(size > 6_000_000 && read < size / 2, "{read} bytes read of {size}");
 }
 
 #[test]
@@ -231,8 +278,14 @@ fn the_server_answers_only_what_it_should() {
     for path in ["/", "/chains", &format!("/{}", viewer.token.replace(char::is_numeric, "x"))] {
         assert_eq!(viewer.request("GET", &viewer.host, path).0, 403, "{path}");
     }
-    for page in ["../chains", "..%2f..%2fetc/passwd", "nothing"] {
+    for page in ["../chains", "..%2f..%2fetc/passwd", "nothing", "chain?at=60", "chain?file=x&row=1"] {
         assert_eq!(viewer.page(page).0, 404, "{page}");
+    }
+    let (status, moved) = viewer.request("GET", &viewer.host, own.trim_end_matches('/'));
+    assert!(status == 308 && moved.contains(&format!("location: {own}")), "{moved}");
+    for page in ["chain?at=nothing", "chains?from=-1", "chain?file=hostile.jsonl&row=x"] {
+        let (status, body) = viewer.page(page);
+        assert!(status == 400 && body.contains("expected a whole number"), "{page}: {body}");
     }
     for (filter, said) in [
         ("(SELECT+1)+%3D+1", "cannot contain a query"),
@@ -241,6 +294,9 @@ fn the_server_answers_only_what_it_should() {
         ("ai_complete(cot)+%3D+'x'", "cannot call ai_complete"),
         ("cot_tokens(cot)+%3E+1", "cannot call cot_tokens"),
         ("random()+%3C+0.5", "cannot call random"),
+        ("repeat(cot,1000000)+%3D+cot", "cannot call repeat"),
+        ("lpad(cot,1000000)+%3D+cot", "cannot call lpad"),
+        ("cardinality(generate_series(1,1000000))+%3D+1", "cannot call generate_series"),
         ("true)+UNION+ALL+SELECT+(1", "expected one expression"),
         ("count(*)+%3E+1", "about one row"),
         ("nothing+%3D+1", "No field named nothing"),
