@@ -116,6 +116,22 @@ pub(crate) fn run(
     }
 }
 
+/// Return the report of an output as HTML, and write it to the file `to` if one is named.
+#[pyfunction]
+pub(crate) fn report(
+    py: Python<'_>,
+    output: String,
+    against: Option<String>,
+    exam: Option<String>,
+    to: Option<String>,
+) -> PyResult<String> {
+    let work = async move {
+        let [against, exam, to] = [&against, &exam, &to].map(|place| place.as_deref());
+        asap::view::frame(&output, against, exam, to).await
+    };
+    wait(py, engine::engine(py)?.as_ref(), work)
+}
+
 /// The table `corpus` of a query.
 struct From {
     location: String,

@@ -42,7 +42,7 @@ def test_the_page_runs(workplace):
 def stubs():
     """The stub of the package, with its jobs as they are written, and the stub of the functions, with a line for each."""
     text = inspect.getsource(_jobs)
-    kept = {"pipelines", "settings", "sql", "run", "Pruned", "prune", "Pruner"}
+    kept = {"pipelines", "settings", "sql", "run", "Pruned", "Report", "report", "prune", "Pruner"}
     # The module has the name of one of its functions.
     names = sorted(set(_functions.FUNCTIONS) - {"functions"})
     lines = ["from os import PathLike", "from typing import Any, NamedTuple", "", "from asap import functions as functions, ray as ray", "from asap._asap import Column as Column, Error as Error, Reader as Reader", "from asap._messages import Note as Note"]
@@ -61,7 +61,7 @@ def stubs():
 def bare(node):
     """A definition without bodies and private names."""
     if isinstance(node, ast.ClassDef):
-        public = ("__init__", "__call__")
+        public = ("__init__", "__call__", "to")
         body = [of for of in node.body if getattr(of, "name", "") in public or isinstance(of, ast.AnnAssign)]
         node.body = [bare(of) if isinstance(of, ast.FunctionDef) else of for of in body]
         if node.name == "Pruner":

@@ -1,11 +1,14 @@
 """Jobs give what the commands give."""
 
+import gc
+import html
 import os
 import pickle
 import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import asap
 import datasets
@@ -14,7 +17,7 @@ import polars
 import pyarrow
 import pyarrow.parquet
 import pytest
-from conftest import ROOT
+from conftest import ROOT, SAMPLE
 from endpoint import Endpoint
 
 PIPELINES = sorted(path.stem for path in (ROOT / "pipelines/sql").glob("*.sql"))
@@ -67,6 +70,42 @@ def test_prune_gives_what_a_run_gives(pipeline):
     for name in ("prompt", "completion", "messages"):
         ok = [value for value, is_ok in zip(added[name].to_pylist(), is_ok) if is_ok]
         assert ok == [row[name] for row in rows], name
+
+
+def test_a_report_shows_what_pruning_did(traces, workplace):
+    pruned = asap.prune(traces, "truncate", max_tokens=100, quiet=True)
+    shown = html.unescape(pruned._repr_html_())
+    folder = Path(re.search(r"/\S*/asap-\w{8}", shown)[0])
+    kept = f"This run kept {100 * pruned.summary['tokens_out'] / pruned.summary['tokens_in']:.1f} % of the tokens of"
+    assert kept in shown and "Things to look at" in shown and "<svg" in shown and "default-src 'none'" in shown
+    # The page is an attribute of a frame without rights: nothing of it is in the notebook.
+    assert re.fullmatch(r'<iframe title="[^"]*" srcdoc="[^"]*" sandbox="" style="[^"]*"></iframe>', pruned._repr_html_())
+    assert "<script" not in shown and not re.search(r"(?:src|href)=", shown.replace(" srcdoc=", ""))
+    report = asap.report(pruned)
+    assert report._repr_html_() == pruned._repr_html_() and str(folder) in repr(report)
+    report.to("report.md")
+    assert kept in Path("report.md").read_text()
+    # The output lives as long as what shows it.
+    rows, _, summary = copy = pickle.loads(pickle.dumps(pruned))
+    assert copy == pruned and copy._repr_html_() is None and summary["rows_out"] == len(rows)
+    del pruned
+    gc.collect()
+    assert folder.exists()
+    del report
+    gc.collect()
+    assert not folder.exists()
+    asap.run("random", from_=str(SAMPLE), to="out", limit=8, quiet=True)
+    asap.run("truncate", from_=str(SAMPLE), to="other", limit=6, quiet=True)
+    assert "Both outputs have 6 of the 8 chains" in asap.report("out", against="other")._repr_html_()
+    with pytest.raises(asap.Error, match="not an output of asap run"):
+        asap.report("nowhere")
+    with pytest.raises(asap.Error, match="ends in .html, .md or .json"):
+        asap.report("out").to("report.pdf")
+    for wrong in (copy, asap.prune(traces, dry_run=True, quiet=True), traces):
+        with pytest.raises(asap.Error, match="expected the location of an output, or what asap.prune returned"):
+            asap.report(wrong)
+    compressed = asap.prune(traces, "llmlingua2", compressor_model=ENCODER, quiet=True)
+    assert len(compressed.rows) and compressed._repr_html_() is None
 
 
 def test_rows_are_of_the_kind_of_the_data(traces):

@@ -10,7 +10,7 @@ Each SQL function of asap is a Python function without the prefix `cot_`: `cot_s
 [0.8421052631578947, None]
 
 `asap.prune` prunes a dataset, a data frame, a table or a list of dicts. `asap.run` runs a pipeline and writes a Delta table.
-`asap.sql` runs a query. `asap.Pruner` prunes batches in `Dataset.map`. `asap.ray.run` runs a pipeline on a Ray cluster.
+`asap.sql` runs a query. `asap.report` shows what pruning did. `asap.Pruner` prunes batches in `Dataset.map`. `asap.ray.run` runs a pipeline on a Ray cluster.
 Settings are keywords, with underscores instead of dots: `refine_max_tokens=2048` sets `asap.refine.max_tokens`.
 `asap.settings()` lists the settings, and `asap.pipelines()` the built-in pipelines.
 """
@@ -19,7 +19,7 @@ import os as _os
 
 from asap import _asap, functions, ray
 from asap._asap import Column, Error, Reader, __version__
-from asap._jobs import Pruned, Pruner, pipelines, prune, run, settings, sql
+from asap._jobs import Pruned, Pruner, Report, pipelines, prune, report, run, settings, sql
 from asap._messages import Note
 
 # The function asap.functions is the module of this name, which can be called.
@@ -28,7 +28,8 @@ globals().update({name: getattr(functions, name) for name in functions.__all__ i
 if hasattr(_os, "register_at_fork"):
     _os.register_at_fork(before=_asap.before_fork)
 
-_JOBS = ["Column", "Error", "Note", "Pruned", "Pruner", "Reader", "functions", "pipelines", "prune", "ray", "run", "settings", "sql"]
+_JOBS = ["Column", "Error", "Note", "Pruned", "Pruner", "Reader", "Report"]
+_JOBS += ["functions", "pipelines", "prune", "ray", "report", "run", "settings", "sql"]
 __all__ = [*_JOBS, *(name for name in functions.__all__ if name not in _JOBS), "__version__"]
 
 

@@ -147,8 +147,8 @@ def _arguments(from_, to, columns, options, others=()):
     return flags, _settings.pairs(settings, (*_KEYWORDS, *others, *known))
 
 
-class Pruned(NamedTuple):
-    """What `prune` returns."""
+class Pruned(NamedTuple("Pruned", [("rows", Any), ("rejects", Any), ("summary", dict[str, Any])])):
+    """What `prune` returns. A notebook shows its report."""
 
     rows: Any
     """The rows of the output, with the type of the input. Trainers read either prompt and completion, or messages."""
@@ -162,6 +162,64 @@ class Pruned(NamedTuple):
             return f"<asap.Pruned: an estimate for {self.summary['rows']:,} rows>"
         rows, rejects = _count(self.rows, self.summary["rows_out"]), _count(self.rejects, self.summary["rows_rejected"])
         return f"<asap.Pruned: {rows:,} rows, {rejects:,} rejects>"
+
+    _output = None
+    _folder = None
+
+    def _repr_html_(self):
+        try:
+            return report(self)._repr_html_()
+        except _asap.Error:
+            # The notebook shows the text instead.
+            return None
+
+    def __reduce__(self):
+        return Pruned, tuple(self)
+
+
+class _Folder:
+    """Deletes a folder when it is deleted itself."""
+
+    def __init__(self, path):
+        import shutil
+        import weakref
+
+        weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+
+
+class Report:
+    """What pruning did to a corpus. A notebook shows it."""
+
+    def __init__(self, data: Any, against: str | PathLike | None = None, exam: str | PathLike | None = None) -> None:
+        output = data._output if isinstance(data, Pruned) else data
+        if not _data.is_location(output):
+            found = "an estimate, or a copy of a result" if isinstance(data, Pruned) else f"a {type(data).__name__}"
+            raise _asap.Error(f"expected the location of an output, or what asap.prune returned, found {found}")
+        # The output lives as long as its result.
+        self._data = data
+        self._places = [None if place is None else _data.location(place) for place in (output, against, exam)]
+        self._html = _asap.report(*self._places, None)
+
+    def to(self, file: str | PathLike) -> None:
+        """Write the report with 20 chains to a file, as `asap view --to` does: .html, .md or .json."""
+        _asap.report(*self._places, os.fspath(file))
+
+    def _repr_html_(self):
+        return self._html
+
+    def __repr__(self):
+        return f"<asap.Report of {self._places[0]}>"
+
+
+def report(data: Any, *, against: str | PathLike | None = None, exam: str | PathLike | None = None) -> Report:
+    """Show what pruning did, in a notebook: the first screen of `asap view`.
+
+    Args:
+        data: The location of an output, or what `prune` returned.
+        against: The location of a second output of the same input, to compare with.
+        exam: The location of the rows of `asap exam`, which show whether answers survive.
+    """
+    return Report(data, against, exam)
 
 
 def _count(rows, otherwise):
@@ -188,8 +246,8 @@ def prune(
         data: The corpus. If SELECT * FROM corpus_shapes() does not list its layout, name the columns.
         pipeline: The name of a pipeline of asap, or a file with one SELECT over the table corpus.
         columns: The names of the question, cot and answer columns, as a dict, if asap cannot recognize them.
-        to: The location of the output, which also holds the paid answers of a language model. By default, `prune` deletes
-            the output and the answers.
+        to: The location of the output, which also holds the paid answers of a language model. By default, output and
+            answers are deleted with the result.
         options: Settings by name, such as refine_max_tokens, and flags of `asap run`, such as limit and quiet.
 
     Returns:
@@ -216,8 +274,9 @@ def prune(
         else:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    shutil.rmtree(folder, ignore_errors=True)
-    return found._replace(summary=_with_notes(found.summary, quiet, _messages.of_data if is_held else _messages.in_python))
+    found = found._replace(summary=_with_notes(found.summary, quiet, _messages.of_data if is_held else _messages.in_python))
+    found._folder, found._output = _Folder(folder), None if found.rows is None else output
+    return found
 
 
 def _pruned(data, pipeline, columns, folder, output, quiet, options):

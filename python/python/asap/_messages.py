@@ -18,8 +18,8 @@ _PHRASES = {
     "run the same command": "repeat the call",
     "; information_schema.df_settings lists all settings": "; asap.settings() lists all",
 }
-# Flags of `asap feed`, and those that Python names otherwise.
-_OTHERS = ("epochs", "follow", "long", "max_length", "model", "rank", "seed", "step", "step_tokens", "to", "world")
+# Flags of `asap feed` and `asap view`, and those that Python names otherwise.
+_OTHERS = ("against", "epochs", "exam", "follow", "long", "max_length", "model", "rank", "seed", "step", "step_tokens", "to", "world")
 _SWITCHES = {"new_generation", "dry_run", "follow"}
 _VALUE = r"\d[\d./]*%?|reprocess|ignore|fail|add|all|none|needed|drop|cut"
 _FLAG = re.compile(rf"('?)--([a-z]+(?:-[a-z]+)*)(?: <[^>]*>)?\1(?:[ =]({_VALUE})(?![\w%]))?")
