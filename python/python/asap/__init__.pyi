@@ -74,10 +74,21 @@ def sql(query: str, corpus: Any=None, *, columns: dict[str, str] | None=None, se
 def run(pipeline: str | PathLike, *, from_: str | PathLike | list, to: str | PathLike, columns: dict[str, str] | None=None, quiet: bool=False, **options: Any) -> dict[str, Any]:
     ...
 
-class Pruned(NamedTuple):
+class Pruned(NamedTuple('Pruned', [('rows', Any), ('rejects', Any), ('summary', dict[str, Any])])):
     rows: Any
     rejects: Any
     summary: dict[str, Any]
+
+class Report:
+
+    def __init__(self, data: Any, against: str | PathLike | None=None, exam: str | PathLike | None=None) -> None:
+        ...
+
+    def to(self, file: str | PathLike) -> None:
+        ...
+
+def report(data: Any, *, against: str | PathLike | None=None, exam: str | PathLike | None=None) -> Report:
+    ...
 
 def prune(data: Any, pipeline: str | PathLike='asap', columns: dict[str, str] | None=None, *, to: str | PathLike | None=None, **options: Any) -> Pruned:
     ...
