@@ -19,6 +19,8 @@ use crate::output::{count, percent, several, table};
 use crate::progress::Bar;
 
 const EXAMPLES: usize = 3;
+/// The value of columns that no file has.
+const NOTHING: &str = "CAST(NULL AS VARCHAR)";
 const SHOWN_CHARACTERS: usize = 160;
 /// The share of a chain in loops from which it is a fault.
 const LOOPED: &str = "0.1";
@@ -110,7 +112,7 @@ impl Found {
     }
 
     fn fault(self, fault: &'static str, of: u64, keep: String) -> Fault {
-        let share = self.rows as f64 / (of - self.unchecked).max(1) as f64;
+        let share = self.rows as f64 / of.max(1) as f64;
         Fault { fault, rows: self.rows, share, examples: self.first.into_iter().collect(), keep }
     }
 }
@@ -153,21 +155,17 @@ impl Health {
         let mut names: Vec<String> = corpus.schema().fields().iter().map(|field| field.name().clone()).collect();
         // An answer is no reference for itself.
         names.retain(|name| name != "source_answer" || corpus.said_by("answer").is_none());
-        let (checks, reason) = checks(&names, &mut not_checked);
+        let (checks, reason) = checks(&names);
         let (found, unknown_finish_reasons) = check(context, corpus, &checks, reason, &on_rows).await?;
         bar.finish();
-        for (found, (_, missing)) in
-            found.iter().zip(&checks).filter_map(|(found, check)| Some((found, check.needs.as_ref()?)))
-        {
-            if found.unchecked > 0 {
+        let mut faults = Vec::new();
+        for (found, Check { fault, is_faulty, needs, .. }) in found.into_iter().zip(checks) {
+            let is_checked = found.rows > 0 || found.unchecked < rows.max(1);
+            if let Some((_, missing)) = needs.filter(|_| found.unchecked > 0) {
                 not_checked.push(format!("{missing} in {} of {}", count(found.unchecked), several(rows, "row")));
             }
+            faults.extend(is_checked.then(|| found.fault(fault, rows, format!("({is_faulty}) IS NOT TRUE"))));
         }
-        let mut faults: Vec<Fault> = found
-            .into_iter()
-            .zip(checks)
-            .map(|(found, check)| found.fault(check.fault, rows, format!("({}) IS NOT TRUE", check.is_faulty)))
-            .collect();
         faults.append(&mut known);
         let columns = columns.map_or(String::new(), |columns| format!(" --columns '{columns}'"));
         let command = format!("asap sql --from {}{columns} -c \"SELECT * FROM corpus WHERE …\"", shell(location));
@@ -196,68 +194,51 @@ impl Health {
     }
 }
 
-/// The checks that the columns allow, and the expression of the finish reason. Adds the others to `not_checked`.
-fn checks(names: &[String], not_checked: &mut Vec<String>) -> (Vec<Check>, Option<String>) {
+/// The checks of a row, and the expression of the finish reason.
+fn checks(names: &[String]) -> (Vec<Check>, String) {
     // The first of these columns that a row has: files may differ in their columns.
     let find = |known: &[&str], value: fn(String) -> String| {
         let held = known.iter().filter_map(|name| names.iter().find(|column| column.eq_ignore_ascii_case(name)));
         let quoted = |name: &String| if *name == name.to_lowercase() { name.clone() } else { format!("\"{name}\"") };
         let held: Vec<String> = held.map(|name| value(quoted(name))).collect();
         match held.as_slice() {
-            [] => None,
-            [one] => Some(one.clone()),
-            several => Some(format!("coalesce({})", several.join(", "))),
+            [] => NOTHING.to_string(),
+            [one] => one.clone(),
+            several => format!("coalesce({})", several.join(", ")),
         }
     };
-    let lacks = |fault: &str, columns: &[&str]| format!("{fault}: no column {}", columns.join(", "));
     let reason = find(&FINISH_REASONS, |name| match name.to_lowercase().contains("reasons") {
         // The reasons of several generations: they count if they are equal.
         true => format!("CASE WHEN cardinality(array_distinct({name})) = 1 THEN {name}[1] END"),
         false => name,
     });
-    let of = |fault, is_faulty: &str, shown: &str| Check {
-        fault,
-        is_faulty: is_faulty.into(),
-        shown: shown.into(),
-        needs: None,
-    };
-    let needing = |check, needs: &String, missing| Check { needs: Some((needs.clone(), missing)), ..check };
+    let original = find(&["original_cot"], |name| name);
+    let gold = find(&REFERENCES, |name| format!("nullif(CAST({name} AS VARCHAR), '')"));
     let end = |column: &str| format!("right({column}, {SHOWN_CHARACTERS})");
-    let mut checks = Vec::new();
-    match &reason {
-        Some(reason) => {
-            let shown = format!("concat({reason}, ': … ', {})", end("coalesce(nullif(answer, ''), cot)"));
-            let check = of("cut_off", &format!("cot_cut_off({reason})"), &shown);
-            checks.push(needing(check, reason, lacks("cut_off", &FINISH_REASONS)));
-        }
-        None => not_checked.push(lacks("cut_off", &FINISH_REASONS)),
-    }
-    let shown = format!("concat(round(100 * cot_repetition(cot), 1), ' % of the chain: … ', {})", end("cot"));
-    checks.push(of("loop", &format!("cot_repetition(cot) > {LOOPED}"), &shown));
     let other = "cot_scripts(cot)[2]";
-    let shown = format!("concat(round(100 * {other}['share'], 2), ' % of the words are ', {other}['script'])");
-    checks.push(of("mixed_scripts", "cardinality(cot_scripts(cot)) > 1", &shown));
-    let lacking = lacks("hollow", &["original_cot (an output has it)"]);
-    match find(&["original_cot"], |name| name) {
-        Some(original) => {
-            checks.push(needing(of("hollow", &format!("cot_hollow({original}, cot)"), "cot"), &original, lacking));
-        }
-        None => not_checked.push(lacking),
-    }
-    let unverified = "status = 'unverified'";
-    let lacking = lacks("wrong_answer, except by flags", &REFERENCES);
-    match find(&REFERENCES, |name| format!("nullif(CAST({name} AS VARCHAR), '')")) {
-        Some(gold) => {
-            let is_wrong = format!("NOT cot_verify({gold}, answer) AND cot_answer(answer) IS NOT NULL");
-            let shown = format!("coalesce(error, concat('expected ', {gold}, ', found ', cot_answer(answer)))");
-            let check = of("wrong_answer", &format!("{unverified} OR ({is_wrong})"), &shown);
-            checks.push(needing(check, &gold, lacking));
-        }
-        None => {
-            not_checked.push(lacking);
-            checks.push(of("wrong_answer", unverified, "error"));
-        }
-    }
+    let wrong = match gold.as_str() {
+        NOTHING => String::new(),
+        gold => format!(" OR (NOT cot_verify({gold}, answer) AND cot_answer(answer) IS NOT NULL)"),
+    };
+    let of = |fault, is_faulty, shown| Check { fault, is_faulty, shown, needs: None };
+    let needing = |what: &str, columns: &[&str], needs: &String, check| Check {
+        needs: Some((needs.clone(), format!("{what}: no column {}", columns.join(", ")))),
+        ..check
+    };
+    let shown_reason = format!("concat({reason}, ': … ', {})", end("coalesce(nullif(answer, ''), cot)"));
+    let shown_loop = format!("concat(round(100 * cot_repetition(cot), 1), ' % of the chain: … ', {})", end("cot"));
+    let shown_script = format!("concat(round(100 * {other}['share'], 2), ' % of the words are ', {other}['script'])");
+    let shown_answer = format!("coalesce(error, concat('expected ', {gold}, ', found ', cot_answer(answer)))");
+    let cut_off = of("cut_off", format!("cot_cut_off({reason})"), shown_reason);
+    let hollow = of("hollow", format!("cot_hollow({original}, cot)"), "cot".to_string());
+    let wrong_answer = of("wrong_answer", format!("status = 'unverified'{wrong}"), shown_answer);
+    let checks = vec![
+        needing("cut_off", &FINISH_REASONS, &reason, cut_off),
+        of("loop", format!("cot_repetition(cot) > {LOOPED}"), shown_loop),
+        of("mixed_scripts", "cardinality(cot_scripts(cot)) > 1".to_string(), shown_script),
+        needing("hollow", &["original_cot (an output has it)"], &original, hollow),
+        needing("wrong_answer, except by flags", &REFERENCES, &gold, wrong_answer),
+    ];
     (checks, reason)
 }
 
@@ -266,11 +247,10 @@ async fn check(
     context: &SessionContext,
     corpus: &Corpus,
     checks: &[Check],
-    reason: Option<String>,
+    reason: String,
     on_rows: &(dyn Fn(u64) + Sync),
 ) -> Result<(Vec<Found>, BTreeMap<String, u64>), Failure> {
-    let reason = reason
-        .map_or("NULL".to_string(), |reason| format!("CASE WHEN cot_cut_off({reason}) IS NULL THEN {reason} END"));
+    let reason = format!("CASE WHEN cot_cut_off({reason}) IS NULL THEN {reason} END");
     let mut columns = vec!["source['file']".to_string(), "source['row']".to_string(), reason];
     // A fault without a text to show is a fault too.
     columns.extend(

@@ -86,7 +86,7 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
     let mut pictures = Vec::new();
     if let Some(exam) = &source.exam {
         let exam = quoted(exam);
-        pictures.push(of("survival", "Does the answer survive?", "The share of questions whose answer the scoring model still gives from the pruned chain, among those where it gives it from the whole chain. random_steps and block keep other steps of the same size. plus_minus is half of a 95 % interval.", format!(
+        pictures.push(of("survival", "Does the answer survive?", "The share of questions whose answer the scoring model still gives from the pruned chain, among those where it gives it from the whole chain. random_steps and block keep other steps of the same size. Across: the share of tokens kept. plus_minus is half of a 95 % interval.", format!(
             "SELECT pipeline, share, questions, survives, 1.96 * sqrt(survives * (1 - survives) / questions) AS plus_minus FROM (\n  SELECT pruned.pipeline, pruned.share, count(DISTINCT pruned.place) AS questions, avg(CASE WHEN pruned.survives THEN 1.0 ELSE 0.0 END) AS survives\n  FROM {exam} AS pruned JOIN {exam} AS whole ON whole.place = pruned.place AND whole.pipeline = 'original' AND whole.survives\n  WHERE pruned.pipeline <> 'original' GROUP BY pruned.pipeline, pruned.share)\nORDER BY pipeline, share"
         )).await?);
     }

@@ -109,7 +109,9 @@ pub(crate) fn lines(label: &str, lines: &[Line]) -> Markup {
             @for level in [0.25, 0.5, 0.75, 1.0] {
                 text class="tick" x=(x(level)) y=(px(HEIGHT + TOP + 18.0)) text-anchor="middle" { (format!("{:.0} %", 100.0 * level)) }
             }
-            @for line in lines {
+            @for (index, line) in lines.iter().enumerate() {
+                // Next to each other, so that no interval hides another.
+                @let x = |value: f64| x(value + 0.014 * (index as f64 - (lines.len() - 1) as f64 / 2.0));
                 g class=(line.class) {
                     @for pair in line.points.windows(2) {
                         line x1=(x(pair[0].0)) y1=(y(pair[0].1)) x2=(x(pair[1].0)) y2=(y(pair[1].1)) {}

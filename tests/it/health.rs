@@ -153,7 +153,7 @@ fn two_hundred_planted_faults_are_found_and_nothing_else() {
     let shown = inspected(&workplace, &["mixed", "--health"])["health"].clone();
     let fault = |name: &str| shown["faults"].as_array().unwrap().iter().find(|found| found["fault"] == name).unwrap();
     for name in ["cut_off", "wrong_answer"] {
-        assert_eq!((&fault(name)["rows"], &fault(name)["share"]), (&json!(2), &json!(1.0)), "{shown}");
+        assert_eq!(fault(name)["rows"], 2, "{shown}");
     }
     let unchecked = shown["not_checked"].to_string();
     assert!(unchecked.contains("done_reason, finish_reasons in 1 of 3 rows"), "{unchecked}");
