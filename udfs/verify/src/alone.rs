@@ -15,8 +15,12 @@ const DOUBTS: &str = "not no never if let suppose assume assuming unless when wh
     instead former earlier previous was were before least most about nearly approximately almost incorrect mistake \
     example wait actually however rather know check incorrectly only except without";
 /// Words that end the beginning of "The total is 3 + 4 = 7".
-const LEADS: &str = "is are get have so thus hence therefore obtain find gives give yields then equals means that \
+const LEADS: &str = "is are get have has makes earns costs takes needs so thus hence therefore obtain find gives give yields then equals means that \
     conclude be";
+/// Answers of several words.
+const IN_WORDS: &str = "no solution|no solutions|no real solution|no real solutions|infinitely many|infinitely many solutions|does not exist";
+/// Words before an equation that ends in another value than the answer.
+const MULTIPLES: [&str; 6] = ["half", "twice", "double", "triple", "third of", "quarter of"];
 const SHORT: &str = "is it we so if to of be an as at by he me my us do go up am oh";
 
 /// Whether words of a text make what it states doubtful.
@@ -36,8 +40,16 @@ pub(crate) fn is_value(line: &str) -> bool {
     let are_words = words.iter().all(|word| word.bytes().all(|byte| byte.is_ascii_alphabetic()));
     let are_names = words.len() <= 3 && words.iter().all(|word| word.starts_with(|c: char| c.is_ascii_uppercase()));
     match are_words {
-        true => words.len() == 1 || are_names && !["I", "We", "It"].contains(&words[0]),
-        false => choices::lettered(line).is_some() || is_understood(line, is_prose(line)),
+        true => {
+            words.len() == 1
+                || choices::are_several(line)
+                || IN_WORDS.split('|').any(|answer| answer.eq_ignore_ascii_case(line))
+                || are_names && !["I", "We", "It"].contains(&words[0])
+        }
+        false => {
+            choices::lone(line).or(choices::lettered(line).map(|(letter, _)| letter)).is_some()
+                || is_understood(line, is_prose(line))
+        }
     }
 }
 
@@ -91,20 +103,26 @@ pub(crate) fn stated(text: &str) -> Option<&str> {
     if line.contains(['\n', '\r']) || line.len() > LONGEST || text.contains("~~") {
         return None;
     }
-    if is_value(line) || last_side(line).is_some() { Some(line) } else { concluded(line) }
+    let is_word = line.chars().all(char::is_alphabetic) && !line.is_ascii();
+    if is_word || is_value(line) || last_side(line).is_some() { Some(line) } else { concluded(line) }
 }
 
 /// Returns the last side of an equation of equal sides without names: 7 of `3 + 4 = 7`.
 pub(crate) fn last_side(equation: &str) -> Option<&str> {
     let (left, right) =
         equation.rsplit_once('=').filter(|(left, _)| equation.len() <= LONGEST && left.matches('=').count() < 4)?;
-    let holds = |side: &str| side.trim() != right.trim() && is_value(side) && same(right, side);
+    let holds = |side: &str| {
+        // `5 x 8 = 40` holds as a product only.
+        let product = side.replace(" x ", " * ");
+        side.trim() != right.trim() && is_value(&product) && same(right, &product)
+    };
     (is_value(right) && left.split('=').all(holds)).then(|| right.trim())
 }
 
 /// Returns the equation that ends a sentence: "The total is 3 + 4 = 7" states `3 + 4 = 7`, "Total = 7" states `7`.
 fn concluded(line: &str) -> Option<&str> {
-    if !line.contains('=') || is_doubtful(line) {
+    let multiplies = |line: &str| MULTIPLES.iter().any(|words| line.contains(words));
+    if !line.contains('=') || is_doubtful(line) || multiplies(&line.to_lowercase()) {
         return None;
     }
     let is_word = |word: &str| {
@@ -115,18 +133,21 @@ fn concluded(line: &str) -> Option<&str> {
             && Function::named(word).is_none()
     };
     let (mut from, mut last) = (0, "");
-    for word in line.split_inclusive(' ') {
-        if !is_word(word.trim_end()) {
+    let mut words = line.split_inclusive(' ').map(str::trim_end).peekable();
+    while let Some(word) = words.next() {
+        // The x of "the value of x is".
+        let is_name = word.len() == 1 && word.bytes().all(|byte| byte.is_ascii_alphabetic());
+        if !is_word(word) && !(is_name && words.peek().is_some_and(|next| is_word(next))) {
             break;
         }
-        (from, last) = (from + word.len(), word.trim_end());
+        (from, last) = (line.len().min(from + word.len() + 1), word);
     }
     let equation = line[from..].trim_matches(['$', ' ']).trim_start_matches("\\(").trim_end_matches("\\)").trim();
     let right = equation.strip_prefix('=').map(str::trim);
     let leads = LEADS.split_whitespace().any(|lead| last.eq_ignore_ascii_case(lead));
     let is_led = leads || last.ends_with([':', ',']) || right.is_some();
     let stated = right.unwrap_or(equation);
-    (from > 0
+    ((from > 0 || right.is_some())
         && is_led
         && (is_value(stated) && (right.is_some() || stated.contains('=')) || last_side(stated).is_some()))
     .then_some(stated)

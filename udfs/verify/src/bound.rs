@@ -5,11 +5,18 @@ use super::token::{Bracket, Relation, Token};
 /// Gives the names that are bound in both answers the same name. Other names stay.
 pub(crate) fn rename(gold: &mut [Token], answer: &mut [Token]) {
     if let (Some(expected), Some(stated)) = (arguments(gold), arguments(answer))
-        && gold[0] == answer[0]
+        && head(gold) == head(answer)
         && expected.len() == stated.len()
     {
         replace(gold, &expected, "#");
         replace(answer, &stated, "#");
+    }
+    if let (Some((of, expected)), Some((sequence, stated))) = (index(gold), index(answer))
+        && of == sequence
+    {
+        (gold[0], answer[0]) = (Token::Letter(of.clone()), Token::Letter(of));
+        replace(gold, &[expected], "#");
+        replace(answer, &[stated], "#");
     }
     if let (Some(expected), Some(stated)) = (constant(gold), constant(answer))
         && [&expected, &stated].iter().any(|name| *name == "C")
@@ -29,9 +36,24 @@ fn replace(tokens: &mut [Token], names: &[String], prefix: &str) {
     }
 }
 
+/// Returns the tokens before the arguments of a function: `f`, or `f^{-1}`.
+fn head(tokens: &[Token]) -> &[Token] {
+    let end = tokens.iter().take(7).position(|token| *token == Token::Open(Bracket::Round));
+    &tokens[..end.unwrap_or(0)]
+}
+
 /// Returns the distinct arguments of the function that an answer defines: those of `f(x, y) = x - y`.
 fn arguments(tokens: &[Token]) -> Option<Vec<String>> {
-    let [Token::Letter(_), Token::Open(Bracket::Round), rest @ ..] = tokens else { return None };
+    use Token::{Caret, Close, Letter, Minus, Number, Open};
+    let head = head(tokens);
+    let is_inverse = matches!(
+        head,
+        [Letter(_), Caret, Open(Bracket::Group), Minus, Number { digits, .. }, Close(Bracket::Group)] if digits == "1"
+    );
+    if !is_inverse && !matches!(head, [Letter(_)]) {
+        return None;
+    }
+    let rest = &tokens[head.len() + 1..];
     let end = rest.iter().take(9).position(|token| *token == Token::Close(Bracket::Round))?;
     if rest.get(end + 1) != Some(&Token::Relation(Relation::Equal)) {
         return None;
@@ -48,6 +70,14 @@ fn arguments(tokens: &[Token]) -> Option<Vec<String>> {
         }
     }
     (end % 2 == 1).then_some(names)
+}
+
+/// Returns the sequence that an answer defines, and its index: a and n of `a_n = 2n + 1`.
+fn index(tokens: &[Token]) -> Option<(String, String)> {
+    let [Token::Letter(name), Token::Relation(Relation::Equal), rest @ ..] = tokens else { return None };
+    let (sequence, index) = name.split_once('_')?;
+    let is_index = |token: &Token| matches!(token, Token::Letter(name) if name == index);
+    (index.len() == 1 && rest.iter().any(is_index)).then(|| (format!("{sequence}_#"), index.to_string()))
 }
 
 /// Returns the name of the constant that an answer with other variables ends with: `C` of `x^2 + C`.

@@ -35,13 +35,16 @@ impl<'a> Boxes<'a> {
     /// Returns the answer if nothing is known of the expected one.
     pub(crate) fn answer(&self) -> Option<Cow<'a, str>> {
         let last = *self.contents.last()?;
-        let is_one = self.is_spaced || self.is_few() && self.contents.iter().all(|content| same(content, last));
+        let is_one = self.is_spaced || self.few().is_some_and(|few| few.iter().all(|content| same(content, last)));
         Some(if is_one { Cow::Borrowed(last) } else { Cow::Owned(self.contents.join(", ")) })
     }
 
-    /// Whether comparing each box costs little.
-    fn is_few(&self) -> bool {
-        self.contents.len() <= 4
+    /// Returns the different boxes if comparing each of them costs little.
+    fn few(&self) -> Option<Vec<&'a str>> {
+        let mut different = self.contents.clone();
+        different.sort_unstable();
+        different.dedup();
+        (different.len() <= 4).then_some(different)
     }
 
     pub(crate) fn compared(&self, gold: &str) -> Verdict {
@@ -52,7 +55,7 @@ impl<'a> Boxes<'a> {
         }
         match compared(gold, &self.contents.join(", ")) {
             Verdict::Equal => Verdict::Equal,
-            _ if self.is_few() && self.contents.iter().all(is_equal) => Verdict::Equal,
+            _ if self.few().is_some_and(|few| few.iter().all(is_equal)) => Verdict::Equal,
             _ if self.is_spaced => compared(gold, last),
             _ if is_equal(last) => Verdict::Ambiguous,
             verdict => verdict,
@@ -148,10 +151,18 @@ fn is_part(before: &str, after: &str) -> bool {
     let word = word.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
     units::multiplier(word).is_some()
         || goes_on(next, word)
+        || is_term(before)
         || match formula(before, line) {
             Some((left, right)) => !ends_side(left) || !begins_side(right),
             None => is_part_of_prose(before, line),
         }
+}
+
+/// Whether a sign joins a box to the braces before it: `\boxed{2} + \boxed{9}`.
+fn is_term(before: &str) -> bool {
+    let near = before.trim_end_matches([' ', '$', '(', '[', '\\']);
+    let left = near.strip_suffix(['+', '-', '−', '×', '*', '/']);
+    left.is_some_and(|left| left.trim_end_matches([' ', '$', ')', ']', '\\']).ends_with('}'))
 }
 
 fn goes_on(next: &str, word: &str) -> bool {

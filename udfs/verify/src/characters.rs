@@ -85,6 +85,7 @@ fn written(character: char) -> Option<&'static str> {
         '￡' => "£",
         '￥' => "¥",
         '￦' => "₩",
+        '﹩' => "\\$",
         // The angstrom sign.
         '\u{212b}' => "Å",
         'ℝ' => "\\mathbb{R}",

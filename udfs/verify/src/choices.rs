@@ -45,8 +45,8 @@ fn bare(text: &str) -> String {
 
 fn named(text: &str) -> &str {
     let text = text.trim();
-    let name = ["Option ", "option ", "Choice ", "choice ", "选项"].iter().find_map(|name| text.strip_prefix(name));
-    name.unwrap_or(text).trim()
+    const NAMES: &str = "Option |option |Choice |choice |选项|选择|选|a letra |la letra |letra |la opción |opción |la ";
+    NAMES.split('|').find_map(|name| text.strip_prefix(name)).unwrap_or(text).trim()
 }
 
 /// Returns the letter that is the whole answer.
@@ -93,13 +93,22 @@ fn is_settled(text: &str, letter: char) -> bool {
         && !words.iter().enumerate().any(is_other)
 }
 
+/// Whether a text is a list of choices: `A and B`.
+pub(crate) fn are_several(text: &str) -> bool {
+    letters(text).is_some_and(|(_, is_list)| is_list)
+}
+
 /// Returns the letters of several choices in order, and whether they are a list: `A, B, D` or `ABD`.
 fn letters(text: &str) -> Option<(Vec<u8>, bool)> {
     let plain = if text.len() > 100 { return None } else { bare(text) };
     let plain = plain.replace("and", ",").replace("or", ",").replace(['&', ';', '、', '，', '和'], ",");
     let parts: Vec<&str> = plain.split(',').map(|part| named(part).trim_end_matches(['.', '。'])).collect();
     let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    let (mut letters, is_list) = (parts.concat().into_bytes(), parts.len() > 1);
+    let letters = match parts.as_slice() {
+        [spaced] if spaced.split(' ').all(|letter| letter.len() == 1) => spaced.replace(' ', ""),
+        parts => parts.concat(),
+    };
+    let (mut letters, is_list) = (letters.into_bytes(), parts.len() > 1);
     // Letters such as G and H name other things: boy and girl, heads and tails.
     let are_choices = letters.len() > 1 && letters.iter().all(|letter| (b'A'..=b'F').contains(letter));
     if !are_choices || is_list && letters.len() != parts.len() || !is_list && !letters.is_sorted_by(|a, b| a < b) {

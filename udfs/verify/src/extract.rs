@@ -78,6 +78,8 @@ struct Doubtful;
 
 fn unboxed(text: &str, is_whole: bool) -> Result<Option<&str>, Doubtful> {
     let said = phrase(text)?.or_else(|| marked(text)).or_else(|| alone::stated(text).filter(|_| is_whole));
+    // `~5~` is struck out, and `~5` is about 5.
+    let said = said.filter(|said| !said.starts_with('~'));
     if said.is_none() && is_whole && text.trim().strip_prefix("- ").is_some_and(alone::is_value) {
         return Err(Doubtful);
     }
@@ -126,9 +128,14 @@ fn is_cut_off(text: &str) -> bool {
 }
 
 /// "The answer is" in several languages, without the first letter if it may be a capital.
-const PHRASES: &str = "nswer is|nswer:|nswer is:|orrect option is|orrect option:|orrect choice is|orrect choice:|\
-    ight choice is|est option is|est choice is|答案是|答案为|答案為|答案:|答案：|答えは|答え:|答え：|정답은|정답:|답은|답:|\
-    espuesta es|espuesta:|esposta é|esposta:|isposta è|isposta:|éponse est|éponse :|éponse:|ntwort ist|ntwort lautet|ntwort:|твет:";
+const PHRASES: &str = "nswer is|nswer:|nswer :|nswer is:|NSWER:|NSWER IS|orrect option is|orrect option:|orrect choice is|\
+    orrect choice:|ight choice is|est option is|est choice is|答案是|答案为|答案為|答案:|答案：|答案应为|答案应该是|答案选|故选:|故选：|\
+    故选|故選|选项是|选项为|答えは|答え:|答え：|正解は|正解:|正解：|정답은|정답:|답은|답:|espuesta es|espuesta:|espuesta correcta es|espuesta final es|\
+    esposta é|esposta:|esposta correta é|esposta final é|isposta è|isposta:|isposta corretta è|isposta finale è|\
+    éponse est|éponse :|éponse:|éponse correcte est|éponse finale est|ntwort ist|ntwort lautet|ntwort:|твет:|твет —|\
+    ідповідь:|ідповідь —|dpowiedź to|dpowiedź:|dpověď je|dpověď:|ntwoord is|ntwoord:|Svar:|varet är|varet er|astaus on|\
+    astaus:|ăspuns:|ăspunsul este|álasz:|evap:|áp án là|áp án:|awaban:|awabannya adalah|πάντηση:|πάντηση είναι|\
+    उत्तर:|উত্তর:|الإجابة:|الإجابة هي|الجواب:|الجواب هو|پاسخ:|התשובה היא|תשובה:|คำตอบคือ|คำตอบ:";
 
 /// Returns the text after the last phrase or heading that states an answer: its formulas if they end the sentence, else
 /// the rest of the sentence. None if the text calls the answer wrong.
@@ -152,13 +159,19 @@ fn phrase(text: &str) -> Result<Option<&str>, Doubtful> {
 
 /// Finds the lines that are nothing but a heading such as "Final answer".
 fn headings(text: &str) -> impl Iterator<Item = (usize, usize)> {
-    text.match_indices("nswer").filter_map(|(from, word)| {
+    ["nswer", "NSWER"].into_iter().flat_map(|word| text.match_indices(word)).filter_map(|(from, word)| {
         let near = &text[text.ceil_char_boundary(from.saturating_sub(HEADING))..from];
         let line = near.rsplit('\n').next().filter(|line| line.len() < HEADING)?.to_lowercase();
         let mut words = line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-        let is_heading = words.all(|word| ["final", "the", "my", "our", "correct", "a"].contains(&word));
-        let rest = text[from + word.len()..].trim_start_matches([' ', '#', ':', '\r']);
-        (is_heading && rest.starts_with('\n')).then(|| (from, text.len() - rest.len() + 1))
+        // "3. Final answer" numbers a part of the text, and "3. Answer" a question.
+        let is_number = |word: &str| line.contains("final") && word.bytes().all(|byte| byte.is_ascii_digit());
+        let is_heading =
+            words.all(|word| ["final", "the", "my", "our", "correct", "a"].contains(&word) || is_number(word));
+        let rest = text[from + word.len()..].trim_start_matches([' ', '#', ':', '\r']).strip_prefix('\n')?;
+        let below = rest.lines().next().unwrap_or_default();
+        let is_underlined = below.len() > 1 && ['=', '-'].iter().any(|sign| below.trim_matches(*sign).is_empty());
+        let rest = if is_underlined { rest[below.len()..].trim_start_matches('\r').strip_prefix('\n')? } else { rest };
+        is_heading.then(|| (from, text.len() - rest.len()))
     })
 }
 
@@ -221,7 +234,7 @@ fn ends_sentence(text: &str) -> bool {
     let word = after.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
     rest.is_empty()
         || rest.starts_with(['\n', '\r'])
-        || ["</", "<|", "です"].iter().any(|tag| rest.starts_with(tag))
+        || ["</", "<|", "です", "입니다"].iter().any(|tag| rest.starts_with(tag))
         || rest.strip_prefix('.').is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '.'))
         || REASONS.contains(&word)
 }

@@ -353,6 +353,7 @@ impl<'a> Lexer<'a> {
             name => name,
         };
         match name {
+            "middle" => {}
             "left" | "right" | "bigl" | "bigr" | "Bigl" | "Bigr" | "big" | "Big" | "bigg" | "Bigg" => self.sized(name),
             "text" | "textbf" | "textit" | "textrm" | "textsf" | "texttt" | "mbox" | "textnormal" | "mathrm" | "rm"
             | "operatorname" | "emph" | "textup" | "mathsf" | "mathtt" => {

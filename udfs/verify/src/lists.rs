@@ -75,6 +75,11 @@ pub(crate) fn list(span: Span<'_>, places: &[usize], read: Reader<'_>, work: &mu
     if ends_list || sizes.iter().all(|size| *size == 0) {
         let shapes = flat(&between(span, separators.iter()), read, work)?;
         let either = separators.iter().all(|separator| separator.level == Level::Or);
+        if separators.iter().all(|separator| separator.level == Level::And)
+            && let Some(range) = relations::within_both(&shapes, work)
+        {
+            return Some(Shape::Interval(range));
+        }
         let is_range = |shape: &Shape| matches!(shape, Shape::Interval(_) | Shape::Union(_));
         if either && shapes.iter().all(is_range) {
             return Some(relations::union(shapes));

@@ -37,6 +37,12 @@ fn understood(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
         return choice(letter, rest.is_empty(), span, depth, work);
     }
     let read = |span: Span<'_>, work: &mut Work| shape(span, depth, work);
+    // `{x | x > 2}` without backslashes.
+    if !span.find(relations::describes).is_empty()
+        && let Some(set) = relations::described(span, &read, work)
+    {
+        return Some(set);
+    }
     if let [Token::Word(word)] = span.tokens() {
         return Some(Shape::Word(word.clone()));
     }

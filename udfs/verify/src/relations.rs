@@ -1,6 +1,6 @@
 //! Equations, inequalities, memberships and residues.
 
-use super::expression::{Expression, Op};
+use super::expression::{Expression, Op, Points};
 use super::shape::{Interval, Shape};
 use super::span::Span;
 use super::token::{Bracket, Relation, Token};
@@ -125,14 +125,26 @@ pub(crate) fn describes(token: &Token) -> bool {
 pub(crate) fn described(inner: Span<'_>, read: Reader<'_>, work: &mut Work) -> Option<Shape> {
     let [place] = inner.find(describes)[..] else { return None };
     let (element, condition) = (inner.slice(0, place), inner.slice(place + 1, inner.tokens().len()));
-    let is_real =
-        |span: &Span<'_>| matches!(span.tokens(), [_, Token::Relation(Relation::In), Token::Domain(of)] if of == "R");
+    let is_real = |span: &Span<'_>| {
+        matches!(span.tokens(),
+            [_, Token::Relation(Relation::In), Token::Domain(of) | Token::Letter(of)] if of == "R")
+    };
     let name = named(if is_real(&element) { element.slice(0, 1) } else { element })?;
     let conditions = condition.split(&condition.find(|token| *token == Token::Comma));
     let is_of = |span: &Span<'_>| named(span.slice(0, 1.min(span.tokens().len()))).as_ref() == Some(&name);
     let kept: Vec<Span<'_>> = conditions.into_iter().filter(|span| !(is_real(span) && is_of(span))).collect();
-    let [condition] = kept.as_slice() else { return None };
-    let is_member = is_of(condition) && condition.tokens().get(1) == Some(&Token::Relation(Relation::In));
+    let condition = match kept.as_slice() {
+        [] => return Some(Shape::Interval(Interval::default())),
+        [condition] => *condition,
+        [first, second] => {
+            return match within_both(&[read(*first, work), read(*second, work)], work)? {
+                range if range.name.as_ref() == Some(&name) => Some(Shape::Interval(Interval { name: None, ..range })),
+                _ => None,
+            };
+        }
+        _ => return None,
+    };
+    let is_member = is_of(&condition) && condition.tokens().get(1) == Some(&Token::Relation(Relation::In));
     let unnamed = |shape: Shape| match shape {
         Shape::Interval(interval)
             if interval.name.as_ref() == Some(&name) || (is_member && interval.name.is_none()) =>
@@ -141,14 +153,31 @@ pub(crate) fn described(inner: Span<'_>, read: Reader<'_>, work: &mut Work) -> O
         }
         _ => None,
     };
-    match read(*condition, work) {
+    match read(condition, work) {
         Shape::Union(ranges) => ranges.into_iter().map(unnamed).collect::<Option<_>>().map(Shape::Union),
+        // `x = 1 and x = 2` holds for no number.
+        Shape::Definition { .. } if condition.tokens().contains(&Token::And) => None,
         Shape::Definition { name: of, value, .. } if of == name => match *value {
             Shape::List(values) => Some(Shape::Set(values)),
             value => Some(Shape::Set(vec![value])),
         },
         range => unnamed(range),
     }
+}
+
+/// Returns the interval of `x > 1 and x < 5`. None if no number is in both ranges.
+pub(crate) fn within_both(ranges: &[Shape], work: &mut Work) -> Option<Interval> {
+    let [Shape::Interval(one), Shape::Interval(other)] = ranges else { return None };
+    let (above, below) = if one.low.is_some() { (one, other) } else { (other, one) };
+    let Interval { low: Some(low), high: None, .. } = above else { return None };
+    let Interval { low: None, high: Some(high), .. } = below else { return None };
+    let width = high.joined(low, Op::Subtract).value(0, Points::Few, work)?;
+    let is_wide = width.is_nonzero() && width.real()?.is_negative() == Some(false);
+    (one.name == other.name && one.name.is_some() && is_wide).then(|| Interval {
+        high: below.high.clone(),
+        high_closed: below.high_closed,
+        ..above.clone()
+    })
 }
 
 fn membership(element: Span<'_>, of: Span<'_>, read: Reader<'_>, work: &mut Work) -> Option<Shape> {

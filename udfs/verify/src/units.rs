@@ -14,13 +14,19 @@ pub(crate) struct Unit {
 
 /// Words of other scripts that change a number or doubt it: `5 万`, `5 или`. These are parts of words.
 const CHANGING: &str = "十 百 千 万 萬 亿 億 兆 半 倍 割 折 双 雙 对 對 不 非 无 無 没 沒 错 錯 以 左右 多 余 餘 约 約 近 超 未 满 満 \
-    或 又 和 与 と か 之 次方 平方 立方 负 負 点 點 ない より くらい ぐらい ほど ダース パーセント または もしくは 違 间 間 \
-    십 백 천 만 억 조 반 배 쌍 이상 이하 미만 초과 아니 또는 퍼센트 정도 тысяч тыс млн милли млрд сотн сотен сотня десят дюжин \
+    或 又 和 与 と か 之 次方 的 负 負 点 點 ない ません より くらい ぐらい ほど ダース パーセント または もしくは 違 间 間 \
+    前後 前后 上下 强 弱 几 幾 数 一 二 三 四 五 六 七 八 九 〇 남짓 가량 다스 안팎 \
+    십 백 천 만 억 조 반 배 쌍 아닙 이상 이하 미만 초과 아니 또는 퍼센트 정도 тысяч тыс млн милли млрд сотн сотен сотня десят дюжин \
     процент полов треть четверть более менее больш меньш минус плюс неверн неправ примерно степен квадрат \
-    ألف آلاف مليون مليار مئة مائة نصف ربع ثلث بالمئة ليس خطأ تقريب مليو हज़ार हजार लाख करोड़ करोड सौ दर्जन प्रतिशत नहीं आधा \
-    พัน หมื่น แสน ล้าน ร้อย โหล ครึ่ง ไม่ אלף אלפים מיליון מאה חצי לא אחוז";
+    мільйон мільярд милион милиард милијард тисяч хиляд хиљад сотень відсот приблизно крат вдвое втрое почти около выше ниже \
+    ألف آلاف ضعف أكثر أقل هزار ہزار لاکھ کروڑ میلیون میلیارد ملین درصد فیصد نیم برابر نیست نہیں مليون مليار مئة مائة نصف ربع ثلث بالمئة ليس خطأ تقريب مليو हज़ार हजार लाख करोड़ करोड सौ दर्जन प्रतिशत नहीं आधा मिलियन अरब गुना से कम अधिक लगभग \
+    হাজার লক্ষ লাখ কোটি শত মিলিয়ন ডজন অর্ধেক গুণ নয় ਹਜ਼ਾਰ ਲੱਖ ਕਰੋੜ હજાર લાખ કરોડ ஆயிரம் லட்சம் கோடி వేల లక్ష కోటి \
+    ಸಾವಿರ ಲಕ್ಷ ആയിരം ലക്ഷം ათას მილიონ հազար միլիոն ພັນ ລ້ານ ពាន់ លាន ထောင် သောင်း \
+    พัน หมื่น แสน ล้าน ร้อย โหล ครึ่ง ไม่ กว่า สิบ เท่า เปอร์เซ็นต์ ประมาณ אלף אלפים מיליון מאה חצי לא אחוז מיליארד מאות תריסר יותר פחות בערך";
+/// Units with such parts.
+const NOT_CHANGING: [&str; 4] = ["千米", "千克", "千卡", "千瓦"];
 /// The same as whole words.
-const CHANGING_WHOLE: &str = "厘 成 打 分 не нет или либо и раз пара пары пар أو या או";
+const CHANGING_WHOLE: &str = "平方 立方 ні або чи 厘 成 打 分 не нет или либо и раз пара пары пар أو या או";
 
 /// Whether a character is a currency sign (Unicode category Sc).
 pub(crate) fn is_currency(c: char) -> bool {
@@ -37,7 +43,8 @@ fn foreign(word: &str) -> Option<Unit> {
     if word.is_empty() || !word.chars().all(is_foreign) {
         return None;
     }
-    let changes = CHANGING.split_whitespace().any(|part| word.contains(part))
+    let parts = NOT_CHANGING.iter().fold(word.to_string(), |parts, unit| parts.replace(unit, ""));
+    let changes = CHANGING.split_whitespace().any(|part| parts.contains(part))
         || CHANGING_WHOLE.split_whitespace().any(|whole| word.to_lowercase() == whole);
     Some(Unit { name: word.to_string(), optional: false, is_foreign: !changes })
 }

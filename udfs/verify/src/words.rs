@@ -57,12 +57,11 @@ pub(crate) fn known(run: &str, in_phrase: bool, counts: bool) -> Option<Token> {
 
 /// Writes percent in words at the end of an answer as "percent".
 pub(crate) fn with_percent(text: String) -> String {
-    const NAMES: [&str; 8] =
-        ["per cent", "Percent", "pct", "Prozent", "por ciento", "pour cent", "por cento", "per cento"];
+    const NAMES: &str = "per cent|Percent|pct|Prozent|por ciento|pour cent|por cento|per cento|procent|persen|phần trăm|\
+        процентов|процента|процент|відсотків|відсотки|パーセント|퍼센트|प्रतिशत|بالمئة|เปอร์เซ็นต์";
     let end = text.trim_end_matches(|c: char| c.is_whitespace() || "}$.".contains(c)).len();
-    let named =
-        |name: &&&str| text[..end].strip_suffix(**name).is_some_and(|rest| !rest.ends_with(char::is_alphabetic));
-    match NAMES.iter().find(named) {
+    let named = |name: &&str| text[..end].strip_suffix(*name).is_some_and(|rest| !rest.ends_with(char::is_alphabetic));
+    match NAMES.split('|').find(named) {
         Some(name) => format!("{}percent{}", &text[..end - name.len()], &text[end..]),
         None => text,
     }
@@ -107,8 +106,9 @@ pub(crate) fn in_text(content: &str) -> Option<Token> {
     if let Some(function) = Function::named(content) {
         return Some(Token::Function(function));
     }
-    let lower = content.trim_end_matches('.').to_ascii_lowercase();
+    let lower = content.trim_end_matches('.').trim_start_matches("\\ ").to_ascii_lowercase();
     Some(match lower.as_str() {
+        "such that" => Token::SuchThat,
         "and" => Token::And,
         "or" => Token::Or,
         "infinity" => Token::Infinity,
@@ -194,6 +194,8 @@ pub(crate) fn command(name: &str) -> Option<Option<Token>> {
         "log" => Token::Log,
         "colon" => Token::Colon,
         "AA" => Token::Word("Å".to_string()),
+        "pounds" => Token::Word("£".to_string()),
+        "euro" | "texteuro" => Token::Word("€".to_string()),
         "angle" | "triangle" | "measuredangle" => Token::Word(name.to_string()),
         _ if is_letter(name) => Token::Letter(format!("\\{}", name.strip_prefix("var").unwrap_or(name))),
         _ => return None,
