@@ -129,7 +129,7 @@ fn read<'a>(text: &mut &'a str, depth: usize) -> Option<Value<'a>> {
         b's' | b'u' => {
             let size = until(text, ':')?.parse().ok()?;
             let content = cut(text, size)?;
-            if tag == b's' { Value::Text(content) } else { Value::Escaped(content) }
+            if tag == b's' { Value::Text(content) } else { is_escaped(content).then_some(Value::Escaped(content))? }
         }
         b'l' | b't' | b'e' | b'z' | b'd' | b'n' | b'b' if depth < DEEPEST => {
             let count: usize = until(text, ':')?.parse().ok()?;
@@ -145,6 +145,28 @@ fn read<'a>(text: &mut &'a str, depth: usize) -> Option<Value<'a>> {
         }
         _ => return None,
     })
+}
+
+/// Whether a text is one that Python's `unicode_escape` writes. A forged one could end the literal that `show` makes of it.
+fn is_escaped(text: &str) -> bool {
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        let digits = match character {
+            '\\' => match characters.next() {
+                Some('\\' | 'n' | 'r' | 't') => 0,
+                Some('x') => 2,
+                Some('u') => 4,
+                Some('U') => 8,
+                _ => return false,
+            },
+            ' '..='~' => 0,
+            _ => return false,
+        };
+        if !(0..digits).all(|_| characters.next().is_some_and(|digit| digit.is_ascii_hexdigit())) {
+            return false;
+        }
+    }
+    true
 }
 
 /// Cuts off what stands before a mark, and the mark.
