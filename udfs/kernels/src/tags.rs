@@ -6,7 +6,7 @@ use super::steps::{SEPARATOR, strip};
 
 /// The tags around the chains of published models: next to each pair a model, and where its tags are defined. They do
 /// not occur in prose, so they count anywhere in a generation.
-const PAIRS: [(&str, &str); 12] = [
+const PAIRS: [(&str, &str); 16] = [
     // DeepSeek-R1, Qwen3, GLM-4.5, Olmo 3 and most others: their chat templates.
     ("<think>", "</think>"),
     // Sky-T1 and OpenThoughts: the system prompt on the card of NovaSky-AI/Sky-T1_data_17k.
@@ -23,37 +23,48 @@ const PAIRS: [(&str, &str); 12] = [
     ("<seed:think>", "</seed:think>"),
     // MiniMax-M3: MiniMaxM3Detector in sglang/srt/parser/reasoning_parser.py.
     ("<mm:think>", "</mm:think>"),
-    // Command A Reasoning: vllm/reasoning/cohere_command_reasoning_parser.py.
+    // Command A Reasoning and Command 4: vllm/reasoning/cohere_command_reasoning_parser.py.
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     // Apertus: vllm/reasoning/apertus_reasoning_parser.py.
     ("<|inner_prefix|>", "<|inner_suffix|>"),
     // Gemma 4: vllm/reasoning/gemma4_reasoning_parser.py.
     ("<|channel>thought\n", "<channel|>"),
-    // Apriel-1.5-15b-Thinker: its chat template, which writes the opening words into the prompt.
+    // Apriel-1.5 and 1.6-15b-Thinker: models/templates/*Apriel*.jinja in ggml-org/llama.cpp. The opening words are in the
+    // prompt.
     ("Here are my reasoning steps:\n", "[BEGIN FINAL RESPONSE]"),
+    // Solar Open 2: vllm/reasoning/solar_open2_reasoning_parser.py.
+    ("<|think:start|>", "<|think:end|>"),
+    // LongCat-Flash-Thinking: vllm/reasoning/longcat_reasoning_parser.py.
+    ("<longcat_think>", "</longcat_think>"),
+    // openPangu: vllm/reasoning/pangu_reasoning_parser.py.
+    ("[unused16]", "[unused17]"),
+    // Inkling: InklingDetector in sglang/srt/parser/reasoning_parser.py.
+    ("<|content_thinking|>", "<|end_message|><|message_model|><|content_text|>"),
 ];
 /// Tags that also occur in prose and code. They count only at the start of a generation.
 const FIRST: [(&str, &str); 7] = [
-    // Marco-o1: its model card.
+    // Marco-o1: its system prompt, as in src/llamafactory/data/template.py of hiyouga/LLaMA-Factory.
     ("<Thought>", "</Thought>"),
-    // EXAONE Deep: its chat template.
+    // EXAONE Deep: the README of LG-AI-EXAONE/EXAONE-Deep.
     ("<thought>", "</thought>"),
     // Claude's prompts and the data sets made with them, such as Reflection.
     ("<thinking>", "</thinking>"),
-    // The GRPO notebooks of unsloth, by their system prompt.
+    // The GRPO notebooks of unslothai/notebooks, by their system prompt.
     ("<reasoning>", "</reasoning>"),
     // Granite 3.2: vllm/reasoning/granite_reasoning_parser.py.
     ("Here is my thought process:", "Here is my response:"),
     ("Here's my thought process:", "Here's my response:"),
-    // HuatuoGPT-o1: its model card.
+    // HuatuoGPT-o1: the README of FreedomIntelligence/HuatuoGPT-o1.
     ("## Thinking", "## Final Response"),
 ];
 /// Tags around the whole solution. The first `NO_WORDS` of them are not HTML words.
-const SOLUTION: [(&str, &str); 8] = [
+const SOLUTION: [(&str, &str); 9] = [
     ("<|begin_of_solution|>", "<|end_of_solution|>"),
     ("<Output>", "</Output>"),
     // Command A Reasoning, Kimi K3 and Apriel: the files named at their pairs.
     ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+    // Command 4: CohereCommand4Detector in sglang/srt/parser/reasoning_parser.py.
+    ("<|START_TEXT|>", "<|END_TEXT|>"),
     ("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
     ("[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"),
     ("<output>", "</output>"),
@@ -62,10 +73,10 @@ const SOLUTION: [(&str, &str); 8] = [
     // ERNIE-4.5-Thinking: vllm/reasoning/ernie45_reasoning_parser.py.
     ("<response>", "</response>"),
 ];
-const NO_WORDS: usize = 5;
+const NO_WORDS: usize = 6;
 const SPECIAL: [&str; 2] = [SOLUTION[0].0, SOLUTION[0].1];
 /// End-of-turn tokens, which some loggers leave at the end of a generation.
-const END_OF_TURN: [&str; 9] = [
+const END_OF_TURN: [&str; 18] = [
     "<|im_end|>",
     "<|endoftext|>",
     "<｜end▁of▁sentence｜>",
@@ -75,6 +86,15 @@ const END_OF_TURN: [&str; 9] = [
     "<|return|>",
     "<|end|>",
     "<turn|>",
+    "[unused10]",
+    "<|end_message|><|content_model_end_sampling|>",
+    "<|end_message|>",
+    "<|END_OF_TURN_TOKEN|>",
+    "<|eos|>",
+    "<|eom_id|>",
+    "<|user|>",
+    "[|endofturn|]",
+    "<SPECIAL_12>",
 ];
 /// What harmony writes between two messages of the analysis, and before the final message.
 const NEXT_MESSAGE: &str = "<|end|><|start|>assistant";
@@ -121,7 +141,9 @@ pub fn think(generation: &str) -> Option<Cow<'_, str>> {
         return Some(Cow::Borrowed(chain));
     }
     let messages = chain.split(NEXT_MESSAGE).map(|message| strip(message.strip_prefix(PAIRS[2].0).unwrap_or(message)));
-    Some(Cow::Owned(messages.filter(|message| !message.is_empty()).collect::<Vec<_>>().join(SEPARATOR)))
+    // Messages of the other channel, commentary, call tools or speak to the user.
+    let is_analysis = |message: &&str| !message.is_empty() && !message.starts_with("<|channel|>");
+    Some(Cow::Owned(messages.filter(is_analysis).collect::<Vec<_>>().join(SEPARATOR)))
 }
 
 /// Returns the text after the chain's closing tag, stripped and without solution tags and the end-of-turn token. None
@@ -139,8 +161,10 @@ pub fn response(generation: &str) -> Option<Cow<'_, str>> {
 /// Like [`response`], but keeps solution tags that have text before or after them.
 pub fn after_chain(generation: &str) -> Option<&str> {
     let (_, _, after) = span(generation)?;
-    let rest = strip(&generation[after..]);
-    let rest = END_OF_TURN.iter().find_map(|token| rest.strip_suffix(token)).map_or(rest, strip);
+    let mut rest = strip(&generation[after..]);
+    while let Some(before) = END_OF_TURN.iter().find_map(|token| rest.strip_suffix(token)) {
+        rest = strip(before);
+    }
     let unwrapped = SOLUTION.iter().enumerate().find_map(|(place, (opening, closing))| {
         match (rest.strip_prefix(opening), rest.strip_suffix(closing)) {
             (Some(inner), Some(_)) => inner.strip_suffix(closing),
