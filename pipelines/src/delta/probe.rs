@@ -37,11 +37,20 @@ async fn check_create(store: &dyn ObjectStore, log: &str, probe: &Path) -> Resul
                 return Err(not_written(log, error));
             }
         }
-        Err(error) => return Err(not_created(store, log, probe, error).await),
+        Err(error) => {
+            let is_forbidden = matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. });
+            if is_forbidden || store.put(probe, PutPayload::from_static(FIRST)).await.is_err() {
+                return Err(not_written(log, error));
+            }
+            // A request that only failed now says nothing about conditional creates.
+            if !is_refused(&create(store, probe, SECOND).await) {
+                return Err(refused(log, &error));
+            }
+        }
     }
     match create(store, probe, SECOND).await {
         Ok(()) => return Err(ignored(log)),
-        Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {}
+        second if is_refused(&second) => {}
         Err(error) => return Err(not_written(log, error)),
     }
     if holds_first(store, log, probe).await? { Ok(()) } else { Err(ignored(log)) }
@@ -62,14 +71,8 @@ async fn create(store: &dyn ObjectStore, probe: &Path, content: &'static [u8]) -
     store.put_opts(probe, PutPayload::from_static(content), PutMode::Create.into()).await.map(drop)
 }
 
-/// Explains why a conditional create failed. If an unconditional write succeeds and the error is not about access, the
-/// store does not support If-None-Match.
-async fn not_created(store: &dyn ObjectStore, log: &str, probe: &Path, error: Error) -> DataFusionError {
-    let is_forbidden = matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. });
-    if !is_forbidden && store.put(probe, PutPayload::from_static(FIRST)).await.is_ok() {
-        return refused(log, &error);
-    }
-    not_written(log, error)
+fn is_refused(second: &object_store::Result<()>) -> bool {
+    matches!(second, Err(Error::AlreadyExists { .. } | Error::Precondition { .. }))
 }
 
 fn not_written(log: &str, error: Error) -> DataFusionError {

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use datafusion::arrow::array::{ArrayRef, Decimal256Array, RecordBatch, StringArray};
 
 use crate::common::{Finished, files_below};
-use crate::runs::place::{A, Place};
-use crate::support::proxy::Action;
+use crate::runs::place::{A, Place, Running};
+use crate::support::proxy::{Action, Gate};
 use asap_test_support::{Reply, Server};
 
 /// Checks that a run was refused with every text in its message, and wrote nothing.
@@ -180,4 +181,21 @@ fn a_store_without_conditional_creates_is_refused_before_any_row() {
         _ => Action::Pass,
     });
     refused_before_any_row(&place, "cot", &["the log of s3://lake/out", "ignores If-None-Match"]);
+}
+
+/// A check that ends at a time-out says nothing about the store.
+#[test]
+fn a_check_of_conditional_creates_that_times_out_is_made_again() {
+    let (place, gate) = (Place::s3().with(&[A]), Gate::new());
+    let (is_first, held) = (AtomicBool::new(true), gate.clone());
+    place.proxy().follow(move |head| {
+        let is_check =
+            head.puts("out/_delta_log") && head.path.contains(".asap-probe-") && head.header("if-none-match").is_some();
+        if is_check && is_first.swap(false, SeqCst) { Action::HoldReply(held.clone()) } else { Action::Pass }
+    });
+    let mut run = place.run_command(&[]);
+    run.env("AWS_TIMEOUT", "3s");
+    Running::start(run).finish().ends_in(&[0], &[]);
+    gate.open();
+    place.holds(&[A]);
 }
