@@ -17,14 +17,15 @@ pub(super) enum Advice {
 /// Fields of an error with the endpoint's own words. Others may repeat the prompt.
 const OWN: [&str; 10] = ["error", "message", "detail", "msg", "param", "loc", "code", "type", "metadata", "raw"];
 /// Names of the limit on an answer. A proxy uses the names of the server after it.
-const LIMITS: &str = "max_tokens|max_completion_tokens|max_new_tokens|max_output_tokens";
+const LIMITS: &str = "max_tokens|max_completion_tokens|max_new_tokens|max_output_tokens|maxoutputtokens|maximum tokens";
 /// Words before the size of the window, such as `maximum context length is 2048` and `context limit: 9 + 8 > 16`.
 const WINDOWS: &str = "context length|context window|context size|model length|max_model_len|max_seq_len|tokens` must be <=|context limit";
 /// Words for a limit that is too high.
 const TOO_HIGH: &str =
     "too large|too high|too big|greater than|less than|at most|exceed|maximum|range|must be <|>|between|up to";
 /// Words for a field, or for a value of a field, that is not accepted.
-const NOT_ACCEPTED: &str = "unsupported|not support|n't support|not permitted|not allowed|n't allow|is allowed|unrecognized|unknown|unexpected|extra_forbidden|deprecated|removed|only the default|must be|must not|cannot|can't|invalid|should be|not available|range";
+const NOT_ACCEPTED: &str = "unsupported|not support|n't support|not permitted|not allowed|n't allow|is allowed|unrecognized|unknown|unexpected|extra_forbidden|deprecated|removed|only the default|must be|must not|cannot|can't|invalid|should be|not available|range|\
+    not accept|n't accept|not applicable|not valid|only support|minimum";
 /// The words before a number of tokens that is only a bound: the endpoint did not count the whole prompt.
 const NOT_EXACT: &str = "at least";
 /// How far the size of a window may be from the words for it.
@@ -77,7 +78,7 @@ pub(super) fn advice(
     let limit = if is_sent(COMPLETION_LIMIT) { "max_tokens" } else { "max_completion_tokens" };
     // Some endpoints accept only one of temperature and top_p; a top_p of 1 changes nothing.
     let (change, forces) = match says(words, NOT_ACCEPTED) {
-        true if tokens.is_some() && has(&[limit]) => {
+        is_refused if (is_refused || words.contains("instead")) && tokens.is_some() && has(&[limit]) => {
             (COMPLETION_LIMIT, "the limit that asap.anchor.send_max_completion_tokens names")
         }
         true if is_sent(NO_TOP_P) && has(&["top_p", "top-p", "topp"]) => {
@@ -103,8 +104,10 @@ fn shorter(words: &str, request: &ChatRequest, sent: Sent, forced: Forced, liste
     let Sent { mut form, tokens: Some(tokens) } = sent else { return None };
     let (limit, said, all) = (u64::from(tokens), window(words), numbers(words));
     let Some(window) = forced.window.or(said).or(listed) else {
-        let most = all.into_iter().filter(|number| (FEW.into()..limit).contains(number)).max()?;
-        form.most = u32::try_from(most).ok();
+        // Words about the prompt alone name no limit.
+        let most =
+            all.into_iter().filter(|number| says(words, LIMITS) && (FEW.into()..limit).contains(number)).max()?;
+        form.most = u32::try_from(most - u64::from(words.contains("exclusive"))).ok();
         return Some(Sent { form, tokens: form.most });
     };
     form.window = Some(window);
