@@ -76,26 +76,9 @@ const SOLUTION: [(&str, &str); 9] = [
 const NO_WORDS: usize = 6;
 const SPECIAL: [&str; 2] = [SOLUTION[0].0, SOLUTION[0].1];
 /// End-of-turn tokens, which some loggers leave at the end of a generation.
-const END_OF_TURN: [&str; 18] = [
-    "<|im_end|>",
-    "<|endoftext|>",
-    "<｜end▁of▁sentence｜>",
-    "<|eot_id|>",
-    "<end_of_turn>",
-    "</s>",
-    "<|return|>",
-    "<|end|>",
-    "<turn|>",
-    "[unused10]",
-    "<|end_message|><|content_model_end_sampling|>",
-    "<|end_message|>",
-    "<|END_OF_TURN_TOKEN|>",
-    "<|eos|>",
-    "<|eom_id|>",
-    "<|user|>",
-    "[|endofturn|]",
-    "<SPECIAL_12>",
-];
+const END_OF_TURN: &str = "<|im_end|> <|endoftext|> <｜end▁of▁sentence｜> <|eot_id|> <|eom_id|> <end_of_turn> </s> <|return|> <|end|> \
+    <turn|> [unused10] <|end_message|> <|content_model_end_sampling|> <|END_OF_TURN_TOKEN|> <|eos|> <|user|> \
+    [|endofturn|] <SPECIAL_12>";
 /// What harmony writes between two messages of the analysis, and before the final message.
 const NEXT_MESSAGE: &str = "<|end|><|start|>assistant";
 
@@ -162,7 +145,7 @@ pub fn response(generation: &str) -> Option<Cow<'_, str>> {
 pub fn after_chain(generation: &str) -> Option<&str> {
     let (_, _, after) = span(generation)?;
     let mut rest = strip(&generation[after..]);
-    while let Some(before) = END_OF_TURN.iter().find_map(|token| rest.strip_suffix(token)) {
+    while let Some(before) = END_OF_TURN.split(' ').find_map(|token| rest.strip_suffix(token)) {
         rest = strip(before);
     }
     let unwrapped = SOLUTION.iter().enumerate().find_map(|(place, (opening, closing))| {
@@ -284,7 +267,7 @@ mod tests {
                 "{generation}"
             );
         }
-        for token in END_OF_TURN {
+        for token in END_OF_TURN.split(' ') {
             assert_eq!(response(&format!("<think>a</think>b {token}\n")).as_deref(), Some("b"));
         }
         let generation = wrap("a\n\nb", "c");

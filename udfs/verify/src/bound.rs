@@ -44,13 +44,8 @@ fn head(tokens: &[Token]) -> &[Token] {
 
 /// Returns the distinct arguments of the function that an answer defines: those of `f(x, y) = x - y`.
 fn arguments(tokens: &[Token]) -> Option<Vec<String>> {
-    use Token::{Caret, Close, Letter, Minus, Number, Open};
-    let head = head(tokens);
-    let is_inverse = matches!(
-        head,
-        [Letter(_), Caret, Open(Bracket::Group), Minus, Number { digits, .. }, Close(Bracket::Group)] if digits == "1"
-    );
-    if !is_inverse && !matches!(head, [Letter(_)]) {
+    let head @ [Token::Letter(_), power @ ..] = head(tokens) else { return None };
+    if !power.is_empty() && !matches!(power, [Token::Caret, Token::Open(_), Token::Minus, _, Token::Close(_)]) {
         return None;
     }
     let rest = &tokens[head.len() + 1..];

@@ -1,6 +1,7 @@
 //! The boxes of a response.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use super::{Verdict, choices, compared, same, units};
 
@@ -35,16 +36,14 @@ impl<'a> Boxes<'a> {
     /// Returns the answer if nothing is known of the expected one.
     pub(crate) fn answer(&self) -> Option<Cow<'a, str>> {
         let last = *self.contents.last()?;
-        let is_one = self.is_spaced || self.few().is_some_and(|few| few.iter().all(|content| same(content, last)));
+        let is_one = self.is_spaced || self.are_all(|content| same(content, last));
         Some(if is_one { Cow::Borrowed(last) } else { Cow::Owned(self.contents.join(", ")) })
     }
 
-    /// Returns the different boxes if comparing each of them costs little.
-    fn few(&self) -> Option<Vec<&'a str>> {
-        let mut different = self.contents.clone();
-        different.sort_unstable();
-        different.dedup();
-        (different.len() <= 4).then_some(different)
+    /// Whether all boxes hold what one holds; false if comparing each of them costs much.
+    fn are_all(&self, holds: impl Fn(&&str) -> bool) -> bool {
+        let different: BTreeSet<&str> = self.contents.iter().copied().collect();
+        different.len() <= 4 && different.iter().all(holds)
     }
 
     pub(crate) fn compared(&self, gold: &str) -> Verdict {
@@ -55,7 +54,7 @@ impl<'a> Boxes<'a> {
         }
         match compared(gold, &self.contents.join(", ")) {
             Verdict::Equal => Verdict::Equal,
-            _ if self.few().is_some_and(|few| few.iter().all(is_equal)) => Verdict::Equal,
+            _ if self.are_all(is_equal) => Verdict::Equal,
             _ if self.is_spaced => compared(gold, last),
             _ if is_equal(last) => Verdict::Ambiguous,
             verdict => verdict,
