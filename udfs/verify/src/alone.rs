@@ -137,7 +137,7 @@ fn concluded(line: &str) -> Option<&str> {
     while let Some(word) = words.next() {
         // The x of "the value of x is".
         let is_name = word.len() == 1 && word.bytes().all(|byte| byte.is_ascii_alphabetic());
-        if !is_word(word) && !(is_name && words.peek().is_some_and(|next| is_word(next))) {
+        if !(is_word(word) || is_name && words.peek().is_some_and(|next| is_word(next))) {
             break;
         }
         (from, last) = (line.len().min(from + word.len() + 1), word);
