@@ -157,11 +157,13 @@ fn is_part(before: &str, after: &str) -> bool {
         }
 }
 
-/// Whether a sign joins a box to the braces before it: `\boxed{2} + \boxed{9}`.
+/// Whether a sign joins a box to the box before it: `\boxed{2} + \boxed{9}`.
 fn is_term(before: &str) -> bool {
     let near = before.trim_end_matches([' ', '$', '(', '[', '\\']);
-    let left = near.strip_suffix(['+', '-', '−', '×', '*', '/']);
-    left.is_some_and(|left| left.trim_end_matches([' ', '$', ')', ']', '\\']).ends_with('}'))
+    let left = near
+        .strip_suffix(['+', '-', '−', '×', '*', '/', ':'])
+        .map(|left| left.trim_end_matches([' ', '$', ')', ']', '\\']));
+    left.is_some_and(|left| left.ends_with('}') && left.rsplit('\n').next().is_some_and(|line| line.contains(BOX)))
 }
 
 fn goes_on(next: &str, word: &str) -> bool {
