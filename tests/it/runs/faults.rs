@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::thread::Builder;
 use std::time::Instant;
 
 use crate::runs::crash::orphans;
@@ -88,7 +89,9 @@ fn every(fault: Fault, first: usize, step: usize) -> usize {
     let work = || {
         while !is_over.load(SeqCst) {
             let n = next.fetch_add(step, SeqCst);
-            match job(fault, n) {
+            // The name of the thread tells which job failed.
+            let named = Builder::new().name(format!("{fault:?} {n}"));
+            match named.spawn(move || job(fault, n)).unwrap().join().unwrap() {
                 true => drop(last.fetch_max(n, SeqCst)),
                 false => is_over.store(true, SeqCst),
             }
