@@ -385,7 +385,7 @@ fn what_answers_cost_above_their_reservations_counts_for_the_day() {
                 "choices": [{ "message": { "content": text }, "finish_reason": "stop" }],
                 "usage": { "prompt_tokens": 100, "completion_tokens": 200 },
             });
-            Reply::After(Duration::from_millis(100), Box::new(Reply::Json(answer)))
+            Reply::After(Duration::from_millis(500), Box::new(Reply::Json(answer)))
         }
         reply => reply,
     });
