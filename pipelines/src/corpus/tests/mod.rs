@@ -7,8 +7,6 @@ mod published;
 mod refusals;
 mod rows;
 mod shapes;
-mod sixteen;
-mod system_prompts;
 mod types;
 
 use std::path::Path;

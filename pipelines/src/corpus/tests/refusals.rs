@@ -81,15 +81,6 @@ async fn files_that_are_not_whole() {
 }
 
 #[tokio::test]
-async fn columns_that_fit_no_shape() {
-    let error = refused("SELECT 'x' AS \"Level.1\", 1 AS n, 'y' AS prompt", None).await;
-    assert_names(
-        &error,
-        &["a.parquet", "Level.1 (text)", "n (Int64)", "prompt (text)", "--columns 'question=prompt,cot=?,answer=?'"],
-    );
-}
-
-#[tokio::test]
 async fn a_mapping_to_a_column_that_is_not_there() {
     let rows = "SELECT 'x' AS \"Question\", 'y' AS reasoning, 'z' AS final";
     let error = refused(rows, Some("question=question,cot=reasoning,answer=final")).await;
@@ -97,22 +88,6 @@ async fn a_mapping_to_a_column_that_is_not_there() {
     let error = refused(rows, Some("question=Question,cot=qqq,answer=final")).await;
     assert_names(&error, &["no column qqq", "reasoning", "final"]);
     assert!(!error.contains("did you mean"), "{error}");
-}
-
-#[tokio::test]
-async fn columns_of_the_wrong_type() {
-    for (rows, named) in [
-        ("SELECT 1 AS question, 'c' AS cot, 'a' AS answer", "column question"),
-        ("SELECT 'q' AS question, 'c' AS cot, {'a': 1} AS answer", "column answer"),
-        ("SELECT 'q' AS prompt, [1] AS generation", "column generation"),
-        ("SELECT 'q' AS problem, 'c' AS generations", "column generations"),
-        ("SELECT 'q' AS problem, ['c'] AS generations, ['yes'] AS correctness_llama", "column correctness_llama"),
-        ("SELECT '[]' AS messages", "column messages"),
-        ("SELECT [{'role': 1, 'content': 'c'}] AS messages", "column messages"),
-        ("SELECT [{'who': 'user', 'content': 'c'}] AS messages", "role and content"),
-    ] {
-        assert_names(&refused(rows, None).await, &["a.parquet", named, "must be", "found"]);
-    }
 }
 
 #[tokio::test]
