@@ -136,7 +136,10 @@ pub(crate) fn fit(table: &mut comfy_table::Table, width: usize, are_numbers: imp
 
 /// Formats rows under a header as aligned text that fits the terminal. Columns whose cells are all digits and separators
 /// are right-aligned.
-pub fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+pub fn table<const N: usize>(
+    header: impl Into<comfy_table::Row>,
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
     let mut table = comfy_table::Table::new();
     table.load_preset(comfy_table::presets::NOTHING).set_header(header);
     let rows: Vec<[String; N]> = rows.into_iter().collect();

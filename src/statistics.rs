@@ -5,7 +5,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::Serialize;
 
 /// The quantile of the normal distribution for a two-sided 95 % interval.
-const Z: f64 = 1.959_963_984_540_054;
+pub const Z: f64 = 1.959_963_984_540_054;
 /// The evidence that a verdict calls a difference.
 pub const SIGNIFICANT: f64 = 0.05;
 const RESAMPLES: usize = 10_000;

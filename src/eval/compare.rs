@@ -6,13 +6,10 @@ use std::fmt::Display;
 use serde::Serialize;
 
 use super::row::Row;
-use super::summary::{by_problem, is_correct, tokens};
+use super::summary::{is_correct, pairs, tokens};
 use crate::failure::Failure;
 use crate::output::{count, table};
-use crate::statistics::{Estimate, mcnemar, mean, p_value, paired};
-
-/// The evidence against equal accuracy that a sentence calls a difference.
-const SIGNIFICANT: f64 = 0.05;
+use crate::statistics::{Estimate, SIGNIFICANT, mcnemar, mean, p_value, paired};
 
 /// B compared with A at one budget, over the problems that both have.
 #[derive(Debug, Serialize)]
@@ -66,24 +63,16 @@ fn same<T: Ord + Display>(what: &str, a: &[Row], b: &[Row], of: impl Fn(&Row) ->
 
 fn at_budget(budget: i64, a: &[Row], b: &[Row]) -> Compared {
     let [a, b] = [a, b].map(|rows| rows.iter().filter(|row| row.budget == budget).collect::<Vec<_>>());
-    let pairs = |value: fn(&Row) -> Option<f64>| {
-        let (mut of_a, mut of_b) = (by_problem(&a, value), by_problem(&b, value));
-        of_a.sort_unstable_by_key(|(id, _)| *id);
-        of_b.sort_unstable_by_key(|(id, _)| *id);
-        let other = |id: &str| of_b.binary_search_by_key(&id, |(id, _)| *id).ok().map(|place| of_b[place].1);
-        of_a.iter().filter_map(|(id, value)| Some((*value, other(id)?))).collect::<Vec<(f64, f64)>>()
-    };
-    let (correct, tokens) = (pairs(is_correct), pairs(tokens));
+    let (correct, tokens) = (pairs(&a, &b, is_correct), pairs(&a, &b, tokens));
     let means = |pairs: &[(f64, f64)]| {
         let (a, b): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
         (mean(&a), mean(&b))
     };
-    let difference = |pairs: &[(f64, f64)]| paired(&pairs.iter().map(|(a, b)| b - a).collect::<Vec<_>>());
+    let differences = |pairs: &[(f64, f64)]| pairs.iter().map(|(a, b)| b - a).collect::<Vec<_>>();
     let more = |test: fn(&(f64, f64)) -> bool| correct.iter().filter(|pair| test(pair)).count() as u64;
     let is_single = a.iter().chain(&b).all(|row| row.sample == 0);
     let (only_a, only_b) = (more(|(a, b)| a > b), more(|(a, b)| b > a));
-    let resampled = || p_value(&correct.iter().map(|(a, b)| b - a).collect::<Vec<_>>());
-    let p_value = if is_single { mcnemar(only_a, only_b) } else { resampled() };
+    let p_value = if is_single { mcnemar(only_a, only_b) } else { p_value(&differences(&correct)) };
     let ((accuracy_a, accuracy_b), (tokens_a, tokens_b)) = (means(&correct), means(&tokens));
     let problems: BTreeSet<&str> = a.iter().map(|row| row.id.as_str()).collect();
     let mut compared = Compared {
@@ -91,13 +80,13 @@ fn at_budget(budget: i64, a: &[Row], b: &[Row]) -> Compared {
         problems: correct.len(),
         accuracy_a,
         accuracy_b,
-        accuracy: difference(&correct),
+        accuracy: paired(&differences(&correct)),
         only_a: is_single.then_some(only_a),
         only_b: is_single.then_some(only_b),
         p_value,
         tokens_a,
         tokens_b,
-        tokens: difference(&tokens),
+        tokens: paired(&differences(&tokens)),
         failed: problems.len() - correct.len(),
         verdict: String::new(),
     };
@@ -148,19 +137,9 @@ pub(crate) fn tables(compared: &[Compared], seconds: [Option<f64>; 2]) -> String
             at.tokens.signed(1.0, 0),
         ]
     });
-    let header = [
-        "budget",
-        "problems",
-        "A",
-        "B",
-        "B − A, points",
-        "only A",
-        "only B",
-        "p",
-        "tokens A",
-        "tokens B",
-        "B − A, tokens",
-    ];
+    let header =
+        "budget | problems | A | B | B − A, points | only A | only B | p | tokens A | tokens B | B − A, tokens"
+            .split(" | ");
     let mut lines = vec![table(header, rows), String::new()];
     for at in compared {
         lines.push(at.verdict.clone());

@@ -245,7 +245,7 @@ pub async fn run(args: EvalArgs) -> Result<(), Failure> {
     grade::complete_tags(&mut rows);
     let rows = graded(rows, problems, sandbox).await?;
     let properties = HashMap::from([(PROPERTY.to_string(), Some(identity))]);
-    whole_table::replace(&url, &whole_table::batch(row::schema(), &rows)?, properties).await?;
+    whole_table::replace(&url, &whole_table::batch(&row::COLUMNS, &rows)?, properties).await?;
     let evaluation = Evaluation { location: to.clone(), rows, asking: clock::total(&url).await? };
     let summary = summarize(&args, bench, model, left_out, &evaluation);
     print_as(format, &summary, || summary.table())?;

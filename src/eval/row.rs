@@ -1,8 +1,6 @@
 //! The rows of an evaluation's table: one for each response.
 
-use std::sync::Arc;
-
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::datatypes::DataType;
 use serde::{Deserialize, Serialize};
 
 /// A response and its grade.
@@ -36,26 +34,15 @@ pub(crate) struct Row {
     pub seconds: Option<f64>,
 }
 
-pub(crate) fn schema() -> SchemaRef {
-    let text = |name: &str| Field::new(name, DataType::Utf8, true);
-    let integer = |name: &str| Field::new(name, DataType::Int64, true);
-    let number = |name: &str| Field::new(name, DataType::Float64, true);
-    Arc::new(Schema::new(vec![
-        text("bench"),
-        text("id"),
-        integer("sample"),
-        integer("budget"),
-        text("model"),
-        number("temperature"),
-        number("top_p"),
-        text("prompt"),
-        text("response"),
-        text("finish_reason"),
-        text("answer"),
-        text("gold"),
-        Field::new("correct", DataType::Boolean, true),
-        text("why"),
-        integer("tokens"),
-        number("seconds"),
-    ]))
-}
+/// The columns of a row, in order.
+pub(crate) const COLUMNS: [(DataType, &str); 9] = [
+    (DataType::Utf8, "bench id"),
+    (DataType::Int64, "sample budget"),
+    (DataType::Utf8, "model"),
+    (DataType::Float64, "temperature top_p"),
+    (DataType::Utf8, "prompt response finish_reason answer gold"),
+    (DataType::Boolean, "correct"),
+    (DataType::Utf8, "why"),
+    (DataType::Int64, "tokens"),
+    (DataType::Float64, "seconds"),
+];

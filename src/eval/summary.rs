@@ -1,5 +1,7 @@
 //! The figures of an evaluation.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::row::Row;
@@ -44,7 +46,7 @@ pub(crate) struct Summary {
 }
 
 /// The mean correctness of each problem at one budget, in the order of the rows. Rows whose call failed do not count.
-pub(crate) fn by_problem<'a>(rows: &[&'a Row], value: impl Fn(&Row) -> Option<f64>) -> Vec<(&'a str, f64)> {
+fn by_problem<'a>(rows: &[&'a Row], value: impl Fn(&Row) -> Option<f64>) -> Vec<(&'a str, f64)> {
     let mut found: Vec<(&str, Vec<f64>)> = Vec::new();
     for row in rows {
         let Some(value) = value(row) else { continue };
@@ -54,6 +56,12 @@ pub(crate) fn by_problem<'a>(rows: &[&'a Row], value: impl Fn(&Row) -> Option<f6
         }
     }
     found.into_iter().map(|(id, values)| (id, mean(&values))).collect()
+}
+
+/// The values of both at each problem that both have, in the order of the ids.
+pub(crate) fn pairs(a: &[&Row], b: &[&Row], value: fn(&Row) -> Option<f64>) -> Vec<(f64, f64)> {
+    let [a, b] = [a, b].map(|rows| by_problem(rows, value).into_iter().collect::<BTreeMap<_, _>>());
+    a.iter().filter_map(|(id, a)| Some((*a, *b.get(id)?))).collect()
 }
 
 pub(crate) fn is_correct(row: &Row) -> Option<f64> {
@@ -109,17 +117,9 @@ impl Summary {
                 format!("{:.1}", at.request_seconds_p95),
             ]
         });
-        let header = [
-            "budget",
-            "problems",
-            "accuracy",
-            "95 % interval",
-            "tokens",
-            "truncated",
-            "unanswered",
-            "median s",
-            "p95 s",
-        ];
+        let header =
+            "budget | problems | accuracy | 95 % interval | tokens | truncated | unanswered | median s | p95 s"
+                .split(" | ");
         let Self { bench, model, to, samples, temperature, concurrency, seconds_per_problem, .. } = self;
         let mut lines = vec![format!("{bench}, {model} -> {to}\n"), table(header, rows), String::new()];
         let responses = match samples {

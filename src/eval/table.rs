@@ -8,13 +8,10 @@ use serde::Serialize;
 use super::Evaluation;
 use super::bench::Bench;
 use super::row::Row;
-use super::summary::{AtBudget, by_problem, is_correct, tokens};
+use super::summary::{AtBudget, is_correct, pairs, tokens};
 use crate::failure::Failure;
 use crate::output::count;
-use crate::statistics::{Estimate, holm, mcnemar, mean, p_value};
-
-/// The quantile of the normal distribution for a two-sided 95 % interval.
-const Z: f64 = 1.959_963_984_540_054;
+use crate::statistics::{Estimate, Z, holm, mcnemar, mean, p_value};
 
 /// A method on a benchmark at a budget: the mean over its evaluations, which are its seeds.
 #[derive(Debug, Serialize)]
@@ -204,18 +201,14 @@ fn cell(method: &str, key: &Key, seeds: &Seeds) -> Cell {
 
 fn change(base: &Seeds, of: &Seeds) -> Change {
     let rows = [common(base, of), common(of, base)];
-    let pairs = |value: fn(&Row) -> Option<f64>| {
-        let [base, of] = rows.each_ref().map(|rows| by_problem(rows, value).into_iter().collect::<BTreeMap<_, _>>());
-        base.iter().filter_map(|(id, a)| Some((*a, *of.get(id)?))).collect::<Vec<(f64, f64)>>()
-    };
-    let differences: Vec<f64> = pairs(is_correct).iter().map(|(a, b)| b - a).collect();
+    let differences: Vec<f64> = pairs(&rows[0], &rows[1], is_correct).iter().map(|(a, b)| b - a).collect();
     let reach = Z * error_of_mean(&differences);
     let value = mean(&differences);
     let accuracy = Some(Estimate { value, low: value - reach, high: value + reach });
     let are = |value: f64| differences.iter().filter(|difference| **difference == value).count() as u64;
     let is_single = rows.iter().all(|rows| rows.windows(2).all(|pair| pair[0].id != pair[1].id));
     let p_value = if is_single { mcnemar(are(1.0), are(-1.0)) } else { p_value(&differences) };
-    Change { accuracy, p_value, p_holm: None, tokens: ratio(&pairs(tokens)), seconds: None }
+    Change { accuracy, p_value, p_holm: None, tokens: ratio(&pairs(&rows[0], &rows[1], tokens)), seconds: None }
 }
 
 /// The ratio of the means of pairs, minus 1, with the interval of its linearization (Cochran 1977, section 6.3).

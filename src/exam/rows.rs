@@ -1,11 +1,10 @@
 //! The rows of an exam: one for each question and variant.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use asap_pipelines::location;
 use asap_pipelines::outputs::whole_table;
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::datatypes::DataType;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use url::Url;
@@ -54,30 +53,20 @@ pub(super) struct Row {
     pub examined: Examined,
 }
 
-fn schema() -> SchemaRef {
-    let field = |(name, kind): (&str, DataType)| Field::new(name, kind, true);
-    let (text, integer, number, boolean) = (DataType::Utf8, DataType::Int64, DataType::Float64, DataType::Boolean);
-    Arc::new(Schema::new(
-        [
-            ("pipeline", text.clone()),
-            ("share", number.clone()),
-            ("draw", integer.clone()),
-            ("place", integer.clone()),
-            ("question", text.clone()),
-            ("tokens", integer.clone()),
-            ("original_tokens", integer),
-            ("log_probability", number.clone()),
-            ("stated", text.clone()),
-            ("survives", boolean.clone()),
-            ("unstated_log_probability", number),
-            ("unstated_stated", text),
-            ("unstated_survives", boolean),
-        ]
-        .into_iter()
-        .map(field)
-        .collect::<Vec<_>>(),
-    ))
-}
+/// The columns of a row, in order.
+const COLUMNS: [(DataType, &str); 11] = [
+    (DataType::Utf8, "pipeline"),
+    (DataType::Float64, "share"),
+    (DataType::Int64, "draw place"),
+    (DataType::Utf8, "question"),
+    (DataType::Int64, "tokens original_tokens"),
+    (DataType::Float64, "log_probability"),
+    (DataType::Utf8, "stated"),
+    (DataType::Boolean, "survives"),
+    (DataType::Float64, "unstated_log_probability"),
+    (DataType::Utf8, "unstated_stated"),
+    (DataType::Boolean, "unstated_survives"),
+];
 
 /// Names a folder after the questions of an exam.
 pub(super) fn short_hash(identity: &str) -> String {
@@ -104,7 +93,7 @@ pub(super) async fn gather(
         rows.extend(found);
     }
     rows.sort_by_key(|row| row.place);
-    let batch = whole_table::batch(schema(), &rows)?;
+    let batch = whole_table::batch(&COLUMNS, &rows)?;
     whole_table::replace(url, &batch, HashMap::from([(PROPERTY.to_string(), Some(identity))])).await?;
     Ok(rows)
 }

@@ -102,17 +102,7 @@ impl Summary {
                     line.verdict.clone(),
                 ]
             });
-            let header = [
-                "share",
-                "pipeline",
-                "tokens kept",
-                "survives",
-                "log P",
-                "log P − random steps",
-                "log P − random block",
-                "survival − random block",
-                "verdict",
-            ];
+            let header = "share | pipeline | tokens kept | survives | log P | log P − random steps | log P − random block | survival − random block | verdict".split(" | ");
             text.push(table(header, rows));
         }
         text.push("\nverdict: whether log P differs from that of both controls, at a level of 5 % over all comparisons (Holm)".to_string());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::catalog::{MemTable, TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, exec_datafusion_err, plan_err};
 use serde::Serialize;
@@ -108,25 +108,16 @@ impl TableFunctionImpl for HistoryFunction {
             return plan_err!("cot_history takes the location of an output, as text");
         };
         let commits = wait_for(|| history(location, None))?;
-        let rows = whole_table::batch(columns(), &commits)?;
+        let time = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
+        let columns = [
+            (DataType::Int64, "version"),
+            (time, "time"),
+            (DataType::Utf8, "operation run"),
+            (DataType::Int64, "slices rows_in rows_out rows_rejected rows_filtered calls tokens_in tokens_out"),
+            (DataType::Float64, "cost seconds"),
+            (DataType::Int64, "rows_added shards_added shards_removed bytes_added"),
+        ];
+        let rows = whole_table::batch(&columns, &commits)?;
         Ok(Arc::new(MemTable::try_new(rows.schema(), vec![vec![rows]])?))
     }
-}
-
-/// The columns of [`Commit`].
-fn columns() -> SchemaRef {
-    let time = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
-    let of = |kind: DataType, names: &[&str]| -> Vec<Field> {
-        names.iter().map(|name| Field::new(*name, kind.clone(), true)).collect()
-    };
-    let fields = [
-        of(DataType::Int64, &["version"]),
-        of(time, &["time"]),
-        of(DataType::Utf8, &["operation", "run"]),
-        of(DataType::Int64, &["slices", "rows_in", "rows_out", "rows_rejected", "rows_filtered"]),
-        of(DataType::Int64, &["calls", "tokens_in", "tokens_out"]),
-        of(DataType::Float64, &["cost", "seconds"]),
-        of(DataType::Int64, &["rows_added", "shards_added", "shards_removed", "bytes_added"]),
-    ];
-    Arc::new(Schema::new(fields.concat()))
 }

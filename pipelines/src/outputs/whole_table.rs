@@ -1,9 +1,10 @@
 //! Tables that are small enough to be written and read as a whole, such as the responses of an evaluation.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::arrow::json::{ArrayWriter, ReaderBuilder};
 use datafusion::common::{Result, config_err, exec_datafusion_err, exec_err};
 use object_store::path::Path;
@@ -40,11 +41,14 @@ impl WholeTable {
     }
 }
 
-/// Returns rows as a batch for [`replace`].
+/// Returns rows as a batch for [`replace`]. `columns` are the names of columns of each type, separated by spaces, in order.
 ///
 /// # Errors
 /// If a field of `T` does not fit its column.
-pub fn batch<T: Serialize>(schema: SchemaRef, rows: &[T]) -> Result<RecordBatch> {
+pub fn batch<T: Serialize>(columns: &[(DataType, &str)], rows: &[T]) -> Result<RecordBatch> {
+    let fields =
+        columns.iter().flat_map(|(kind, names)| names.split(' ').map(|name| Field::new(name, kind.clone(), true)));
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
     let mut decoder = ReaderBuilder::new(schema.clone()).with_batch_size(rows.len().max(1)).build_decoder()?;
     decoder.serialize(rows)?;
     Ok(decoder.flush()?.unwrap_or_else(|| RecordBatch::new_empty(schema)))
