@@ -90,37 +90,7 @@ fn rejects_are_counted_by_reason() {
 
 #[test]
 fn errors_say_what_to_do() {
-    let commands = [
-        "asap",
-        "asap rum",
-        "asap nope",
-        "asap run",
-        "asap run pipelines/sql/asap.sql --from nowhere --to out",
-        "asap run nowhere.sql --from data/sample --to out",
-        "asap run trucate --from data/sample --to out",
-        "asap run pipelines/sql/asap.sql --from data/sample --to out --limit 0",
-        "asap run truncate --from data/sample --to out --limit -3",
-        "asap run truncate --from data/sample --to data/README.md",
-        "asap run truncate --from data/sample --to data/README.md/out",
-        "asap table status data/README.md",
-        "asap generate --model ./nowhere --prompt hello",
-        "asap run pipelines/sql/asap.sql --from data/sample --to out --set asap.refine.max_token=5",
-        "asap run pipelines/sql/asap.sql --from data/sample --to out --set asap.refine.max_tokens=many",
-        "asap run pipelines/sql/asap.sql --from data/sample --to out --set asap.scorer.model=nowhere",
-        "asap sql -c 'SELECT cot_tokens(1, 2)'",
-        "asap sql -c 'SELECT cot_steps(5)'",
-        "asap sql -c 'SELECT cot_think(no_such_column)'",
-        "asap sql -c 'SELECT id FROM corpus'",
-        "asap sql -c 'SELECT id FROM corpsu'",
-        "asap sql -q --from data/sample -c 'SELECT id FROM corpsu'",
-        "asap sql -c \"SELECT id FROM 'nowhere.parquet'\"",
-        "asap sql -c 'SELECT width_bucket(1, 2, 3, 4)'",
-        "asap sql -c 'SELECT cot_step(cot)'",
-        "asap sql -c 'SELCT 1'",
-        "asap sql -c \"CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION 'nowhere'\"",
-        "asap train --init nowhere.json --data data/sample --out out",
-        "asap train --init nowhere.json --device cuda --data data/sample --out out",
-    ];
+    let commands: Vec<&str> = include_str!("errors.txt").lines().collect();
     insta::assert_snapshot!(Workplace::new().transcript(&commands));
 }
 

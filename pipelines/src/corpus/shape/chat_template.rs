@@ -26,17 +26,7 @@ const SYSTEMS: [(&str, &str); 4] = [
     ("<｜begin▁of▁sentence｜>", "<｜User｜>"),
     ("<<SYS>>", "<</SYS>>"),
 ];
-const BEGINNINGS: [&str; 9] = [
-    "<|im_start|>",
-    "<|begin_of_text|>",
-    "<|start_header_id|>",
-    "<｜begin▁of▁sentence｜>",
-    "<｜User｜>",
-    "<bos>",
-    "<start_of_turn>",
-    "<s>",
-    "[INST]",
-];
+const BEGINNINGS: &str = "<|im_start|> <|begin_of_text|> <|start_header_id|> <｜begin▁of▁sentence｜> <｜User｜> <bos> <start_of_turn> <s> [INST]";
 
 /// The user's turn of a rendered prompt; any other prompt stays unchanged.
 pub(crate) fn question(prompt: Expr) -> Result<Expr> {
@@ -65,7 +55,7 @@ pub(crate) fn more_than_one_question(prompt: &Expr) -> Result<Expr> {
 
 fn is_rendered(prompt: &Expr) -> Expr {
     let begins = |beginning| starts_with(prompt.clone(), lit(beginning));
-    let is_one = disjunction(BEGINNINGS.map(begins)).unwrap_or_else(|| lit(false));
+    let is_one = disjunction(BEGINNINGS.split(' ').map(begins)).unwrap_or_else(|| lit(false));
     // If no prompt of a batch begins like this, the engine skips the other tests.
     begins("<").or(begins("[")).and(is_one)
 }
