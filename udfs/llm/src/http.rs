@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use reqwest::Url;
 
 use crate::api::Api;
 use crate::chat::{Answer, CallError, Chat, Defaults, FailureKind, Received, Reply, Served, Standing};
@@ -18,7 +17,6 @@ use crate::meter::Meter;
 use crate::refusal::{self, Advice};
 use crate::request::ChatRequest;
 use crate::response::{self, Failure};
-use crate::secret::Secret;
 
 /// A response is read up to this many bytes per token: more than any token needs, escapes and thinking included.
 const BYTES_PER_TOKEN: usize = 64;
@@ -36,12 +34,10 @@ impl HttpChat {
     pub(crate) fn new(
         api: &'static Api,
         config: &Config,
-        base_url: &Url,
-        key: Option<Secret>,
         meter: Arc<Meter>,
         own: Arc<Mutex<OwnCalls>>,
     ) -> crate::Result<Self> {
-        Ok(Self { api, line: Line::new(api.path, api.headers, config, base_url, key, meter, own)? })
+        Ok(Self { api, line: Line::new(api.path, api.headers, config, &config.base_url(api.path)?, meter, own)? })
     }
 
     /// Returns how many rows may wait: twice as many as calls, so that a slow row does not hold up the rows after it.

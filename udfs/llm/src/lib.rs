@@ -237,8 +237,7 @@ impl Llm {
         let provider = config.provider;
         match provider.kind() {
             Kind::Endpoint(api) => {
-                let (base_url, key) = (config.base_url(api.path)?, config.key()?);
-                let chat = Arc::new(HttpChat::new(api, config, &base_url, key, meter, own)?);
+                let chat = Arc::new(HttpChat::new(api, config, meter, own)?);
                 Ok(Model { name: config.model()?.to_string(), window: chat.window(), chat })
             }
             Kind::Folder => {

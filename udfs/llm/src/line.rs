@@ -71,11 +71,10 @@ impl Line {
         headers: fn(Option<&Secret>) -> HeaderMap,
         config: &Config,
         base_url: &Url,
-        key: Option<Secret>,
         meter: Arc<Meter>,
         own: Arc<Mutex<OwnCalls>>,
     ) -> crate::Result<Self> {
-        let endpoint = Endpoint::at(base_url, path, config.owner)?;
+        let (endpoint, key) = (Endpoint::at(base_url, path, config.owner)?, config.key()?);
         let address = endpoint.url.as_str().trim_end_matches(path);
         let account = key.as_ref().map_or(0, Secret::account);
         Ok(Self {

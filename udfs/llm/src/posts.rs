@@ -31,13 +31,12 @@ impl Posts {
     /// # Errors
     /// If the address or the key is wrong. The error names the setting and the problem.
     pub fn new(config: &Config, path: &'static str, skips_version: bool) -> crate::Result<Self> {
-        let (mut base_url, key) = (config.base_url(path)?, config.key()?);
+        let mut base_url = config.base_url(path)?;
         if skips_version {
             let before_version = base_url.path().trim_end_matches('/').trim_end_matches("/v1").to_string();
             base_url.set_path(&before_version);
         }
-        let line = Line::new(path, openai::API.headers, config, &base_url, key, Arc::default(), Arc::default())?;
-        Ok(Self { line })
+        Ok(Self { line: Line::new(path, openai::API.headers, config, &base_url, Arc::default(), Arc::default())? })
     }
 
     /// Returns the address that the requests go to, without the path.

@@ -15,40 +15,16 @@ use crate::retry::retry_after;
 
 const QUOTED: usize = 300;
 /// Words of endpoints for a prompt that does not fit into the model's window.
-const TOO_LONG: [&str; 7] = [
-    "context_length_exceeded",
-    "context length",
-    "context window",
-    "context size",
-    "maximum context",
-    "max_model_len",
-    "too long",
-];
+const TOO_LONG: &str = "context_length_exceeded|context length|context window|context size|\
+    maximum context|max_model_len|too long";
 /// Words of endpoints that reject a prompt for its content, not for its sender.
-const HELD_BACK: [&str; 5] =
-    ["input was flagged", "content_filter", "content filter", "content_policy", "content policy"];
-const INSPECTED: [&str; 5] = [
-    "content management policy",
-    "inappropriate content",
-    "content exists risk",
-    "considered high risk",
-    "safety system",
-];
+const HELD_BACK: &str = "input was flagged|content_filter|content filter|content_policy|content policy";
+const INSPECTED: &str = "content management policy|inappropriate content|content exists risk|\
+    considered high risk|safety system";
 /// Words of endpoints that reject the account or the key, under any status.
-const NO_ACCOUNT: [&str; 12] = [
-    "insufficient_quota",
-    "exceeded_current_quota",
-    "credit balance",
-    "insufficient balance",
-    "arrearage",
-    "api key not valid",
-    "api key expired",
-    "invalid api key",
-    "incorrect api key",
-    "invalid_api_key",
-    "api_key_invalid",
-    "account is not active",
-];
+const NO_ACCOUNT: &str = "insufficient_quota|exceeded_current_quota|credit balance|insufficient balance|arrearage|\
+    api key not valid|api key expired|invalid api key|incorrect api key|invalid_api_key|api_key_invalid|\
+    account is not active";
 /// Also such a word, but endpoints use it for a mere pause (429) too.
 const BILLING: &str = "billing";
 
@@ -208,9 +184,9 @@ impl Body<'_> {
             429 if self.is_of_account(status) => Failure::lasting(FailureKind::Denied, said),
             429 => Failure { after: asked_for(headers), ..Failure::passing(FailureKind::RateLimited, said) },
             408 => Failure::passing(FailureKind::Timeout, said),
-            400 | 403 | 422 if says(body, &TOO_LONG) => self.of_form(Failure::lasting(FailureKind::TooLong, said)),
+            400 | 403 | 422 if says(body, TOO_LONG) => self.of_form(Failure::lasting(FailureKind::TooLong, said)),
             413 => self.of_form(Failure::lasting(FailureKind::TooLong, said)),
-            403 if says(body, &HELD_BACK) => Failure::lasting(FailureKind::Refused, said),
+            403 if says(body, HELD_BACK) => Failure::lasting(FailureKind::Refused, said),
             400.. if status.is_client_error() && self.is_of_account(status) => {
                 Failure::lasting(FailureKind::Denied, said)
             }
@@ -220,7 +196,7 @@ impl Body<'_> {
             }
             _ => {
                 let mut refused = Failure::lasting(FailureKind::Refused, said);
-                refused.error.is_general = !says(body, &HELD_BACK) && !says(body, &INSPECTED);
+                refused.error.is_general = !says(body, HELD_BACK) && !says(body, INSPECTED);
                 if refused.error.is_general { self.of_form(refused) } else { refused }
             }
         }
@@ -245,7 +221,7 @@ impl Body<'_> {
                 names.chain(own_words(&json)).collect::<Vec<_>>().join(" ")
             }
         };
-        says(&said, &NO_ACCOUNT) || status != StatusCode::TOO_MANY_REQUESTS && says(&said, &[BILLING])
+        says(&said, NO_ACCOUNT) || status != StatusCode::TOO_MANY_REQUESTS && says(&said, BILLING)
     }
 
     /// Returns the error; Null if it is not JSON. Gemini wraps it in a list.
@@ -274,9 +250,9 @@ fn bad(message: String) -> Failure {
     Failure::passing(FailureKind::BadResponse, message)
 }
 
-fn says(body: &str, any_of: &[&str]) -> bool {
+fn says(body: &str, any_of: &str) -> bool {
     let body = body.to_ascii_lowercase();
-    any_of.iter().any(|words| body.contains(words))
+    any_of.split('|').any(|words| body.contains(words))
 }
 
 fn asked_for(headers: &HeaderMap) -> Option<Duration> {

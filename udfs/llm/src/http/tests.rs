@@ -14,10 +14,9 @@ use asap_test_support::{Reply as Served, Server};
 const SOON: Duration = Duration::from_secs(40);
 
 fn chat(server: &Server, change: impl FnOnce(&mut Config)) -> Arc<HttpChat> {
-    let base_url = Url::parse(&server.base_url()).unwrap();
-    let mut config = Config::openai();
+    let mut config = Config { base_url: Some(server.base_url()), ..Config::openai() };
     change(&mut config);
-    Arc::new(HttpChat::new(&openai::API, &config, &base_url, None, Arc::default(), Arc::default()).unwrap())
+    Arc::new(HttpChat::new(&openai::API, &config, Arc::default(), Arc::default()).unwrap())
 }
 
 /// Allows 64 calls at once, six retries, and this many seconds for a call.

@@ -29,15 +29,15 @@ const ANNOUNCED: Duration = Duration::from_secs(30);
 /// A pause that ends at least this much later than the announced one is a new one.
 const ANOTHER: Duration = Duration::from_secs(1);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ThrottleState {
     /// Each call that waits for its start holds a clone.
     pub waiting: Arc<()>,
     pub in_flight: u32,
     /// Of these, the calls that started after the last stop, ...
     fresh: u32,
-    /// ... and how many of them may be in flight.
-    window: u32,
+    /// ... and how many more than the first window may be in flight.
+    grown: u32,
     at_once: u32,
     calls: Calls,
     pub pace: Pace,
@@ -53,29 +53,6 @@ pub(crate) struct ThrottleState {
     is_reported: bool,
 }
 
-impl Default for ThrottleState {
-    fn default() -> Self {
-        Self {
-            waiting: Arc::default(),
-            in_flight: 0,
-            fresh: 0,
-            window: FIRST_WINDOW,
-            at_once: 0,
-            calls: Calls::default(),
-            pace: Pace::default(),
-            next: [None; 3],
-            paused_until: None,
-            announced_until: [None; 2],
-            fresh_from: 0,
-            stopped_at: None,
-            tried_at: None,
-            stops: 0,
-            answered: 0,
-            is_reported: false,
-        }
-    }
-}
-
 impl ThrottleState {
     /// Starts a call, or returns when to try again: at a time, or (None) when a call has ended.
     pub(super) fn begin(&mut self, limits: Limits, tokens: u64, now: Instant) -> Result<u64, Option<Instant>> {
@@ -86,11 +63,11 @@ impl ThrottleState {
                     return Err(Some(tried_at + TAKEN));
                 }
                 self.take_up();
-                self.window
+                FIRST_WINDOW + self.grown
             }
             // One call shows whether the endpoint accepts calls again. More would only be limited with it.
             _ if self.stops > 0 => 1,
-            _ => self.window,
+            _ => FIRST_WINDOW + self.grown,
         };
         if self.in_flight >= limits.at_once || self.fresh >= window {
             return Err(None);
@@ -140,7 +117,7 @@ impl ThrottleState {
         // The window grows by one with each answer, and so doubles per round trip. A call from before the stop does not show that the endpoint accepts calls again.
         if number >= self.fresh_from {
             self.take_up();
-            self.window = (self.window + 1).min(self.at_once.max(FIRST_WINDOW));
+            self.grown = (self.grown + 1).min(self.at_once.saturating_sub(FIRST_WINDOW));
         }
     }
 
