@@ -4,34 +4,15 @@ use std::path::Path;
 
 use asap_udfs::typo;
 
-const PIPELINES: &[(&str, &str)] = &[
-    ("asap", include_str!("../sql/asap.sql")),
-    ("without_anchor", include_str!("../sql/without_anchor.sql")),
-    ("without_surprisal", include_str!("../sql/without_surprisal.sql")),
-    ("stage1_random", include_str!("../sql/stage1_random.sql")),
-    ("random", include_str!("../sql/random.sql")),
-    ("truncate", include_str!("../sql/truncate.sql")),
-    ("block", include_str!("../sql/block.sql")),
-    ("longest", include_str!("../sql/longest.sql")),
-    ("middle", include_str!("../sql/middle.sql")),
-    ("prefix", include_str!("../sql/prefix.sql")),
-    ("suffix", include_str!("../sql/suffix.sql")),
-    ("spirit", include_str!("../sql/spirit.sql")),
-    ("spirit_greedy", include_str!("../sql/spirit_greedy.sql")),
-    ("step_entropy", include_str!("../sql/step_entropy.sql")),
-    ("step_entropy_mean", include_str!("../sql/step_entropy_mean.sql")),
-    ("self_information_steps", include_str!("../sql/self_information_steps.sql")),
-    ("selective_context", include_str!("../sql/selective_context.sql")),
-    ("perplexity_and_self_information", include_str!("../sql/perplexity_and_self_information.sql")),
-    ("attribution", include_str!("../sql/attribution.sql")),
-    ("pir", include_str!("../sql/pir.sql")),
-    ("answer_gain", include_str!("../sql/answer_gain.sql")),
-    ("earliest_correct", include_str!("../sql/earliest_correct.sql")),
-    ("verified", include_str!("../sql/verified.sql")),
-    ("shortest_correct", include_str!("../sql/shortest_correct.sql")),
-    ("llmlingua2", include_str!("../sql/llmlingua2.sql")),
-    ("tokenskip", include_str!("../sql/tokenskip.sql")),
-    ("examples", include_str!("../sql/examples.sql")),
+macro_rules! files {
+    ($($name:ident)+) => { &[$((stringify!($name), include_str!(concat!("../sql/", stringify!($name), ".sql")))),+] };
+}
+
+const PIPELINES: &[(&str, &str)] = files![
+    asap without_anchor without_surprisal stage1_random random truncate block longest middle prefix suffix spirit
+    spirit_greedy step_entropy step_entropy_mean self_information_steps selective_context
+    perplexity_and_self_information attribution pir answer_gain earliest_correct verified shortest_correct
+    llmlingua2 tokenskip examples
 ];
 
 /// The names of the built-in pipelines.

@@ -1,6 +1,6 @@
 //! The SQL functions: a declaration and the computation for a row.
 //!
-//! To add a function, add a constant to a file here or to a new one, a line in [`all`], and a line in
+//! To add a function, add a constant to a file here or to a new one, its name to [`all`], and a line to
 //! `tests/goldens/calls.txt`. docs/contributing.md has all steps. If a change alters the results of rows, also raise
 //! `RULES_VERSION` in `pipelines/src/run/output/identity.rs`, so that no table mixes rows of both versions.
 //!
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
-use datafusion::logical_expr::ScalarUDF;
+use datafusion::logical_expr::{ScalarUDF, ScalarUDFImpl};
 
 use crate::anchor::Anchorers;
 use crate::function::Function;
@@ -69,60 +69,32 @@ pub fn declared() -> Result<Vec<Function>> {
 }
 
 fn all(session: &SessionModels) -> Result<Vec<Function>> {
-    Ok(vec![
-        cot_anchor::AI_COMPLETE.of(session)?,
-        cot_anchor::COT_ANCHOR.of(session)?,
-        cot_answer::COT_ANSWER.of(session)?,
-        step_scores::COT_ANSWER_GAIN.of(session)?,
-        step_scores::COT_ATTRIBUTION.of(session)?,
-        cot_tokens::COT_BUDGET.of(session)?,
-        cot_anchor::COT_COARSE.of(session)?,
-        cot_turns::COT_COMPLETION.of(session)?,
-        cot_random::COT_CONTROL_SCORES.of(session)?,
-        cot_faults::COT_CUT_OFF.of(session)?,
-        cot_steps::COT_DROP_FUNCTIONAL.of(session)?,
-        cot_answer::COT_EARLIEST_CORRECT.of(session)?,
-        step_scores::COT_ENTROPY.of(session)?,
-        cot_example::COT_EXAMPLE.of(session)?,
-        step_scores::COT_FIRST_TOKEN.of(session)?,
-        cot_refine::COT_FIT.of(session)?,
-        cot_refine::COT_FIT_WITH_HEADINGS.of(session)?,
-        cot_steps::COT_FUNCTIONS.of(session)?,
-        cot_faults::COT_HOLLOW.of(session)?,
+    macro_rules! of_session {
+        ($($module:ident: $($name:ident)+;)+) => { vec![$($($module::$name.of(session)?),+),+] };
+    }
+    let mut functions = of_session! {
+        cot_anchor: AI_COMPLETE COT_ANCHOR COT_COARSE;
+        cot_answer: COT_ANSWER COT_EARLIEST_CORRECT COT_SHORTEST_CORRECT COT_UNSTATED COT_VERIFY;
+        cot_example: COT_EXAMPLE;
+        cot_faults: COT_CUT_OFF COT_HOLLOW COT_REPETITION COT_SCRIPTS;
+        cot_match: COT_MATCH COT_SIMILARITY COT_SIMILARITY_DIFFLIB;
+        cot_random: COT_CONTROL_SCORES COT_RANDOM COT_RANDOM_SCORES COT_RANK COT_TRUNCATE;
+        cot_refine: COT_FIT COT_FIT_WITH_HEADINGS COT_REFINE COT_REFINE_EXACTLY COT_REFINE_OR_FIT;
+        cot_steps: COT_DROP_FUNCTIONAL COT_FUNCTIONS COT_SELECT COT_STEPS;
+        cot_think: COT_RESPONSE COT_THINK;
+        cot_tokens: COT_BUDGET COT_TOKENS COT_TOO_LONG;
+        cot_trace: COT_TRACE;
+        cot_turns: COT_COMPLETION COT_PROMPT COT_TURNS;
+        step_scores: COT_ANSWER_GAIN COT_ATTRIBUTION COT_ENTROPY COT_FIRST_TOKEN COT_MEAN_STEP_ENTROPY COT_PERPLEXITY
+            COT_SELF_INFORMATION COT_STEP_ENTROPY COT_SURPRISAL COT_TOKEN_ENTROPIES;
+    };
+    functions.extend([
         cot_llmlingua2::cot_llmlingua2(session)?,
-        cot_match::COT_MATCH.of(session)?,
-        step_scores::COT_MEAN_STEP_ENTROPY.of(session)?,
-        step_scores::COT_PERPLEXITY.of(session)?,
-        cot_turns::COT_PROMPT.of(session)?,
-        cot_random::COT_RANDOM.of(session)?,
-        cot_random::COT_RANDOM_SCORES.of(session)?,
-        cot_random::COT_RANK.of(session)?,
-        cot_refine::COT_REFINE.of(session)?,
-        cot_refine::COT_REFINE_EXACTLY.of(session)?,
-        cot_refine::COT_REFINE_OR_FIT.of(session)?,
-        cot_faults::COT_REPETITION.of(session)?,
-        cot_think::COT_RESPONSE.of(session)?,
-        cot_faults::COT_SCRIPTS.of(session)?,
-        cot_steps::COT_SELECT.of(session)?,
         cot_selective_context::cot_selective_context(session)?,
-        step_scores::COT_SELF_INFORMATION.of(session)?,
-        cot_answer::COT_SHORTEST_CORRECT.of(session)?,
         cot_shortest_surviving::cot_shortest_surviving(session)?,
-        cot_match::COT_SIMILARITY.of(session)?,
-        cot_match::COT_SIMILARITY_DIFFLIB.of(session)?,
         cot_spirit::cot_spirit(session)?,
-        step_scores::COT_STEP_ENTROPY.of(session)?,
-        cot_steps::COT_STEPS.of(session)?,
-        step_scores::COT_SURPRISAL.of(session)?,
         cot_survives::cot_survives(session)?,
-        cot_think::COT_THINK.of(session)?,
-        step_scores::COT_TOKEN_ENTROPIES.of(session)?,
-        cot_tokens::COT_TOKENS.of(session)?,
-        cot_tokens::COT_TOO_LONG.of(session)?,
-        cot_trace::COT_TRACE.of(session)?,
-        cot_random::COT_TRUNCATE.of(session)?,
-        cot_turns::COT_TURNS.of(session)?,
-        cot_answer::COT_UNSTATED.of(session)?,
-        cot_answer::COT_VERIFY.of(session)?,
-    ])
+    ]);
+    functions.sort_by(|one, other| one.name().cmp(other.name()));
+    Ok(functions)
 }
