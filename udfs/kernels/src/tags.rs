@@ -256,6 +256,8 @@ mod tests {
             ("<think>a</think>\n<Output>\nb", Some("a"), Some("b")),
             ("<think>a</think>\n<output>b<|im_end|>", Some("a"), Some("b")),
             ("<think>a</think>b\n</Output>", Some("a"), Some("b")),
+            // A closing tag alone may be HTML.
+            ("<think>a</think>b\n</output>", Some("a"), Some("b\n</output>")),
             // Another tag of the answer's own.
             ("<think>a</think><answer>4</answer> is it", Some("a"), Some("<answer>4</answer> is it")),
             ("<think>a</think>use the <output> element", Some("a"), Some("use the <output> element")),
