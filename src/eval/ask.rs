@@ -37,8 +37,9 @@ pub(crate) struct Sampled {
     pub concurrency: u32,
 }
 
+/// What tells a response from the others of a benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct ResponseKey {
     pub problem: usize,
     pub sample: u32,
     pub budget: u32,
@@ -54,7 +55,7 @@ pub(crate) struct Response {
 }
 
 /// Each response, or why the call failed.
-pub(crate) type Found = HashMap<Place, Result<Response, CallError>>;
+pub(crate) type Found = HashMap<ResponseKey, Result<Response, CallError>>;
 
 pub(crate) struct Asked {
     pub found: Found,
@@ -141,8 +142,8 @@ pub(crate) async fn ask(
 /// Says how responses differ from what was asked for.
 fn note_endpoint(found: &Found, llm: &Llm) {
     let is_short =
-        |(place, response): &(&Place, &Response)| response.is_cut_off && response.tokens < u64::from(place.budget);
-    let responses = found.iter().filter_map(|(place, found)| found.as_ref().ok().map(|response| (place, response)));
+        |(key, response): &(&ResponseKey, &Response)| response.is_cut_off && response.tokens < u64::from(key.budget);
+    let responses = found.iter().filter_map(|(key, found)| found.as_ref().ok().map(|response| (key, response)));
     let short = responses.filter(is_short).count() as u64;
     if short > 0 {
         let what = several(short, "response");
@@ -207,8 +208,12 @@ struct Asking<'a> {
 impl Asking<'_> {
     /// Asks for a response at each budget, the largest first. A greedy response that ends within a smaller budget is also
     /// the response at that budget, so it is paid once.
-    async fn budgets(&self, problem: usize, sample: u32) -> Result<Vec<(Place, Result<Response, CallError>)>, Failure> {
-        let mut found: Vec<(Place, Result<Response, CallError>)> = Vec::new();
+    async fn budgets(
+        &self,
+        problem: usize,
+        sample: u32,
+    ) -> Result<Vec<(ResponseKey, Result<Response, CallError>)>, Failure> {
+        let mut found: Vec<(ResponseKey, Result<Response, CallError>)> = Vec::new();
         for &budget in self.sampled.budgets.iter().rev() {
             let longer = found.last().and_then(|(_, response)| response.as_ref().ok());
             let ends_earlier = |response: &&Response| !response.is_cut_off && response.tokens <= u64::from(budget);
@@ -216,7 +221,7 @@ impl Asking<'_> {
                 Some(response) => Ok(response.clone()),
                 None => self.respond(problem, sample, budget).await?,
             };
-            found.push((Place { problem, sample, budget }, response));
+            found.push((ResponseKey { problem, sample, budget }, response));
         }
         Ok(found)
     }

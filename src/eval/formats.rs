@@ -13,16 +13,16 @@ struct Grid {
     rows: Vec<(String, Vec<Text>)>,
 }
 
-/// A value and its place among the values that it competes with.
+/// A value and its rank among the values that it competes with.
 #[derive(Clone, Default)]
 struct Text {
     value: String,
     change: String,
-    place: Place,
+    rank: Rank,
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
-enum Place {
+enum Rank {
     Best,
     Second,
     #[default]
@@ -119,10 +119,10 @@ impl Tables {
         for Grid { title, header, rows } in self.grids() {
             let mut lines = vec![header.clone(), header.iter().enumerate().map(|(place, _)| rule(place)).collect()];
             lines.extend(rows.iter().map(|(name, texts)| {
-                let shown = texts.iter().map(|text| match text.place {
-                    Place::Best => format!("**{}**{}", text.value, text.change),
-                    Place::Second => format!("<u>{}</u>{}", text.value, text.change),
-                    Place::Other => format!("{}{}", text.value, text.change),
+                let shown = texts.iter().map(|text| match text.rank {
+                    Rank::Best => format!("**{}**{}", text.value, text.change),
+                    Rank::Second => format!("<u>{}</u>{}", text.value, text.change),
+                    Rank::Other => format!("{}{}", text.value, text.change),
                 });
                 std::iter::once(name.replace('|', "\\|")).chain(shown).collect::<Vec<_>>()
             }));
@@ -154,10 +154,10 @@ impl Tables {
                 "\\midrule".to_string(),
             ];
             lines.extend(rows.into_iter().map(|(name, texts)| {
-                let shown = texts.into_iter().map(|Text { value, change, place }| match place {
-                    Place::Best => format!("\\textbf{{{}}}{}", escaped(&value), escaped(&change)),
-                    Place::Second => format!("\\underline{{{}}}{}", escaped(&value), escaped(&change)),
-                    Place::Other => escaped(&(value + &change)),
+                let shown = texts.into_iter().map(|Text { value, change, rank }| match rank {
+                    Rank::Best => format!("\\textbf{{{}}}{}", escaped(&value), escaped(&change)),
+                    Rank::Second => format!("\\underline{{{}}}{}", escaped(&value), escaped(&change)),
+                    Rank::Other => escaped(&(value + &change)),
                 });
                 line(std::iter::once(escaped(&name)).chain(shown).collect())
             }));
@@ -264,12 +264,12 @@ fn texts(cells: &[Option<&Cell>], shown: fn(&Cell) -> Option<Shown>) -> Vec<Text
         None => Text { value: MISSING.to_string(), ..Text::default() },
         // A value without a competitor is not the best of anything.
         Some((value, text, change)) => {
-            let place = match values.iter().position(|held| *held == value) {
-                Some(0) if cells.len() > 1 => Place::Best,
-                Some(1) => Place::Second,
-                _ => Place::Other,
+            let rank = match values.iter().position(|held| *held == value) {
+                Some(0) if cells.len() > 1 => Rank::Best,
+                Some(1) => Rank::Second,
+                _ => Rank::Other,
             };
-            Text { value: text, change, place }
+            Text { value: text, change, rank }
         }
     };
     shown.into_iter().map(text).collect()

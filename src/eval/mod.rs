@@ -337,7 +337,7 @@ fn rows_of(bench: Bench, model: &str, problems: &[Problem], sampled: &Sampled, m
     for &budget in &sampled.budgets {
         for (index, problem) in problems.iter().enumerate() {
             for sample in 0..sampled.samples {
-                let response = found.remove(&ask::Place { problem: index, sample, budget });
+                let response = found.remove(&ask::ResponseKey { problem: index, sample, budget });
                 let mut row = Row {
                     bench: bench.name(),
                     id: problem.id.clone(),

@@ -49,7 +49,7 @@ pub(crate) struct Print {
     pub is_whole: bool,
 }
 
-pub(super) struct Rows {
+pub(super) struct ResultRows {
     pub schema: SchemaRef,
     pub batches: Vec<RecordBatch>,
     pub count: usize,
@@ -66,7 +66,7 @@ impl Print {
         matches!(self.format, RowFormat::Table | RowFormat::Automatic)
     }
 
-    pub(crate) fn print(&self, rows: &Rows, options: &FormatOptions) -> Result<()> {
+    pub(crate) fn print(&self, rows: &ResultRows, options: &FormatOptions) -> Result<()> {
         let mut text = Vec::new();
         let mut is_cut = false;
         match self.format {
@@ -95,7 +95,7 @@ impl Print {
         Ok(stdout.flush()?)
     }
 
-    fn first(&self, rows: &Rows) -> Vec<RecordBatch> {
+    fn first(&self, rows: &ResultRows) -> Vec<RecordBatch> {
         let mut left = self.shown();
         let cut = rows.batches.iter().map(|batch| {
             let cut = batch.slice(0, batch.num_rows().min(left));
@@ -106,7 +106,7 @@ impl Print {
     }
 
     /// Prints a table, and returns whether it was cut to fit the terminal.
-    fn table(&self, rows: &Rows, options: &FormatOptions, text: &mut Vec<u8>) -> Result<bool> {
+    fn table(&self, rows: &ResultRows, options: &FormatOptions, text: &mut Vec<u8>) -> Result<bool> {
         if rows.schema.fields().is_empty() || self.shown() == 0 && rows.count > 0 {
             return Ok(false);
         }
@@ -136,7 +136,7 @@ impl Print {
     }
 
     /// Prints rows column by column. If there is a width, each value takes one line, which is cut to the width.
-    fn expanded(&self, rows: &Rows, width: Option<usize>, text: &mut Vec<u8>) -> Result<()> {
+    fn expanded(&self, rows: &ResultRows, width: Option<usize>, text: &mut Vec<u8>) -> Result<()> {
         let options = FormatOptions::new().with_null("NULL");
         let names: Vec<&String> = rows.schema.fields().iter().map(|field| field.name()).collect();
         let indent = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
@@ -172,7 +172,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// Formats rows as a table of this width, with one line for each row.
-fn cut(batches: &[RecordBatch], rows: &Rows, options: &FormatOptions, width: usize) -> Result<String> {
+fn cut(batches: &[RecordBatch], rows: &ResultRows, options: &FormatOptions, width: usize) -> Result<String> {
     let mut table = comfy_table::Table::new();
     // The borders of Arrow's tables.
     table.load_preset("||--+-++|    ++++++").set_header(rows.schema.fields().iter().map(|field| field.name()));
@@ -186,7 +186,7 @@ fn cut(batches: &[RecordBatch], rows: &Rows, options: &FormatOptions, width: usi
     Ok(table.to_string())
 }
 
-fn delimited(rows: &Rows, delimiter: u8, text: &mut Vec<u8>) -> Result<()> {
+fn delimited(rows: &ResultRows, delimiter: u8, text: &mut Vec<u8>) -> Result<()> {
     let mut writer = CsvWriterBuilder::new().with_header(true).with_delimiter(delimiter).build(text);
     // An empty result has a header too.
     if rows.batches.is_empty() && !rows.schema.fields().is_empty() {
@@ -199,7 +199,7 @@ fn delimited(rows: &Rows, delimiter: u8, text: &mut Vec<u8>) -> Result<()> {
 }
 
 /// Writes rows as JSON with explicit nulls: otherwise a column without values would be missing.
-fn json<F: JsonFormat>(rows: &Rows, text: &mut Vec<u8>) -> Result<()> {
+fn json<F: JsonFormat>(rows: &ResultRows, text: &mut Vec<u8>) -> Result<()> {
     // A statement without columns, such as SET, prints nothing.
     if rows.batches.is_empty() && rows.schema.fields().is_empty() {
         return Ok(());

@@ -23,7 +23,7 @@ use object_store::{ObjectStoreExt, PutPayload};
 use url::Url;
 
 use super::nested;
-use super::print::{Print, Rows};
+use super::print::{Print, ResultRows};
 use super::tables::is_remote;
 
 const STDIN: [&str; 3] = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
@@ -60,7 +60,7 @@ async fn run_one(context: &SessionContext, statement: Statement, print: &Print) 
     let mut found = rows.execute_stream().await?;
     let task = context.task_ctx();
     let memory = MemoryConsumer::new("rows to print").register(task.memory_pool());
-    let mut rows = Rows { schema: found.schema(), batches: vec![], count: 0, begun };
+    let mut rows = ResultRows { schema: found.schema(), batches: vec![], count: 0, begun };
     while let Some(batch) = found.next().await {
         let batch = batch?;
         if batch.num_rows() > 0 && rows.count < print.shown() {

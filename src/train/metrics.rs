@@ -70,7 +70,7 @@ pub fn tensorboard_record(line: &str) -> serde_json::Result<Vec<u8>> {
     Ok(event.record())
 }
 
-/// TensorBoard's message of this name, with the fields that are used here; the others below likewise.
+/// TensorBoard's message Event, and below its Summary and Value, with the fields that are used here.
 #[derive(prost::Message)]
 struct Event {
     #[prost(double, optional, tag = "1")]
@@ -86,11 +86,11 @@ struct Event {
 #[derive(prost::Message)]
 struct Summary {
     #[prost(message, repeated, tag = "1")]
-    values: Vec<Value>,
+    values: Vec<Scalar>,
 }
 
 #[derive(prost::Message)]
-struct Value {
+struct Scalar {
     #[prost(string, tag = "1")]
     tag: String,
     #[prost(float, optional, tag = "2")]
@@ -118,7 +118,7 @@ impl Event {
             ("tokens_per_second", line.tokens as f64 / line.seconds.max(1e-9)),
         ];
         let share = line.share_of_peak.map(|share| ("share_of_peak", share));
-        let value = |(tag, value): (&str, f64)| Value { tag: tag.to_string(), value: Some(value as f32) };
+        let value = |(tag, value): (&str, f64)| Scalar { tag: tag.to_string(), value: Some(value as f32) };
         let values = values.into_iter().chain(share).map(value).collect();
         Self { time: Some(line.time), step: line.step, version: None, summary: Some(Summary { values }) }
     }

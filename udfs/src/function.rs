@@ -24,7 +24,7 @@ use crate::declaration::{Argument, Declaration};
 use crate::functions::needs::SessionModels;
 
 /// A function that computes each row in place.
-pub(crate) trait Rows: Send + Sync {
+pub(crate) trait InPlace: Send + Sync {
     /// Loads and checks what the function needs, so that a problem is one clear error before any row is read.
     fn prepare(&self, config: &ConfigOptions) -> Result<()>;
 
@@ -120,7 +120,7 @@ pub struct Function {
 
 #[derive(Clone)]
 pub(crate) enum Body {
-    Rows(Arc<dyn Rows>),
+    InPlace(Arc<dyn InPlace>),
     Calls(Arc<dyn AsyncCall>),
 }
 
@@ -151,13 +151,13 @@ impl Function {
     pub(crate) fn call_of(function: &ScalarUDF) -> Option<&Arc<dyn AsyncCall>> {
         match &Self::of(function)?.body {
             Body::Calls(call) => Some(call),
-            Body::Rows(_) => None,
+            Body::InPlace(_) => None,
         }
     }
 
     pub(crate) fn prepare(&self, config: &ConfigOptions) -> Result<()> {
         match &self.body {
-            Body::Rows(rows) => rows.prepare(config),
+            Body::InPlace(rows) => rows.prepare(config),
             Body::Calls(call) => {
                 call.prepare(config)?;
                 let asks = call.asks_of_scorer();
@@ -171,7 +171,7 @@ impl Function {
 
     /// Counts the caches of row results in the memory of a query. Calls get their memory pool when they run.
     pub(crate) fn remember_in(&self, pool: &Arc<dyn MemoryPool>) {
-        if let Body::Rows(rows) = &self.body {
+        if let Body::InPlace(rows) = &self.body {
             rows.remember_in(pool);
         }
     }
@@ -187,7 +187,7 @@ impl fmt::Debug for Function {
 impl PartialEq for Function {
     fn eq(&self, other: &Self) -> bool {
         match (&self.body, &other.body) {
-            (Body::Rows(own), Body::Rows(other)) => Arc::ptr_eq(own, other),
+            (Body::InPlace(own), Body::InPlace(other)) => Arc::ptr_eq(own, other),
             (Body::Calls(own), Body::Calls(other)) => Arc::ptr_eq(own, other),
             _ => false,
         }
@@ -225,7 +225,7 @@ impl ScalarUDFImpl for Function {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let Body::Rows(rows) = &self.body else { return Err(misplaced(self.name(), "a standalone expression")) };
+        let Body::InPlace(rows) = &self.body else { return Err(misplaced(self.name(), "a standalone expression")) };
         let columns = Columns::new(&args.args, args.number_rows)?;
         match columns.if_constant() {
             Some(one) => {

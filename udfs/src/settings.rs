@@ -12,7 +12,7 @@ use datafusion::common::{Result, config_datafusion_err, config_err};
 
 mod values;
 
-use values::Value;
+use values::SettingValue;
 pub use values::{Bytes, Device, Devices, Money, Positive, Ratio, Seconds, Share, Texts, Wait};
 
 /// What runs the scoring model.
@@ -86,8 +86,8 @@ macro_rules! settings {
             fn set(&mut self, key: &str, value: &str) -> Result<()> {
                 match key {
                     $($key => {
-                        self.$field = <$type as Value>::parse(value).ok_or_else(|| config_datafusion_err!(
-                            "asap.{key} takes {}, found '{value}'", <$type as Value>::EXPECTED))?;
+                        self.$field = <$type as SettingValue>::parse(value).ok_or_else(|| config_datafusion_err!(
+                            "asap.{key} takes {}, found '{value}'", <$type as SettingValue>::EXPECTED))?;
                         Ok(())
                     })+
                     _ => unknown_setting(key),
@@ -299,7 +299,7 @@ fn unknown_setting(key: &str) -> Result<()> {
 
 macro_rules! choice {
     ($type:ident, $expected:literal, $($name:literal => $variant:ident),+) => {
-        impl Value for $type {
+        impl SettingValue for $type {
             const EXPECTED: &'static str = $expected;
             fn parse(text: &str) -> Option<Self> {
                 match text { $($name => Some($type::$variant),)+ _ => None }
@@ -317,7 +317,7 @@ choice!(ScorerBackend, "'auto', 'cpu', 'cuda', 'torch' or 'served'",
 choice!(PromptSet, "'paper' or 'short'", "paper" => Paper, "short" => Short);
 choice!(OnError, "'reject' or 'fail'", "reject" => Reject, "fail" => Fail);
 
-impl Value for Provider {
+impl SettingValue for Provider {
     const EXPECTED: &'static str = Provider::EXPECTED;
     fn parse(text: &str) -> Option<Self> {
         Self::named(text)
@@ -349,33 +349,13 @@ mod tests {
     #[test]
     fn a_value_of_the_wrong_type_says_what_is_expected() {
         let mut settings = Settings::default();
-        for (key, value) in [
-            ("match.threshold", "1.5"),
-            ("refine.max_tokens", "many"),
-            ("on_error", "ignore"),
-            ("scorer.dtype", "f16"),
-            ("scorer.device", "gpu"),
-            ("scorer.device", "cpu,cuda:0"),
-            ("scorer.device", "cuda,cuda:0"),
-            ("scorer.backend", "gpu"),
-            ("anchor.provider", "gpt"),
-            ("anchor.timeout", "0"),
-            ("anchor.max_tokens", "0"),
-            ("anchor.max_requests_per_minute", "-1"),
-            ("anchor.max_cost", "inf"),
-            ("anchor.max_error_rate", "50%"),
-            ("refine.ratio", "0"),
-            ("compressor.force_tokens", "Step"),
-            ("compressor.force_tokens", "[\"\"]"),
-            ("refine.ratio", "1.01"),
-            ("refine.ratio", "NaN"),
-            ("cache.memory", "1.5G"),
-            ("cache.memory", "512"),
-            ("run.slice_rows", "0"),
-            ("run.shard_bytes", "1.5"),
-            ("run.commit_seconds", "-1"),
-            ("run.grace_seconds", "25s"),
-        ] {
+        let wrong = r#"match.threshold=1.5 refine.max_tokens=many on_error=ignore scorer.dtype=f16 scorer.device=gpu
+            scorer.device=cpu,cuda:0 scorer.device=cuda,cuda:0 scorer.backend=gpu anchor.provider=gpt
+            anchor.timeout=0 anchor.max_tokens=0 anchor.max_requests_per_minute=-1 anchor.max_cost=inf
+            anchor.max_error_rate=50% refine.ratio=0 compressor.force_tokens=Step
+            compressor.force_tokens=[""] refine.ratio=1.01 refine.ratio=NaN cache.memory=1.5G
+            cache.memory=512 run.slice_rows=0 run.shard_bytes=1.5 run.commit_seconds=-1 run.grace_seconds=25s"#;
+        for (key, value) in wrong.split_whitespace().map(|wrong| wrong.split_once('=').unwrap()) {
             let error = settings.set(key, value).unwrap_err().to_string();
             assert!(error.contains(&format!("asap.{key} takes")) && error.contains(value), "{error}");
         }

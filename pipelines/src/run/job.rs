@@ -36,7 +36,7 @@ use crate::run::input::sample::Sample;
 use crate::run::output::finished_slice::Finished;
 use crate::run::output::identity::Identity;
 use crate::run::output::ledger::{Ledger, RetriedSlice};
-use crate::run::output::outcomes::Rows;
+use crate::run::output::outcomes::Division;
 use crate::run::output::provenance::Provenance;
 use crate::run::output::table_properties::{Design, HeldOriginals, slice_rows};
 use crate::run::output::write_shards::Writing;
@@ -382,7 +382,7 @@ impl Job {
         let held_output = held_output.filter(|_| !self.new_generation);
         let schema = template.schema();
         let originals = self.kept_originals(pipeline, &request.originals)?;
-        let rows = Rows::new(&schema, &originals, held_output.as_ref(), held_rejects.as_ref())?;
+        let rows = Division::new(&schema, &originals, held_output.as_ref(), held_rejects.as_ref())?;
         self.summary.notes.extend(plan::without_status(&schema));
         self.summary.notes.extend(self.corpus.delta_notes());
         let partition_by = match self.output.partition_by().filter(|_| !self.new_generation) {

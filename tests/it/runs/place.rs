@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::common::{Finished, Workplace};
 use crate::support::proxy::{Gate, Proxy};
 use crate::support::s3;
-use crate::support::table::{REJECTS, Rows, check_objects};
+use crate::support::table::{OutputRows, REJECTS, check_objects};
 use asap_test_support::Server;
 
 /// The pipeline of most tests. It leaves out rows whose id ends in 7. Rows whose id ends in 5 or 0 are rejects.
@@ -165,8 +165,8 @@ impl Place {
     }
 
     #[track_caller]
-    pub(crate) fn rows(&self) -> Rows {
-        Rows::read(&self.workplace, &self.folder("out"))
+    pub(crate) fn rows(&self) -> OutputRows {
+        OutputRows::read(&self.workplace, &self.folder("out"))
     }
 
     /// Checks that the output and its rejects contain exactly the rows of [`PIPELINE`] for these files, once each.

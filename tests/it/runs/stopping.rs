@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::Finished;
 use crate::runs::place::{A, B, Place, Running, had_nothing_to_do, summary};
-use crate::support::table::{Rows, log};
+use crate::support::table::{OutputRows, log};
 use asap_test_support::{Call, Reply, Server};
 
 const IDS: std::ops::RangeInclusive<u32> = 1..=300;
@@ -37,7 +37,7 @@ fn stop(mut run: Running, what: &str, is_true: impl Fn() -> bool) -> Finished {
 
 /// Checks the number of rows in the output and the rejects, and returns them.
 #[track_caller]
-fn check_counts(place: &Place, all: usize, rejects: usize) -> Rows {
+fn check_counts(place: &Place, all: usize, rejects: usize) -> OutputRows {
     let rows = place.rows();
     assert_eq!((rows.output.len() + rows.rejects.len(), rows.rejects.len()), (all, rejects));
     rows

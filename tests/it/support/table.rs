@@ -15,12 +15,12 @@ pub(crate) type Source = (String, i64);
 
 /// The rows of an output and its rejects, keyed by source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Rows {
+pub(crate) struct OutputRows {
     pub output: BTreeMap<Source, Value>,
     pub rejects: BTreeMap<Source, Value>,
 }
 
-impl Rows {
+impl OutputRows {
     /// Reads the output in a folder of this machine.
     ///
     /// Panics if a source occurs twice in output and rejects, if a log has a gap, or if an object that a log names is

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::needs::{Needs, SessionModels};
 use crate::columns::{Args, Cell, Columns, nullable};
 use crate::declaration::{Argument, Declaration};
-use crate::function::{Body, Function, Rows};
+use crate::function::{Body, Function, InPlace};
 use crate::output::{Output, Results};
 
 /// A function that needs `N` and returns `R`.
@@ -38,11 +38,11 @@ impl<N: Needs, R: Results> RowFunction<N, R> {
         let body = ByRow::<N, R> { session: session.clone(), row };
         let returns = <R::Row<'static>>::data_type()?;
         let declaration = Declaration { name, about, arguments, example };
-        Ok(Function::new(declaration, returns, N::VOLATILITY, Body::Rows(Arc::new(body))))
+        Ok(Function::new(declaration, returns, N::VOLATILITY, Body::InPlace(Arc::new(body))))
     }
 }
 
-impl<N: Needs, R: Results> Rows for ByRow<N, R> {
+impl<N: Needs, R: Results> InPlace for ByRow<N, R> {
     fn prepare(&self, config: &ConfigOptions) -> Result<()> {
         N::load(&self.session, config).map(drop)
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-pub(super) trait Value: Sized {
+pub(super) trait SettingValue: Sized {
     const EXPECTED: &'static str;
     fn parse(text: &str) -> Option<Self>;
     fn show(&self) -> Option<String>;
@@ -17,7 +17,7 @@ macro_rules! number {
         #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
         pub struct $type(pub $number);
 
-        impl Value for $type {
+        impl SettingValue for $type {
             const EXPECTED: &'static str = $expected;
             fn parse(text: &str) -> Option<Self> {
                 let takes: fn(&$number) -> bool = $takes;
@@ -59,7 +59,7 @@ impl Wait {
     }
 }
 
-impl Value for i64 {
+impl SettingValue for i64 {
     const EXPECTED: &'static str = "a whole number of at least 0";
     fn parse(text: &str) -> Option<Self> {
         i64::from_str(text.trim()).ok().filter(|x| *x >= 0)
@@ -69,7 +69,7 @@ impl Value for i64 {
     }
 }
 
-impl Value for String {
+impl SettingValue for String {
     const EXPECTED: &'static str = "text that is not empty";
     fn parse(text: &str) -> Option<Self> {
         (!text.is_empty()).then(|| text.to_string())
@@ -80,7 +80,7 @@ impl Value for String {
 }
 
 // An empty text unsets a setting.
-impl<T: Value> Value for Option<T> {
+impl<T: SettingValue> SettingValue for Option<T> {
     const EXPECTED: &'static str = T::EXPECTED;
     fn parse(text: &str) -> Option<Self> {
         if text.is_empty() { Some(None) } else { T::parse(text).map(Some) }
@@ -90,7 +90,7 @@ impl<T: Value> Value for Option<T> {
     }
 }
 
-impl Value for bool {
+impl SettingValue for bool {
     const EXPECTED: &'static str = "'true' or 'false'";
     fn parse(text: &str) -> Option<Self> {
         bool::from_str(&text.trim().to_ascii_lowercase()).ok()
@@ -141,7 +141,7 @@ impl fmt::Display for Devices {
     }
 }
 
-impl Value for Devices {
+impl SettingValue for Devices {
     const EXPECTED: &'static str = "'cpu', 'cuda', or different GPUs such as 'cuda:0,cuda:1'";
     fn parse(text: &str) -> Option<Self> {
         let device = |name: &str| match name.trim() {
@@ -163,7 +163,7 @@ impl Value for Devices {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Texts(pub Vec<String>);
 
-impl Value for Texts {
+impl SettingValue for Texts {
     const EXPECTED: &'static str = "a JSON list of texts, such as [\"Step\", \":\"]";
     fn parse(text: &str) -> Option<Self> {
         serde_json::from_str::<Vec<String>>(text)
@@ -179,7 +179,7 @@ impl Value for Texts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bytes(pub usize);
 
-impl Value for Bytes {
+impl SettingValue for Bytes {
     const EXPECTED: &'static str = "a whole number of K, M or G, such as 768M";
     fn parse(text: &str) -> Option<Self> {
         let (number, unit) = text.trim().split_at_checked(text.trim().len().checked_sub(1)?)?;

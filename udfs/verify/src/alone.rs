@@ -2,7 +2,7 @@
 
 use super::expression::Function;
 use super::lexer::{Commas, tokens};
-use super::shape::{Shape, Value};
+use super::shape::{Quantity, Shape};
 use super::span::Tokens;
 use super::work::Work;
 use super::{choices, reader, same, units};
@@ -59,7 +59,7 @@ fn is_understood(text: &str, is_prose: bool) -> bool {
     match reader::read(tokens.whole(), &mut Work::new()) {
         Shape::Opaque(_) | Shape::Word(_) => false,
         // "12 red apples" are words, but no prose.
-        Shape::Value(Value { unit, percent, .. }) if is_prose => {
+        Shape::Value(Quantity { unit, percent, .. }) if is_prose => {
             let is_number = text.starts_with(|c: char| c.is_ascii_digit() || "-.$\\".contains(c) || !c.is_ascii());
             is_number && (percent || unit.is_some_and(|unit| unit.optional))
         }

@@ -3,7 +3,7 @@
 use super::expression::{Expression, Op, Points};
 use super::number::Number;
 use super::rational::Rational;
-use super::shape::{Interval, Shape, Value};
+use super::shape::{Interval, Quantity, Shape};
 use super::work::Work;
 
 pub(crate) fn equals(gold: &Shape, answer: &Shape, work: &mut Work) -> bool {
@@ -105,8 +105,8 @@ fn defined(gold: &Shape, answer: &Shape, work: &mut Work) -> bool {
     }
 }
 
-fn values(gold: &Value, answer: &Value, work: &mut Work) -> bool {
-    let has_sign = |of: &Value| of.degrees || of.percent;
+fn values(gold: &Quantity, answer: &Quantity, work: &mut Work) -> bool {
+    let has_sign = |of: &Quantity| of.degrees || of.percent;
     let degrees = (gold.degrees, answer.degrees);
     let same_unit = match (&gold.unit, &answer.unit) {
         (Some(gold), Some(answer)) => gold.name == answer.name,

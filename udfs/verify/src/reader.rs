@@ -4,7 +4,7 @@ use super::expression::{Expression, Op};
 use super::lists::{self, MAX_PARTS};
 use super::parser;
 use super::relations::{self, Reader};
-use super::shape::{Shape, Value};
+use super::shape::{Quantity, Shape};
 use super::span::{Span, Tokens};
 use super::token::{Bracket, Token};
 use super::units::{self, Unit};
@@ -189,8 +189,8 @@ fn both_signs(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Vec<Shape
     Some(vec![with(true)?, with(false)?])
 }
 
-fn without_unit(span: Span<'_>) -> Option<(Span<'_>, Value)> {
-    let (mut span, mut value) = (span, Value::default());
+fn without_unit(span: Span<'_>) -> Option<(Span<'_>, Quantity)> {
+    let (mut span, mut value) = (span, Quantity::default());
     if let [Token::Dollar, ..] | [.., Token::Dollar] = span.tokens() {
         let from = usize::from(span.tokens().first() == Some(&Token::Dollar));
         span = span.slice(from, span.tokens().len() - 1 + from);

@@ -6,7 +6,7 @@ use super::units::Unit;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Shape {
-    Value(Value),
+    Value(Quantity),
     Infinity { negative: bool },
     Word(String),
     List(Vec<Shape>),
@@ -27,7 +27,7 @@ pub(crate) enum Shape {
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Value {
+pub(crate) struct Quantity {
     pub expression: Expression,
     pub percent: bool,
     pub degrees: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Interval {
 
 impl Shape {
     pub(crate) fn plain(expression: Expression) -> Self {
-        Self::Value(Value { expression, ..Value::default() })
+        Self::Value(Quantity { expression, ..Quantity::default() })
     }
 
     pub(crate) fn name(&self) -> Option<&str> {
@@ -57,14 +57,14 @@ impl Shape {
 
     pub(crate) fn label(&self) -> Option<&str> {
         match self {
-            Self::Value(Value { unit, .. }) => unit.as_ref().map(|unit| unit.name.as_str()),
+            Self::Value(Quantity { unit, .. }) => unit.as_ref().map(|unit| unit.name.as_str()),
             other => other.name(),
         }
     }
 
     pub(crate) fn as_plain(&self) -> Option<&Expression> {
         match self {
-            Self::Value(Value { expression, percent: false, degrees: false, unit: None }) => Some(expression),
+            Self::Value(Quantity { expression, percent: false, degrees: false, unit: None }) => Some(expression),
             _ => None,
         }
     }

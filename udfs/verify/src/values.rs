@@ -2,7 +2,7 @@
 
 use super::expression::{Expression, Op};
 use super::parser;
-use super::shape::{Shape, Value};
+use super::shape::{Quantity, Shape};
 use super::span::Span;
 use super::token::{Bracket, Token};
 use super::units::Unit;
@@ -55,7 +55,7 @@ fn ordinal(span: Span<'_>, work: &mut Work) -> Option<Shape> {
     }
     let unit = Unit { name: "th".to_string(), optional: false, is_foreign: false };
     let expression = expression(span.slice(0, 1), work)?;
-    Some(Shape::Value(Value { expression, unit: Some(unit), ..Value::default() }))
+    Some(Shape::Value(Quantity { expression, unit: Some(unit), ..Quantity::default() }))
 }
 
 fn based(tokens: &[Token]) -> Option<Shape> {

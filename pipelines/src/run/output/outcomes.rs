@@ -17,7 +17,7 @@ const OK: &str = "ok";
 
 /// Divides batches of a pipeline (whose last column is [`ORIGINAL`]) into output and rejects.
 #[derive(Debug, Clone)]
-pub struct Rows {
+pub struct Division {
     /// Columns of the output: those of the pipeline, then the original ones.
     pub output: SchemaRef,
     /// Columns of the rejects: source, status and error, then the original ones.
@@ -42,7 +42,7 @@ pub struct Divided {
     pub rejects: RecordBatch,
 }
 
-impl Rows {
+impl Division {
     /// Plans the division. `schema` is that of the pipeline. `originals` are the names of the original columns in the
     /// files, in the order of the fields of [`ORIGINAL`], each with whether the output has it; rejects have all.
     /// `held_output` and `held_rejects` are the columns of existing tables: columns that the rows lack are NULL,
@@ -229,8 +229,8 @@ mod tests {
         RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true))).unwrap()
     }
 
-    fn rows_of(batch: &RecordBatch, originals: [(&str, bool); 2], held: Option<&Schema>) -> Result<Rows> {
-        Rows::new(&batch.schema(), &originals.map(|(name, is_held)| (name.to_string(), is_held)), held, None)
+    fn rows_of(batch: &RecordBatch, originals: [(&str, bool); 2], held: Option<&Schema>) -> Result<Division> {
+        Division::new(&batch.schema(), &originals.map(|(name, is_held)| (name.to_string(), is_held)), held, None)
     }
 
     fn names(schema: &Schema) -> Vec<&str> {
@@ -283,7 +283,7 @@ mod tests {
         let original = field(ORIGINAL, DataType::Struct(Fields::from(vec![field("n", DataType::Int64)])));
         let refusal = |fields: Vec<Field>| {
             let schema = Schema::new(fields.into_iter().chain([original.clone()]).collect::<Vec<_>>());
-            Rows::new(&schema, &[("n".to_string(), true)], None, None).unwrap_err().to_string()
+            Division::new(&schema, &[("n".to_string(), true)], None, None).unwrap_err().to_string()
         };
         let clash = refusal(vec![field("cot", DataType::Utf8), field("Cot", DataType::Utf8)]);
         assert!(clash.contains("Cot and cot would have one name"), "{clash}");

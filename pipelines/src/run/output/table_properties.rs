@@ -19,7 +19,7 @@ use crate::location;
 use crate::run::input::sample::Sample;
 use crate::run::output::identity::Identity;
 use crate::run::output::ledger::ATTEMPT;
-use crate::run::output::outcomes::Rows;
+use crate::run::output::outcomes::Division;
 use crate::run::output::provenance::Provenance;
 use crate::run::output::shards::BOUNDS;
 
@@ -28,12 +28,12 @@ pub(crate) const PROVENANCE: &str = "asap.provenance";
 pub(crate) const GENERATION: &str = "asap.generation";
 pub(crate) const SAMPLE: &str = "asap.sample";
 const SLICE_ROWS: &str = "asap.sliceRows";
-/// The property with [`Rows::originals`].
+/// The property with [`Division::originals`].
 const ORIGINALS: &str = "asap.originals";
 
 #[derive(Debug)]
 pub struct Design {
-    pub rows: Rows,
+    pub rows: Division,
     pub partition_by: Vec<String>,
     pub identity: Identity,
     pub provenance: Provenance,

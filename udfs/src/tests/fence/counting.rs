@@ -28,7 +28,7 @@ pub(super) const WINDOW: usize = 64;
 pub(crate) struct Counting {
     name: &'static str,
     volatility: Volatility,
-    value: Value,
+    value: Returned,
     calls: Arc<AtomicUsize>,
     flights: Arc<SingleFlight<i64, Asked>>,
     known: Arc<Mutex<HashMap<i64, i64>>>,
@@ -37,7 +37,7 @@ pub(crate) struct Counting {
 type Asked = std::result::Result<(i64, bool), Arc<DataFusionError>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum Returned {
     Next,
     Twice,
     Pair,
@@ -48,28 +48,28 @@ fn pair() -> Fields {
     Fields::from(vec![Field::new("a", DataType::Int64, true), Field::new("b", DataType::Int64, true)])
 }
 
-impl Value {
+impl Returned {
     fn data_type(self) -> DataType {
         match self {
-            Value::Pair => DataType::Struct(pair()),
+            Returned::Pair => DataType::Struct(pair()),
             _ => DataType::Int64,
         }
     }
 
     fn number(self, x: i64) -> Result<i64> {
         match self {
-            Value::Next => Ok(x + 1),
-            Value::Twice => Ok(2 * x),
-            Value::Pair => Ok(x),
-            Value::Unlucky if x == 13 => exec_err!("13 is unlucky"),
-            Value::Unlucky => Ok(x + 1),
+            Returned::Next => Ok(x + 1),
+            Returned::Twice => Ok(2 * x),
+            Returned::Pair => Ok(x),
+            Returned::Unlucky if x == 13 => exec_err!("13 is unlucky"),
+            Returned::Unlucky => Ok(x + 1),
         }
     }
 
     fn array(self, numbers: Vec<Option<i64>>) -> ArrayRef {
         let column: ArrayRef = Arc::new(Int64Array::from(numbers.clone()));
         match self {
-            Value::Pair => {
+            Returned::Pair => {
                 let negative = numbers.into_iter().map(|x| x.map(|x| -x)).collect::<Int64Array>();
                 Arc::new(StructArray::new(pair(), vec![column, Arc::new(negative)], None))
             }
@@ -79,7 +79,7 @@ impl Value {
 }
 
 impl Counting {
-    pub(crate) fn new(name: &'static str, value: Value, volatility: Volatility) -> Self {
+    pub(crate) fn new(name: &'static str, value: Returned, volatility: Volatility) -> Self {
         Self { name, volatility, value, calls: Arc::default(), flights: Arc::default(), known: Arc::default() }
     }
 
@@ -170,12 +170,12 @@ pub(super) struct Functions {
 impl Functions {
     pub(super) fn new() -> Self {
         Self {
-            f: Counting::new("f", Value::Next, Volatility::Stable),
-            g: Counting::new("g", Value::Twice, Volatility::Stable),
-            s: Counting::new("s", Value::Pair, Volatility::Stable),
-            v: Counting::new("v", Value::Next, Volatility::Volatile),
-            w: Counting::new("w", Value::Pair, Volatility::Volatile),
-            u: Counting::new("u", Value::Unlucky, Volatility::Stable),
+            f: Counting::new("f", Returned::Next, Volatility::Stable),
+            g: Counting::new("g", Returned::Twice, Volatility::Stable),
+            s: Counting::new("s", Returned::Pair, Volatility::Stable),
+            v: Counting::new("v", Returned::Next, Volatility::Volatile),
+            w: Counting::new("w", Returned::Pair, Volatility::Volatile),
+            u: Counting::new("u", Returned::Unlucky, Volatility::Stable),
         }
     }
 
