@@ -1,4 +1,5 @@
-"""Compares the backend `torch` of scores with asap's own engine on its four families, and with transformers on Phi-3."""
+"""Compares the backend `torch` of scores with asap's own engine on its four families, packed chains with chains alone, and
+Phi-3 with transformers."""
 
 import json
 import os
@@ -7,6 +8,7 @@ import sys
 import tempfile
 
 import torch
+from asap import scorer
 from transformers import AutoModelForCausalLM, AutoTokenizer, Phi3Config
 
 asap, models = os.path.abspath(sys.argv[1]), os.path.abspath("tests/goldens")
@@ -42,6 +44,17 @@ for family in ("qwen2", "qwen3", "llama", "mistral"):
     assert len(own) == len(by_torch) > 4 * len(STEPS)
     for a, b in zip(own, by_torch):
         assert abs(a - b) < 1e-4 if isinstance(a, float) else a == b, (family, a, b)
+
+for family in ("qwen2", "mistral"):
+    reader = scorer.Model(f"{models}/{family}", "cpu", "f32")
+    chains = [[(7 * place + 3 * length) % reader.vocabulary for place in range(length)] for length in (40, 1, 230)]
+    asked = [[(row, chain[row]) for row in range(0, len(chain), 3)] for chain in chains]
+    with torch.inference_mode():
+        packed = reader.packed(chains, asked)
+        for own, chain, rows in zip(packed, chains, asked):
+            for ours, theirs in zip(own, reader.alone(chain, rows)):
+                assert (ours - theirs).abs().max() < 1e-4, family
+        assert (packed[2][0] - reader.packed([chains[0] + chains[2]], [[(row + 40, id) for row, id in asked[2]]])[0][0]).abs().max() > 1e-3
 
 with tempfile.TemporaryDirectory() as folder:
     tokenizer = AutoTokenizer.from_pretrained(f"{models}/llama")

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 
@@ -83,17 +84,36 @@ def make():
 
 
 def packing():
-    """The loss of packed examples is that of the examples alone."""
-    model = transformers.AutoModelForCausalLM.from_pretrained("model", dtype=torch.float32).train()
+    """Packed examples have the loss and the gradient of the examples alone, also if attention has a window."""
+    shutil.copytree("model", "windowed")
+    window = {"use_sliding_window": True, "sliding_window": 100, "max_window_layers": 1}
+    Path("windowed/config.json").write_text(json.dumps(CONFIG | window))
     step = next(iter(FeedDataset("pruned", "model", step=6)))
-    loss = lambda inputs: model(**inputs, use_cache=False, num_items_in_batch=1).loss.item()
     alone, packed = sft.split(step, 1), sft.split(step, 1 << 20)
     assert len(alone) == 6 and len(packed) == 1
     assert all(some["input_ids"].numel() <= 1024 for some in sft.split(step, 1024)) and 1 < len(sft.split(step, 1024)) < 6
-    total, expected = loss(packed[0]), sum(map(loss, alone))
-    mixed = loss({**packed[0], "position_ids": torch.arange(packed[0]["input_ids"].numel())[None]})
-    assert abs(total - expected) < 1e-5 * expected < abs(mixed - expected), (total, expected, mixed)
-    print(f"asap.sft: 6 packed examples have the loss of 6 examples, within {abs(total - expected) / expected:.0e}")
+    mixed = [packed[0] | {"cu_seq": torch.tensor([0, step["input_ids"].numel()])}]
+    for folder in "model", "windowed":
+        expected, slopes = learned(folder, alone)
+        for passes, attention in (packed, None), ([step], "sdpa"), ([step], "eager"):
+            found, others = learned(folder, passes, attention)
+            farthest = max((ours - theirs).abs().max().item() / theirs.abs().max().item() for ours, theirs in zip(others, slopes))
+            assert abs(found - expected) < 1e-5 * expected and farthest < 1e-4, (folder, attention, found, expected, farthest)
+        assert abs(learned(folder, mixed)[0] - expected) > 1e-5 * expected
+    assert abs(expected - learned("model", packed)[0]) > 1e-5 * expected, "the window has no effect"
+    print(f"asap.sft: 6 packed examples have the loss of 6 examples within {abs(found - expected) / expected:.0e}, and their "
+          f"gradient within {farthest:.0e}")
+
+
+def learned(folder, passes, attention=None):
+    """The loss and the gradients of passes."""
+    model = sft.load(SimpleNamespace(model=folder, folder=folder, precision="f32", lora=None)).train()
+    if attention:
+        model.set_attn_implementation(attention)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    loss = sum(model(**each, use_cache=False, num_items_in_batch=1).loss for each in passes)
+    loss.backward()
+    return loss.item(), [weights.grad for weights in model.parameters()]
 
 
 def equals_asap_train():

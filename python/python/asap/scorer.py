@@ -9,6 +9,7 @@ a reply. The process ends with its stdin.
     {"id", "ask": "continue", "texts"}          ids of the texts  -> one line for each written token, then the same
 """
 
+import functools
 import inspect
 import json
 import os
@@ -66,7 +67,7 @@ class Model:
         )
         self.tokens, self.worked, self.compiles = self.tokens_that_fit(), 0.0, self.on_card
         self.keeps = self.agrees(self.kept_forks)
-        self.packs = self.on_card and self.attention == "sdpa" and self.has_varlen() and self.agrees(self.packed_forks)
+        self.packs = self.on_card and self.attention == "sdpa" and self.agrees(self.packed_forks)
 
     def check_room(self, folder, dtype):
         """Fails if the weights do not fit the card's free memory."""
@@ -142,7 +143,7 @@ class Model:
         return self.scored(read, read.last_hidden_state[0, list(rows)], targets)
 
     def packed(self, chains, asked):
-        """The scores of several chains side by side, by variable-length attention."""
+        """The scores of several chains side by side, each with attention to itself only."""
         lengths = [len(chain) for chain in chains]
         starts = [0]
         for length in lengths:
@@ -150,7 +151,7 @@ class Model:
         ids = [[token for chain in chains for token in chain]]
         positions = torch.cat([torch.arange(length) for length in lengths])[None].to(self.device)
         more = {"cu_seq": torch.tensor(starts, dtype=torch.int32, device=self.device), "longest": max(lengths)}
-        self.use("asap_varlen")
+        self.use(side_by_side())
         try:
             read = self.read(ids, position_ids=positions, **more)
         finally:
@@ -163,37 +164,6 @@ class Model:
     def use(self, attention):
         for config in (self.model.config, self.config, self.decoder.config):
             config._attn_implementation = attention
-
-    def has_varlen(self):
-        """Makes variable-length attention known to transformers, if this PyTorch has it."""
-        try:
-            from torch.nn.attention.varlen import varlen_attn
-            from transformers import AttentionInterface
-        except ImportError:
-            return False
-        known = inspect.signature(varlen_attn).parameters
-
-        def attend(module, query, key, value, mask, scaling=None, sliding_window=None, softcap=None, s_aux=None, **more):
-            usual = query.shape[-1] ** -0.5
-            if softcap is not None or s_aux is not None or ("scale" not in known and scaling not in (None, usual)):
-                raise ValueError("this attention has more than variable-length attention computes")
-            left = sliding_window - 1 if sliding_window else -1
-            if "window_size" not in known and left >= 0:
-                raise ValueError("variable-length attention of this PyTorch has no window")
-            options = {"window_size": (left, 0)} if "window_size" in known else {"is_causal": True}
-            if "scale" in known:
-                options["scale"] = scaling
-            query, key, value = (heads[0].transpose(0, 1) for heads in (query, key, value))
-            groups = query.shape[1] // key.shape[1]
-            if "enable_gqa" in known:
-                options["enable_gqa"] = groups > 1
-            else:
-                key, value = (heads.repeat_interleave(groups, 1) for heads in (key, value))
-            cu_seq, longest = more["cu_seq"], more["longest"]
-            return varlen_attn(query, key, value, cu_seq, cu_seq, longest, longest, **options)[None], None
-
-        AttentionInterface.register("asap_varlen", attend)
-        return True
 
     def score(self, chains, asked):
         """The scores of each chain: packed where that is possible, else each alone."""
@@ -273,6 +243,60 @@ class Model:
                 layer.compile(dynamic=True)
         except Exception as error:
             print(f"layers are not compiled: {error}", file=sys.stderr)
+
+
+@functools.cache
+def side_by_side():
+    """Makes causal attention over texts that stand side by side known to transformers. Returns its name.
+
+    It takes `cu_seq`, where each text begins and the last one ends, and `longest`, the tokens of the longest text. The
+    trainer `asap.sft` uses it too.
+    """
+    import torch
+    from transformers import AttentionInterface
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        varlen_attn = None
+    known = inspect.signature(varlen_attn).parameters if varlen_attn else ()
+
+    def attend(module, query, key, value, mask, cu_seq, longest, scaling=None, sliding_window=None, **more):
+        if more.get("s_aux") is not None:
+            raise ValueError("this model's attention has sinks, which attention over texts side by side does not compute")
+        kind = query.device.type
+        if torch.is_autocast_enabled(kind):
+            query, key, value = (heads.to(torch.get_autocast_dtype(kind)) for heads in (query, key, value))
+        is_plain = not more.get("dropout") and more.get("softcap") is None
+        is_plain &= "scale" in known or scaling in (None, query.shape[-1] ** -0.5)
+        is_plain &= "window_size" in known or not sliding_window
+        if varlen_attn and is_plain and kind == "cuda" and query.dtype != torch.float32 and len(cu_seq) > 2:
+            return fused(query, key, value, cu_seq, longest, scaling, sliding_window), None
+        starts, results = cu_seq.tolist(), []
+        for start, end in zip(starts, starts[1:]):
+            own, seen = (heads[:, :, start:end] for heads in (query, key, value)), None
+            if sliding_window and end - start > sliding_window:
+                seen = torch.ones(end - start, end - start, dtype=torch.bool, device=query.device).tril().triu(1 - sliding_window)
+            results.append(sdpa_attention_forward(module, *own, seen, scaling=scaling, **more)[0])
+        return torch.cat(results, 1), None
+
+    def fused(query, key, value, cu_seq, longest, scaling, sliding_window):
+        """PyTorch's variable-length attention, which computes in half precision on a GPU."""
+        left = sliding_window - 1 if sliding_window else -1
+        options = {"window_size": (left, 0)} if "window_size" in known else {"is_causal": True}
+        if "scale" in known:
+            options["scale"] = scaling
+        query, key, value = (heads[0].transpose(0, 1) for heads in (query, key, value))
+        groups = query.shape[1] // key.shape[1]
+        if "enable_gqa" in known:
+            options["enable_gqa"] = groups > 1
+        else:
+            key, value = (heads.repeat_interleave(groups, 1) for heads in (key, value))
+        return varlen_attn(query, key, value, cu_seq, cu_seq, longest, longest, **options)[None]
+
+    AttentionInterface.register("asap_side_by_side", attend)
+    return "asap_side_by_side"
 
 
 class Walk:

@@ -224,7 +224,7 @@ class Training:
         nothing = {**passes[0], "labels": torch.full_like(passes[0]["labels"], -100)}
         losses = torch.zeros(1, device=device, dtype=torch.float64)
         for each in passes + [nothing] * (count - len(passes)):
-            inputs = {name: values.to(device) for name, values in each.items()}
+            inputs = {name: values if name == "longest" else values.to(device) for name, values in each.items()}
             with torch.autocast(device.type, torch.bfloat16) if self.args.precision == "bf16" else contextlib.nullcontext():
                 loss = self.model(**inputs, use_cache=False, num_items_in_batch=learned).loss
             # FSDP averages over the processes.
@@ -300,26 +300,31 @@ class Rates:
 
 def split(packed, most):
     """The examples of a step as passes of at most `most` tokens. A longer example gets its own pass."""
+    import torch
+
     begins = (packed["position_ids"][0] == 0).nonzero()[:, 0].tolist()
-    cuts = [0]
+    passes = [[0]]
     for begin, end in zip(begins, [*begins[1:], packed["position_ids"].shape[1]]):
-        if end - cuts[-1] > most and begin > cuts[-1]:
-            cuts.append(begin)
-    ranges = zip(cuts, [*cuts[1:], packed["position_ids"].shape[1]])
-    return [{name: values[:, begin:end] for name, values in packed.items()} for begin, end in ranges]
+        if end - passes[-1][0] > most and begin > passes[-1][0]:
+            passes.append([begin])
+        passes[-1].append(end)
+    # Where examples begin and end, for attention over examples side by side.
+    return [{name: values[:, ends[0]:ends[-1]] for name, values in packed.items()}
+            | {"cu_seq": torch.tensor(ends, dtype=torch.int32) - ends[0], "longest": max(map(int.__sub__, ends[1:], ends))}
+            for ends in passes]
 
 
 def load(args, dtype=None):
     """The base, with weights in f32: the masters of autocast. Adapters train next to a base in the dtype of the passes."""
     import torch
     from transformers import AutoModelForCausalLM
-    from transformers.utils import is_flash_attn_2_available
 
-    is_fast = args.precision == "bf16" and torch.cuda.is_available() and is_flash_attn_2_available()
+    from asap.scorer import side_by_side
+
     dtype = dtype or (torch.bfloat16 if args.lora and args.precision == "bf16" else torch.float32)
-    attention = "flash_attention_2" if is_fast else "sdpa"
     try:
-        return AutoModelForCausalLM.from_pretrained(args.folder, dtype=dtype, attn_implementation=attention)
+        # With SDPA, transformers makes a mask over the pass, which takes twice the time on a GPU.
+        return AutoModelForCausalLM.from_pretrained(args.folder, dtype=dtype, attn_implementation=side_by_side())
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise _asap.Error(f"{args.model}: transformers cannot load the model: {str(error).splitlines()[0]}") from error
 
