@@ -108,7 +108,7 @@ impl Speed {
 
 /// Whether the time of this process is the time of the model.
 fn on_cores(settings: &Settings) -> bool {
-    matches!(settings.scorer_backend, ScorerBackend::Auto | ScorerBackend::Cpu)
+    matches!(settings.scorer_backend, ScorerBackend::Auto | ScorerBackend::Cpu | ScorerBackend::Candle)
 }
 
 pub async fn run(args: ModelArgs) -> Result<(), Failure> {
@@ -134,7 +134,8 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
     };
     let mut others = Vec::new();
     let is_open = settings.scorer_backend == ScorerBackend::Auto && settings.scorer_device.is_none();
-    for backend in [ScorerBackend::Cpu, ScorerBackend::Cuda, ScorerBackend::Torch].into_iter().filter(|_| is_open) {
+    use ScorerBackend::{Candle, Cpu, Cuda, Torch};
+    for backend in [Cpu, Cuda, Torch, Candle].into_iter().filter(|_| is_open) {
         // Most machines lack some of them.
         let other = Speed::of(&Settings { scorer_backend: backend, ..settings.clone() }, wanted, corpus_tokens).await;
         others.extend(other.ok().flatten().filter(|other| other.computed_as != speed.computed_as));

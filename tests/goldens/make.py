@@ -35,6 +35,8 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 MODELS = ["qwen2", "llama"]
 SCORED = [*MODELS, "qwen3", "mistral", "yarn", "linear"]
+# Families that candle-transformers runs.
+OTHERS = ["phi3", "gemma2", "qwen3_moe"]
 ENCODERS = ["xlm-roberta-large-tiny", "bert-base-multilingual-cased-tiny"]
 # Files without spaces between values.
 COMPACT = ("gestalt", "walks", "refine")
@@ -75,6 +77,7 @@ def all_goldens():
     """Returns, by path, the functions that make the contents of the files."""
     goldens = {"gestalt.jsonl": gestalt, "walks.jsonl": walks}
     goldens |= {f"{name}/cots.jsonl": partial(cots, name) for name in SCORED}
+    goldens |= {f"{name}/scores.jsonl": partial(next_tokens, name) for name in OTHERS}
     for name in MODELS:
         goldens[f"refine_{name}.jsonl"] = partial(refine, name)
         goldens[f"greedy_{name}.jsonl"] = partial(generated, f"greedy_{name}.jsonl", name, max_new_tokens=32)
@@ -244,6 +247,15 @@ def cots(name):
             "entropy": [entropy[first] for first, _ in steps],
             "perplexity": [math.exp(mean([surprisal[i] for i in own])) if own else None for _, own in steps],
         })
+    return made
+
+
+def next_tokens(name):
+    """Scores all tokens of chains but the first."""
+    made = []
+    for row in rows(f"{name}/scores.jsonl"):
+        surprisal, entropy = token_scores(name, "float32", row["ids"])
+        made.append({"ids": row["ids"], "surprisal": surprisal[1:], "entropy": entropy[1:]})
     return made
 
 

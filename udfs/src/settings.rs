@@ -24,6 +24,7 @@ pub enum ScorerBackend {
     Cuda,
     Torch,
     Served,
+    Candle,
 }
 
 /// The prompts of stage 1 that ship with asap.
@@ -113,10 +114,10 @@ settings! {
     /// `{question}\n<think>\n`.
     scorer_prompt: Option<String> = None, "scorer.prompt", Results;
     /// What runs the scoring model: `cpu`, `cuda` (asap's engine, for Qwen2, Qwen3, Llama and Mistral; `cuda` computes
-    /// in f16), `torch` (PyTorch and transformers in a child process, for any
-    /// family), `served` (a server that has the model) or `auto`. `auto` takes asap's engine where it has the family, on
-    /// a GPU that has room if there is one, and otherwise `torch`. An output keeps the backend and data
-    /// type of its first run.
+    /// in f16), `torch` (PyTorch and transformers in a child process, for any family), `served` (a server that has the
+    /// model), `candle` (Phi-3, Gemma 2 and Qwen3-MoE on CPUs, in builds with the feature `candle`) or `auto`. `auto`
+    /// takes asap's engine where it has the family, on a GPU that has room if there is one, and otherwise `torch`. An
+    /// output keeps the backend and data type of its first run.
     scorer_backend: ScorerBackend = ScorerBackend::Auto, "scorer.backend", Backend;
     /// The data type of the scoring model: `f32` or `bf16`. On CPUs, `bf16` takes half the memory, is faster if the CPU
     /// multiplies bf16 numbers, and shifts scores by a few thousandths of a nat; attention, norms and output are f32.
@@ -312,8 +313,8 @@ macro_rules! choice {
 }
 
 choice!(Dtype, "'f32' or 'bf16'", "f32" => F32, "bf16" => Bf16);
-choice!(ScorerBackend, "'auto', 'cpu', 'cuda', 'torch' or 'served'",
-    "auto" => Auto, "cpu" => Cpu, "cuda" => Cuda, "torch" => Torch, "served" => Served);
+choice!(ScorerBackend, "'auto', 'cpu', 'cuda', 'torch', 'served' or 'candle'", "auto" => Auto, "cpu" => Cpu,
+    "cuda" => Cuda, "torch" => Torch, "served" => Served, "candle" => Candle);
 choice!(PromptSet, "'paper' or 'short'", "paper" => Paper, "short" => Short);
 choice!(OnError, "'reject' or 'fail'", "reject" => Reject, "fail" => Fail);
 

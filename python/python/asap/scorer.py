@@ -263,8 +263,8 @@ def side_by_side():
     known = inspect.signature(varlen_attn).parameters if varlen_attn else ()
 
     def attend(module, query, key, value, mask, cu_seq, longest, scaling=None, sliding_window=None, **more):
-        if more.get("s_aux") is not None:
-            raise ValueError("this model's attention has sinks, which attention over texts side by side does not compute")
+        if mask is not None or more.get("s_aux") is not None:
+            raise ValueError("this model has a mask or sinks of its own, which attention over texts side by side leaves out")
         kind = query.device.type
         if torch.is_autocast_enabled(kind):
             query, key, value = (heads.to(torch.get_autocast_dtype(kind)) for heads in (query, key, value))

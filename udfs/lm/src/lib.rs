@@ -27,6 +27,7 @@
 //! | [`backend`] | the contract of what runs a model: three questions about token ids |
 //! | `model` | the CPU's model: [`config`], [`weights`], [`decoder`], [`output`]; the crate [`ops`] has a layer's operations |
 //! | `cuda` | the decoder on an NVIDIA GPU |
+//! | `candle` | more families, by candle-transformers |
 //! | `text` | tokenizers, prompts, [`example`]s to train on, token counts of pruned chains |
 //! | `score` | scores of chains: requests, batches and caching |
 //! | `ask` | [`generate`] answers, [`sampling`], whether an answer survives in a pruned chain |
@@ -37,6 +38,8 @@
 
 mod ask;
 pub mod backend;
+#[cfg(feature = "candle")]
+pub mod candle;
 pub mod compressor;
 #[cfg(feature = "cuda")]
 pub mod cuda;

@@ -19,6 +19,7 @@ use crate::settings::{Device, Devices, ScorerBackend, Settings};
 pub const BACKEND: &str = "asap.scorer.backend";
 /// See [`BACKEND`].
 pub const DTYPE: &str = "asap.scorer.dtype";
+const DEVICE: &str = "asap.scorer.device";
 
 /// A backend with what it needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +29,7 @@ enum Chosen {
     Cuda(Vec<usize>),
     Torch(Devices, Dtype),
     Served,
+    Candle,
 }
 
 /// Opens the backend of a model's folder.
@@ -47,6 +49,7 @@ pub(crate) fn open(
             torch::open(folder, &settings.scorer_python, &devices, dtype, tokenizer, memory)
         }
         Chosen::Served => served::open(folder, settings, tokenizer, memory),
+        Chosen::Candle => open_candle(folder, tokenizer, memory),
     }
 }
 
@@ -66,6 +69,7 @@ pub fn settle(settings: &mut Settings, held: Option<&BTreeMap<String, String>>) 
     match chosen {
         Ok(Chosen::Cpu(_)) => settings.scorer_backend = ScorerBackend::Cpu,
         Ok(Chosen::Cuda(_)) => settings.scorer_backend = ScorerBackend::Cuda,
+        Ok(Chosen::Candle) => settings.scorer_backend = ScorerBackend::Candle,
         Ok(Chosen::Torch(devices, dtype)) => {
             settings.scorer_backend = ScorerBackend::Torch;
             (settings.scorer_device, settings.scorer_dtype) = (Some(devices), Some(dtype));
@@ -86,6 +90,7 @@ pub fn described(settings: &Settings) -> String {
         ScorerBackend::Cuda => "f16 on cuda".to_string(),
         ScorerBackend::Torch => format!("torch, {}", on(dtype)),
         ScorerBackend::Served => "served".to_string(),
+        ScorerBackend::Candle => "candle, f32 on cpu".to_string(),
     }
 }
 
@@ -95,7 +100,7 @@ pub fn identity(settings: &Settings) -> Vec<(&'static str, String)> {
     let counts = |key: &str| match (key, settings.scorer_backend) {
         (BACKEND, backend) => backend != ScorerBackend::Cpu,
         // They have one type.
-        (DTYPE, ScorerBackend::Cuda | ScorerBackend::Served) => false,
+        (DTYPE, ScorerBackend::Cuda | ScorerBackend::Served | ScorerBackend::Candle) => false,
         (DTYPE, ScorerBackend::Torch) => true,
         (DTYPE, ScorerBackend::Auto | ScorerBackend::Cpu) => settings.scorer_dtype != Some(Dtype::F32),
         _ => false,
@@ -110,27 +115,30 @@ fn choose(folder: &Path, settings: &Settings) -> asap_lm::Result<Chosen> {
     match settings.scorer_backend {
         ScorerBackend::Auto => auto(folder, settings),
         ScorerBackend::Cpu => match devices.filter(|devices| !devices.is_cpu()) {
-            Some(devices) => Err(misfit(devices, ScorerBackend::Cpu)),
+            Some(devices) => Err(misfit(DEVICE, devices, ScorerBackend::Cpu)),
             None => Ok(on_cpu()),
         },
         ScorerBackend::Cuda => match devices {
             None => Ok(Chosen::Cuda(vec![0])),
-            Some(devices) if devices.is_cpu() => Err(misfit(devices, ScorerBackend::Cuda)),
+            Some(devices) if devices.is_cpu() => Err(misfit(DEVICE, devices, ScorerBackend::Cuda)),
             Some(devices) => Ok(Chosen::Cuda(devices.cards())),
         },
         ScorerBackend::Torch => torch_on(settings),
         ScorerBackend::Served => Ok(Chosen::Served),
+        ScorerBackend::Candle => match (devices.filter(|devices| !devices.is_cpu()), settings.scorer_dtype) {
+            (Some(devices), _) => Err(misfit(DEVICE, devices, ScorerBackend::Candle)),
+            (None, Some(Dtype::Bf16)) => Err(misfit(DTYPE, "bf16", ScorerBackend::Candle)),
+            (None, _) => Ok(Chosen::Candle),
+        },
     }
 }
 
-fn misfit(devices: &Devices, backend: ScorerBackend) -> LmError {
+fn misfit(key: &str, value: impl std::fmt::Display, backend: ScorerBackend) -> LmError {
     let backend = format!("{backend:?}").to_lowercase();
-    LmError::Backend(format!(
-        "asap.scorer.device = '{devices}' does not fit {BACKEND} = '{backend}': leave out one of them"
-    ))
+    LmError::Backend(format!("{key} = '{value}' does not fit {BACKEND} = '{backend}': leave out one of them"))
 }
 
-/// The four families run on the CPU, or on a card that holds them; PyTorch runs the others.
+/// The four families run on the CPU, or on a card that holds them; PyTorch runs the others, or candle without PyTorch.
 fn auto(folder: &Path, settings: &Settings) -> asap_lm::Result<Chosen> {
     Limits::load(folder)?;
     let chosen = match (ModelConfig::load(folder), &settings.scorer_device) {
@@ -138,11 +146,12 @@ fn auto(folder: &Path, settings: &Settings) -> asap_lm::Result<Chosen> {
         (Ok(_), Some(devices)) => Chosen::Cuda(devices.cards()),
         (Ok(config), None) if settings.scorer_dtype.is_none() && has_card(&config) => Chosen::Cuda(vec![0]),
         (Ok(_), None) => Chosen::Cpu(settings.scorer_dtype.unwrap_or(Dtype::F32)),
-        (Err(unsupported), _) => torch_on(settings).map_err(|missing| {
-            LmError::Backend(format!(
+        (Err(unsupported), device) => torch_on(settings).or_else(|missing| match device {
+            None if candle_runs(folder) => Ok(Chosen::Candle),
+            _ => Err(LmError::Backend(format!(
                 "{unsupported}. asap runs other models with PyTorch, but {missing}; or set {BACKEND} = served and ask a \
                  server that has the model"
-            ))
+            ))),
         })?,
     };
     match &chosen {
@@ -153,6 +162,7 @@ fn auto(folder: &Path, settings: &Settings) -> asap_lm::Result<Chosen> {
             let dtype = format!("{dtype:?}").to_lowercase();
             tracing::warn!("{BACKEND} = auto chose torch on {devices} in {dtype}: asap's own engine lacks the family");
         }
+        Chosen::Candle => tracing::warn!("{BACKEND} = auto chose candle: there is no PyTorch"),
         Chosen::Cpu(_) | Chosen::Cuda(_) | Chosen::Served => {}
     }
     Ok(chosen)
@@ -193,6 +203,22 @@ fn open_cuda(_: &Path, _: Vec<usize>, _: &Arc<Tokenizer>, _: &Arc<Memory>) -> as
     Err(LmError::Backend(format!(
         "asap.scorer.device = 'cuda' is not supported by this build: build asap with its default features, or \
          set {BACKEND} = torch"
+    )))
+}
+
+#[cfg(feature = "candle")]
+use asap_lm::candle::{open as open_candle, runs as candle_runs};
+
+#[cfg(not(feature = "candle"))]
+fn candle_runs(_: &Path) -> bool {
+    false
+}
+
+#[cfg(not(feature = "candle"))]
+fn open_candle(_: &Path, _: &Arc<Tokenizer>, _: &Arc<Memory>) -> asap_lm::Result<LoadedModel> {
+    Err(LmError::Backend(format!(
+        "{BACKEND} = 'candle' is not supported by this build: install asap with `cargo install --locked --path . \
+         --features candle`, or set {BACKEND} = torch"
     )))
 }
 
@@ -242,5 +268,21 @@ mod tests {
             "asap.scorer.device = 'cuda:1' does not fit asap.scorer.backend = 'cpu': leave out one of them"
         );
         assert!(wrong(&[("scorer.backend", "cuda"), ("scorer.device", "cpu")]).contains("does not fit"));
+        assert!(wrong(&[("scorer.backend", "candle"), ("scorer.device", "cuda")]).contains("does not fit"));
+        let error = wrong(&[("scorer.backend", "candle"), ("scorer.dtype", "bf16")]);
+        assert!(error.starts_with("asap.scorer.dtype = 'bf16' does not fit asap.scorer.backend = 'candle'"), "{error}");
+    }
+    #[test]
+    fn candle_needs_its_feature_and_one_of_its_families() {
+        let (folder, memory) = (asap_lm::locate(asap_lm::SMALL).unwrap(), Arc::default());
+        let tokenizer = Arc::new(Tokenizer::load_within(&folder, &memory).unwrap());
+        let error = open(&folder, &settings(&[("scorer.backend", "candle")]), &tokenizer, &memory).unwrap_err();
+        let expected = match cfg!(feature = "candle") {
+            true => "the backend candle does not run the model_type 'qwen2': expected one of phi3, gemma2, qwen3_moe",
+            false => {
+                "install asap with `cargo install --locked --path . --features candle`, or set asap.scorer.backend"
+            }
+        };
+        assert!(error.to_string().contains(expected), "{error}");
     }
 }

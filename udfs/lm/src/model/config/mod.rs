@@ -106,7 +106,7 @@ const READ: &str = "
     torch_dtype use_sliding_window vocab_size";
 
 /// Reads the `config.json` of a model folder.
-fn load<C>(folder: &Path, parse: impl FnOnce(&str) -> Parsed<C>) -> Result<C> {
+pub(crate) fn load<C>(folder: &Path, parse: impl FnOnce(&str) -> Parsed<C>) -> Result<C> {
     let path = folder.join("config.json");
     let text = std::fs::read_to_string(&path).map_err(LmError::reading(&path))?;
     parse(&text).map_err(|found| LmError::Unsupported { path, found })
