@@ -35,12 +35,16 @@ const ADVICE: &str = "install torch and transformers there, or set asap.scorer.p
 
 /// Whether PyTorch finds a card.
 pub(super) fn has_card(python: &str) -> Result<bool> {
+    // The import of PyTorch takes seconds, and a command may ask for each of many runs.
+    static KNOWN: Mutex<std::collections::BTreeMap<String, bool>> = Mutex::new(std::collections::BTreeMap::new());
+    if let Some(found) = KNOWN.lock().get(python) {
+        return Ok(*found);
+    }
     let found = Command::new(python).args(["-c", HAS_CARD]).stdin(Stdio::null()).output();
     let found = found.map_err(|error| not_started(python, &error))?;
     let (said, errors) = (String::from_utf8_lossy(&found.stdout), String::from_utf8_lossy(&found.stderr));
     match said.trim().lines().last().unwrap_or_default() {
-        "True" => Ok(true),
-        "False" => Ok(false),
+        found @ ("True" | "False") => Ok(*KNOWN.lock().entry(python.to_string()).or_insert(found == "True")),
         lacking if lacking.starts_with("no ") => Err(lacks(python, lacking)),
         _ => Err(lacks(python, errors.trim().lines().last().unwrap_or("nothing printed"))),
     }
