@@ -115,10 +115,7 @@ impl Session {
     /// Waits for the answers to sent calls, which are paid. Fails if the endpoint is down.
     pub(crate) async fn settle(&self) -> Result<(), Failure> {
         self.llm.drained().await;
-        match self.llm.failure() {
-            Some(why) => Err(Failure::Failed(why)),
-            None => Ok(()),
-        }
+        self.llm.failure().map_or(Ok(()), |error| Err(error.into()))
     }
 }
 

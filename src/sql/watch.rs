@@ -40,14 +40,17 @@ impl Watch {
         self.plan.lock().take();
         let (watch, llm) = (self.clone(), llm.clone());
         tokio::spawn(async move {
+            if is_quiet {
+                std::future::pending::<()>().await;
+            }
             loop {
                 tokio::time::sleep(SHORT).await;
                 let Some(plan) = watch.plan.lock().clone() else { continue };
                 let bar = Bar::new("reading", is_quiet);
-                bar.begin(rows(plan.as_ref()).1, 0);
+                bar.begin(all_rows(plan.as_ref()), 0);
                 let mut shown = 0;
                 while watch.plan.lock().as_ref().is_some_and(|current| Arc::ptr_eq(current, &plan)) {
-                    let (read, _) = rows(plan.as_ref());
+                    let read = rows_read(plan.as_ref());
                     bar.advance(read.saturating_sub(shown), 0);
                     shown = shown.max(read);
                     bar.slices(0, 0, llm.usage());
@@ -65,24 +68,28 @@ pub(crate) async fn end(reporting: JoinHandle<Infallible>) {
     let _ = reporting.await;
 }
 
-/// Returns the processed rows, and all rows that the scans know of. A row may still wait for a score or a call after
-/// reading.
-fn rows(plan: &dyn ExecutionPlan) -> (u64, u64) {
+/// Returns the processed rows. A row may still wait for a score or a call after reading.
+fn rows_read(plan: &dyn ExecutionPlan) -> u64 {
     let through = || plan.metrics().and_then(|metrics| metrics.output_rows()).unwrap_or(0) as u64;
     let children = plan.children();
     if children.is_empty() {
-        let all = StatisticsContext::new().compute(plan, &StatisticsArgs::new()).map(|statistics| {
-            match statistics.num_rows {
-                Precision::Exact(rows) | Precision::Inexact(rows) => rows as u64,
-                Precision::Absent => 0,
-            }
-        });
-        return (through(), all.unwrap_or(0));
+        return through();
     }
-    let each = children.iter().map(|child| rows(child.as_ref()));
-    let (read, all) = each.fold((0, 0), |(read, all), (more, of)| (read + more, all + of));
-    let waits = plan.name() == FenceExec::static_name();
-    (if waits { read.min(through()) } else { read }, all)
+    let read = children.iter().map(|child| rows_read(child.as_ref())).sum();
+    if plan.name() == FenceExec::static_name() { through().min(read) } else { read }
+}
+
+/// Returns all rows that the scans know of. This computes statistics of the whole plan, so it is called once.
+fn all_rows(plan: &dyn ExecutionPlan) -> u64 {
+    let children = plan.children();
+    if !children.is_empty() {
+        return children.iter().map(|child| all_rows(child.as_ref())).sum();
+    }
+    let statistics = StatisticsContext::new().compute(plan, &StatisticsArgs::new());
+    statistics.map_or(0, |statistics| match statistics.num_rows {
+        Precision::Exact(rows) | Precision::Inexact(rows) => rows as u64,
+        Precision::Absent => 0,
+    })
 }
 
 impl PhysicalOptimizerRule for Watch {

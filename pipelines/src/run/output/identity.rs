@@ -18,7 +18,7 @@ use crate::run::input::content_hashes::{Contents, hex};
 use crate::run::request::Originals;
 
 /// Increase this when the rules of asap itself (a function, `pruned`, the recognition of a shape) change a result.
-const RULES_VERSION: u32 = 5;
+const RULES_VERSION: u32 = 6;
 
 const ANCHOR_PROMPT: &str = "prompt of anchors";
 
@@ -113,7 +113,8 @@ impl Identity {
         let all = |of_kind: fn(&str) -> bool| self.different(other).all(|key| of_kind(key));
         match () {
             () if all(|key| key.starts_with("asap.refine.")) => "with another budget",
-            () if all(|key| key != "sql" && key != "rules") => "with other settings",
+            () if self.0.get("rules") != other.0.get("rules") => "by other rules of asap",
+            () if all(|key| key != "sql") => "with other settings",
             () => "by another pipeline",
         }
     }
@@ -130,7 +131,9 @@ fn difference(key: &str, held: Option<&String>, found: Option<&String>) -> Strin
         "sql" => "its SQL".to_string(),
         "rules" => "the rules of asap".to_string(),
         _ if key.starts_with("prompt") && held.is_some() && held == short_prompt(key).as_ref() => {
-            format!("the {key}, which is the one of asap.anchor.prompts=short there: set that to continue with it")
+            format!(
+                "the {key}, which is the one of asap.anchor.prompts=short there: set that to go on with its answers"
+            )
         }
         _ if key.starts_with("files of") || key.starts_with("prompt") => format!("the {key}"),
         _ => format!("{key} ({} there, {} here)", value(held), value(found)),
@@ -196,6 +199,9 @@ mod tests {
             "{differences:?}"
         );
         assert!(!paper.differences(&short).concat().contains("short"));
+        let mut old = held.clone();
+        old.0.insert("rules".to_string(), "5".to_string());
+        assert_eq!(old.kind_of_difference(&held), "by other rules of asap");
         assert_eq!(serde_json::from_str::<Identity>(&serde_json::to_string(&held).unwrap()).unwrap(), held);
     }
 }

@@ -1,6 +1,8 @@
 //! RoPE frequencies and tables.
 //!
-//! Dimension i of a head is rotated together with dimension i + head_dim / 2.
+//! Dimension i of a head is rotated together with dimension i + head_dim / 2. Frequencies and angles are rounded to f32
+//! where transformers and vLLM round them: models are trained with these angles. At 1,400 tokens, exact angles would move
+//! scores by 1e-4 nats.
 
 use std::f64::consts::PI;
 
@@ -9,13 +11,16 @@ use crate::ops::RopeTable;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Rope {
-    frequencies: Vec<f64>,
+    frequencies: Vec<f32>,
     attention_factor: f64,
 }
 
 impl Rope {
     pub(crate) fn new(config: &RopeConfig, head_dim: usize) -> Self {
-        let plain = |pair: usize| config.theta.powf(-2.0 * pair as f64 / head_dim as f64);
+        let plain = |pair: usize| {
+            let exponent = 2.0 * pair as f32 / head_dim as f32;
+            f64::from(1.0 / (config.theta.powf(f64::from(exponent)) as f32))
+        };
         let mut frequencies: Vec<f64> = (0..head_dim / 2).map(plain).collect();
         let mut attention_factor = 1.0;
         match config.scaling {
@@ -59,18 +64,17 @@ impl Rope {
                 }
             }
         }
-        Self { frequencies, attention_factor }
+        Self { frequencies: frequencies.into_iter().map(|frequency| frequency as f32).collect(), attention_factor }
     }
 
-    /// The table of the positions 0 … `positions` − 1. Angles are computed in f64: in f32 they are off by a thousandth
-    /// of a radian at 30,000 tokens.
+    /// The table of the positions 0 … `positions` − 1.
     pub(crate) fn table(&self, positions: usize) -> RopeTable {
         let pairs = self.frequencies.len();
         let mut table =
             RopeTable { cos: Vec::with_capacity(positions * pairs), sin: Vec::with_capacity(positions * pairs), pairs };
         for position in 0..positions {
             for frequency in &self.frequencies {
-                let (sin, cos) = (position as f64 * frequency).sin_cos();
+                let (sin, cos) = f64::from(position as f32 * frequency).sin_cos();
                 table.cos.push((cos * self.attention_factor) as f32);
                 table.sin.push((sin * self.attention_factor) as f32);
             }
@@ -114,7 +118,7 @@ mod tests {
         for scaling in [llama3, yarn] {
             let scaled = Rope::new(&RopeConfig { theta: 500_000.0, scaling }, 64).frequencies;
             assert_eq!(scaled[0], plain[0]);
-            assert!((scaled[31] - plain[31] / 8.0).abs() < 1e-18);
+            assert_eq!(scaled[31], plain[31] / 8.0);
             assert!(scaled.windows(2).all(|pair| pair[0] > pair[1]));
         }
     }
