@@ -112,7 +112,7 @@ pub async fn near_duplicates(session: &dyn Session, corpus: &Corpus, on_rows: On
 /// looked up, because they are too short or have only common phrases.
 ///
 /// # Errors
-/// If rows cannot be read, or if a file is no benchmark.
+/// If rows cannot be read, or if a file is not a benchmark.
 pub async fn contaminated(
     session: &dyn Session,
     corpus: &Corpus,
@@ -153,11 +153,11 @@ async fn benchmark(session: &dyn Session, bench: &str) -> Result<Vec<Asked>> {
         format!("expected a file of Parquet or JSON lines with one question per row, in a text column named {names}");
     let table = files_table(session, bench.parse()?, |_| ()).await;
     let other = |error: DataFusionError| match error.find_root() {
-        DataFusionError::Execution(why) => config_datafusion_err!("{bench} is no benchmark: {expected}; {why}"),
+        DataFusionError::Execution(why) => config_datafusion_err!("{bench} is not a benchmark: {expected}; {why}"),
         _ => error,
     };
     let table = table.map_err(other)?;
-    let Some(table) = table else { return config_err!("{bench} is no benchmark: {expected}") };
+    let Some(table) = table else { return config_err!("{bench} is not a benchmark: {expected}") };
     let schema = table.schema();
     let texts: Vec<&str> = schema
         .fields()
@@ -167,7 +167,7 @@ async fn benchmark(session: &dyn Session, bench: &str) -> Result<Vec<Asked>> {
         .collect();
     let mut names = OF_BENCHMARKS.iter().chain(QUESTIONS);
     let Some(question) = names.find_map(|name| texts.iter().find(|column| column.eq_ignore_ascii_case(name))) else {
-        return config_err!("{bench} is no benchmark: {expected}; found the text columns {}", texts.join(", "));
+        return config_err!("{bench} is not a benchmark: {expected}; found the text columns {}", texts.join(", "));
     };
     let plan = LogicalPlanBuilder::scan(bench, datafusion::datasource::provider_as_source(table), None)?;
     let plan = plan.project([text_of(ident(*question))])?.build()?;
@@ -181,7 +181,7 @@ async fn benchmark(session: &dyn Session, bench: &str) -> Result<Vec<Asked>> {
     }
     match found.iter().any(|asked| !asked.question.trim().is_empty()) {
         true => Ok(found),
-        false => config_err!("{bench} is no benchmark: its column {question} has no question"),
+        false => config_err!("{bench} is not a benchmark: its column {question} has no question"),
     }
 }
 

@@ -40,6 +40,8 @@ pub(super) struct Summary {
     pub questions: usize,
     /// Questions whose answer does not survive in the original chain. They do not count for survival.
     pub lost_in_original: usize,
+    /// Questions without an answer that can be compared, such as programs. They do not count for survival, either.
+    pub not_compared: usize,
     pub lines: Vec<Line>,
 }
 
@@ -67,10 +69,11 @@ impl Summary {
                 found.add(row, unstated, holds(row.place, unstated) == Some(true));
             }
         }
-        let lost = original.values().filter(|found| found.survives == Some(false)).count();
+        let found = |survives| original.values().filter(|found| found.survives == survives).count();
+        let (lost, not_compared) = (found(Some(false)), found(None));
         let mut lines = lines(&values, pipelines);
         judge(&mut lines, &values);
-        Self { to: to.to_string(), questions: original.len(), lost_in_original: lost, lines }
+        Self { to: to.to_string(), questions: original.len(), lost_in_original: lost, not_compared, lines }
     }
 
     pub(super) fn table(&self) -> String {
@@ -81,8 +84,14 @@ impl Summary {
                 count(self.lost_in_original as u64)
             ));
         }
+        if self.not_compared > 0 {
+            text.push(format!(
+                "{} have no answer that can be compared, such as a program, and do not count for survival either",
+                count(self.not_compared as u64)
+            ));
+        }
         for unstated in [false, true] {
-            let title = if unstated { "without sentences that state the answer" } else { "whole chains" };
+            let title = if unstated { "chains without sentences that state the answer" } else { "chains as they are" };
             text.push(format!(
                 "\n{title}: log-probability of the answer in nats, survival in points, with 95 % intervals\n"
             ));

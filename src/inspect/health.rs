@@ -141,8 +141,8 @@ impl Health {
         } else {
             let (found, unchecked) = contaminated(&state, corpus, benches, &on_rows).await?;
             if unchecked > 0 {
-                let questions = several(unchecked as u64, "question");
-                not_checked.push(format!("contaminated: {questions} too short, or made of common phrases"));
+                let rows = several(unchecked as u64, "row");
+                not_checked.push(format!("contaminated: {rows} of the benchmarks without a question, or with one that is too short or made of common phrases"));
             }
             let files = benches.iter().map(|bench| quoted(bench)).collect::<Vec<_>>().join(", ");
             let keep =
@@ -153,8 +153,9 @@ impl Health {
         let keep = format!("source NOT IN (SELECT source FROM cot_duplicates({}{mapping}))", quoted(location));
         known.insert(0, Found::known(&found).fault("duplicate", rows, keep));
         let mut names: Vec<String> = corpus.schema().fields().iter().map(|field| field.name().clone()).collect();
-        // An answer is no reference for itself.
-        names.retain(|name| name != "source_answer" || corpus.said_by("answer").is_none());
+        // An answer is no reference for itself. Where a file has a column source_answer, its column answer has another name.
+        let is_renamed = corpus.said_by("answer").is_some() && !names.iter().any(|name| name == "source_source_answer");
+        names.retain(|name| name != "source_answer" || !is_renamed);
         let (checks, reason) = checks(&names);
         let (found, unknown_finish_reasons) = check(context, corpus, &checks, reason, &on_rows).await?;
         bar.finish();

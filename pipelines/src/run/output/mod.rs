@@ -112,7 +112,7 @@ impl Output {
         }
         if table.as_ref().is_some_and(|log| !log.state.metadata.configuration.contains_key(PIPELINE)) {
             return exec_err!(
-                "{} is a Delta table that asap did not make: choose another output",
+                "{} is a Delta table, but not an output of asap run: choose another location",
                 location::display(&url)
             );
         }
