@@ -202,8 +202,7 @@ settings! {
     /// chain (tau of Algorithm 1).
     match_threshold: Ratio = Ratio(0.6), "match.threshold", Results;
     /// The maximum number of tokens of a pruned chain (L_max of Algorithm 2). Unset: 4096, or only
-    /// `asap.refine.ratio` if that is set. A function that gets no length of the original chain does not know the ratio's
-    /// budget: pass `cot_budget(original_tokens)` as its budget.
+    /// `asap.refine.ratio` if that is set.
     refine_max_tokens: Option<i64> = None, "refine.max_tokens", Results;
     /// The maximum length of a pruned chain, as a share of the original chain's tokens, above 0 and at most 1. The
     /// share applies if a pipeline passes the length of the original chain to `cot_budget`. If
