@@ -245,7 +245,7 @@ mod tests {
             let expected: Vec<(f32, f32)> = expected.map(|(surprisal, entropy)| (*surprisal, *entropy)).collect();
             // Every row, and a few in another order.
             for step in [1, 23] {
-                let some = |place: &usize| place % step == 0;
+                let some = |place: &usize| place.is_multiple_of(step);
                 let places: Vec<usize> = (0..targets.len()).rev().filter(some).collect();
                 let asked: Vec<Target> = places.iter().map(|place| targets[*place]).collect();
                 let chains = Packed { ids: &ids, lengths: &lengths };
