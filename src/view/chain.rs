@@ -96,12 +96,30 @@ pub(crate) async fn read(source: &Source, location: &str, places: &[Place]) -> R
     Ok(chains)
 }
 
+/// Why there is no chain of an input row, if the row was rejected.
+pub(crate) async fn reject(source: &Source, place: &Place) -> Result<Option<String>> {
+    if source.status.rejects.is_empty() {
+        return Ok(None);
+    }
+    let rejects = quoted(&format!("{}/.asap/rejects", source.location));
+    let found = source.rows(&format!("SELECT status, error FROM {rejects} WHERE {} LIMIT 1", place.filter())).await?;
+    let said = |row: Row<'_>| {
+        format!("row {} of {} was rejected ({}): {}", place.row, place.file, row.text("status"), row.text("error"))
+    };
+    Ok(found.first().map(said))
+}
+
 /// Finds the chain that FILE:ROW names, or the only one with this id.
 pub(crate) async fn find(location: &str, named: &str) -> Result<Chain, Failure> {
     let source = Source::open(location, None, None).await?;
     let by_place = Place::parse(named);
     if let Some(chain) = read(&source, &source.location, by_place.as_slice()).await?.pop() {
         return Ok(chain);
+    }
+    if let Some(place) = &by_place
+        && let Some(reject) = reject(&source, place).await?
+    {
+        return Err(Failure::Failed(format!("{location} has no chain '{named}': {reject}")));
     }
     let sql = format!(
         "SELECT source['file'] AS file, source['row'] AS row FROM {} WHERE CAST(id AS VARCHAR) = {} ORDER BY file, row LIMIT 5",

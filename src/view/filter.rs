@@ -22,6 +22,9 @@ const GROWING: [&str; 7] = ["repeat", "lpad", "rpad", "array_repeat", "array_res
 /// If it is not one expression, names a column that the output does not have, or needs more than the row: a table, a
 /// file, a model or a clock.
 pub(crate) fn checked(text: &str, schema: &DFSchema) -> Result<String> {
+    if text.trim().is_empty() {
+        return plan_err!("expected a condition such as pruned_tokens > 100, found an empty text");
+    }
     let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text)?;
     let expr = parser.parse_expr()?;
     if parser.peek_token().token != Token::EOF {
@@ -71,7 +74,12 @@ fn refuse(expr: &Expr) -> Result<()> {
 /// The filter that all rows pass.
 pub(crate) const ALL: &str = "true";
 
-/// A filter for the command line, or the one that all rows pass.
-pub(crate) fn or_all(filter: Option<&str>, schema: &DFSchema) -> Result<String> {
-    filter.filter(|text| !text.trim().is_empty()).map_or(Ok(ALL.to_string()), |text| checked(text, schema))
+/// The filter of a form, or the one that all rows pass if the form is empty.
+pub(crate) fn or_all(text: &str, schema: &DFSchema) -> Result<String> {
+    if text.trim().is_empty() { Ok(ALL.to_string()) } else { checked(text, schema) }
+}
+
+/// The clause of a query that selects the rows of a filter.
+pub(crate) fn clause(filter: &str) -> String {
+    if filter == ALL { String::new() } else { format!("\nWHERE {filter}") }
 }

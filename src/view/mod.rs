@@ -86,12 +86,25 @@ pub async fn run(args: ViewArgs) -> Result<(), Failure> {
 
 async fn show(args: ViewArgs) -> Result<(), Failure> {
     let source = Source::open(&args.location, args.against.as_deref(), args.exam.as_deref()).await?;
-    let filter = filter::or_all(args.filter.as_deref(), &source.schema)
-        .map_err(|error| Failure::Usage(format!("--where: {}", crate::output::error_line(&error))))?;
-    let report = Report::of(source).await?;
+    let selected = match &args.filter {
+        Some(filter) => Some(
+            selected(&source, filter)
+                .await
+                .map_err(|error| Failure::Usage(format!("--where: {}", crate::output::error_line(&error))))?,
+        ),
+        None => None,
+    };
+    let report = Report { selected, ..Report::of(source).await? };
     let Some(to) = args.to else { return server::serve(report, args.port, args.open).await };
-    write(report, &filter, &to).await?;
+    write(&report, &to).await?;
     Ok(crate::output::print(&to.display().to_string())?)
+}
+
+/// A filter that was typed, and the number of chains that it selects. Some mistakes show only on rows.
+async fn selected(source: &Source, typed: &str) -> datafusion::common::Result<(String, u64)> {
+    let filter = filter::checked(typed, &source.schema)?;
+    let selected = source.selected(&filter).await?;
+    Ok((filter, selected))
 }
 
 /// The report of an output as HTML for a notebook. Writes also the file that `asap view --to` writes, if `to` names one.
@@ -108,13 +121,13 @@ pub async fn frame(
     let report = Report::of(Source::open(location, against, exam).await?).await?;
     let frame = report.frame().into_string();
     if let Some(to) = to {
-        write(report, filter::ALL, &to).await?;
+        write(&report, &to).await?;
     }
     Ok(frame)
 }
 
-async fn write(mut report: Report, filter: &str, to: &Path) -> Result<(), Failure> {
-    let chains = report.drawn(filter, CHAINS).await?;
+async fn write(report: &Report, to: &Path) -> Result<(), Failure> {
+    let chains = report.drawn(CHAINS).await?;
     let text = match to.extension().and_then(|extension| extension.to_str()) {
         Some("md") => report.markdown(&chains),
         Some("json") => format!("{:#}\n", report.json(&chains)),

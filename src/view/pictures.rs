@@ -9,13 +9,13 @@ use super::text::visible;
 use crate::output::{count, percent};
 
 /// Draws a picture; the numbers of the others are enough.
-pub(crate) fn picture(of: &Picture, budget: Option<i64>) -> Markup {
+pub(crate) fn picture(of: &Picture, edge: i64) -> Markup {
     match of.name {
         "tokens" => tokens(of),
         "tenths" => tenths(of),
-        "lengths" => lengths(of, budget),
-        "survival" if of.rows.rows.is_empty() => {
-            html! { p { "The scoring model gives the answer after none of the whole chains of this exam." } }
+        "lengths" => lengths(of, edge),
+        "survival" if of.rows.iter().all(|row| row.count("questions") == 0) => {
+            html! { p { "No question of this exam counts." } }
         }
         "survival" => survival(of),
         "scores" => scores(of),
@@ -97,7 +97,7 @@ fn tenths(of: &Picture) -> Markup {
             let name = if several { format!("{}: ", visible(output)) } else { String::new() };
             let most = heights.iter().copied().fold(0.0, f64::max);
             Columns {
-                label: format!("{name}random {:.1} %, highest {:.1} %", 100.0 * line, 100.0 * most),
+                label: format!("{name}even cut {:.1} %, highest {:.1} %", 100.0 * line, 100.0 * most),
                 class: "k",
                 heights,
                 line: Some(line),
@@ -109,18 +109,19 @@ fn tenths(of: &Picture) -> Markup {
     columns(of.title, &series, Some(highest), &ticks, None)
 }
 
-fn lengths(of: &Picture, budget: Option<i64>) -> Markup {
-    let bin = |row: Row<'_>| row.count("bin");
+fn lengths(of: &Picture, edge: i64) -> Markup {
+    let bin = |row: Row<'_>| row.number("bin") as i64;
     let (Some(least), Some(most)) = (of.rows.iter().map(bin).min(), of.rows.iter().map(bin).max()) else {
         return html! {};
     };
     let width = (most + 1 - least) as f64;
-    let place = |tokens: f64| (2.0 * tokens.log2() - least as f64) / width;
+    // A bin ends at its number, and bin 0 at the edge.
+    let place = |tokens: f64| (2.0 * (tokens / edge as f64).log2() + 1.0 - least as f64) / width;
     let series = [("original", "before"), ("coarse", "after stage 1"), ("pruned", "after stage 2")];
     let series = series.map(|(name, label)| {
         let mut heights = vec![0.0; (most + 1 - least) as usize];
         for row in of.rows.iter().filter(|row| row.text("series") == name) {
-            heights[(row.count("bin") - least) as usize] = row.number("chains");
+            heights[(bin(row) - least) as usize] = row.number("chains");
         }
         Columns { label: label.to_string(), class: "k", heights, line: None }
     });
@@ -128,15 +129,12 @@ fn lengths(of: &Picture, budget: Option<i64>) -> Markup {
     let mut series = Vec::from(series);
     series.dedup_by(|one, before| one.label == "after stage 1" && one.heights == before.heights);
     // A tick for each power of four.
-    let ticks = (least.div_ceil(4)..=most / 4).map(|power| {
-        let tokens = 4u64.pow(power as u32);
-        (place(tokens as f64), count(tokens))
-    });
-    let ticks: Vec<_> = ticks.collect();
-    let budget = budget
-        .filter(|budget| *budget > 0)
-        .map(|budget| (place(budget as f64), format!("budget {}", count(budget as u64))));
-    columns(of.title, &series, None, &ticks, budget.filter(|(x, _)| (0.0..=1.0).contains(x)))
+    let ticks = (0..16).map(|power| 4u64.pow(power)).map(|tokens| (place(tokens as f64), count(tokens)));
+    let is_inside = |(x, _): &(f64, String)| (0.0..=1.0).contains(x);
+    let ticks: Vec<_> = ticks.filter(is_inside).collect();
+    // Without a budget, the edge is 1 token.
+    let budget = (edge > 1).then(|| (place(edge as f64), format!("budget {}", count(edge as u64))));
+    columns(of.title, &series, None, &ticks, budget.filter(is_inside))
 }
 
 fn scores(of: &Picture) -> Markup {
@@ -155,7 +153,7 @@ fn scores(of: &Picture) -> Markup {
 
 fn survival(of: &Picture) -> Markup {
     let mut pipelines: Vec<(&str, Vec<_>)> = Vec::new();
-    for row in of.rows.iter() {
+    for row in of.rows.iter().filter(|row| row.count("questions") > 0) {
         let point = (row.number("share"), row.number("survives"), row.number("plus_minus"));
         match pipelines.iter_mut().find(|(name, _)| *name == row.text("pipeline")) {
             Some((_, points)) => points.push(point),

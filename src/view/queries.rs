@@ -4,6 +4,7 @@ use datafusion::common::Result;
 use serde::Serialize;
 
 use super::chain::COUNTED_ALONE;
+use super::filter::{ALL, clause};
 use super::source::{Rows, Source, quoted};
 
 /// The rows whose text the overview reads.
@@ -23,16 +24,18 @@ pub(crate) struct Picture {
     pub rows: Rows,
 }
 
-/// What may be wrong with a chain: a name, what it means, and the filter that finds such chains.
+/// What may be wrong with a chain: a name, what it means after "1 chain" and "2 chains", and the filter that finds such
+/// chains. A step occurs three times if a step equals the one two places after it once they are sorted.
 pub(crate) const THINGS: [(&str, &str, &str); 4] = [
-    ("hollow", "lost every digit and formula", "original_cot ~ '[0-9=]' AND NOT cot ~ '[0-9=]'"),
-    ("no answer", "have no answer", "answer IS NULL OR trim(answer) = ''"),
+    ("hollow", "that lost every digit and formula", "cot_hollow(original_cot, cot)"),
+    ("no answer", "without an answer", "answer IS NULL OR trim(answer) = ''"),
     (
         "repetitive",
-        "keep the same step three times or more",
-        "cardinality(cot_steps(cot)) - cardinality(array_distinct(cot_steps(cot))) > 1",
+        "in which a kept step occurs three times or more",
+        "array_has_any(arrays_zip(array_sort(cot_steps(cot)), array_slice(array_sort(cot_steps(cot)), 3, -1)), \
+         arrays_zip(cot_steps(cot), cot_steps(cot)))",
     ),
-    ("one step", "have one step left of several", "cardinality(cot_steps(cot)) = 1 AND cardinality(steps) > 1"),
+    ("one step", "with one step left of several", "cardinality(cot_steps(cot)) = 1 AND cardinality(steps) > 1"),
 ];
 
 /// The hash by which rows are drawn: it depends on the place of a row and a seed.
@@ -43,8 +46,9 @@ fn draw(salt: &str) -> String {
 /// The places of `rows` rows, drawn with a seed.
 pub(crate) fn drawn(location: &str, filter: &str, rows: usize) -> String {
     format!(
-        "SELECT source['file'] AS file, source['row'] AS row FROM {} WHERE {filter}\nORDER BY {}, file, row LIMIT {rows}",
+        "SELECT source['file'] AS file, source['row'] AS row FROM {}{}\nORDER BY {}, file, row LIMIT {rows}",
         quoted(location),
+        clause(filter),
         draw("chain")
     )
 }
@@ -62,6 +66,7 @@ pub(crate) struct Overview {
 pub(crate) async fn overview(source: &Source) -> Result<Overview> {
     let table = quoted(&source.location);
     let sample = sample(source, &table).await?;
+    let sampled = clause(&sample);
     let of = async |name, title, about: &str, sql: String| {
         let rows = source.rows(&sql).await?;
         Ok::<_, datafusion::common::DataFusionError>(Picture { name, title, about: about.to_string(), sql, rows })
@@ -73,8 +78,10 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
     let runs = of("runs", "Calls, money, time", "One row for each run that wrote to the output, from its history. Calls and costs are those of language models.", format!(
         "SELECT run, sum(rows_in) AS rows_in, sum(rows_out) AS rows_out, sum(rows_rejected) AS rejected, sum(rows_filtered) AS filtered,\n       max(calls) AS calls, max(tokens_in) AS tokens_in, max(tokens_out) AS tokens_out, max(cost) AS cost, max(seconds) AS seconds\nFROM cot_history({table}) WHERE run IS NOT NULL GROUP BY run ORDER BY min(version), run"
     )).await?;
+    let all_of = |filter: &str| if sample == ALL { filter.to_string() } else { format!("{sample} AND ({filter})") };
     let tests: Vec<_> = THINGS.iter().map(|(name, _, filter)| format!(
-        "SELECT '{name}' AS thing, count(*) AS chains, min(concat(source['file'], ':', source['row'])) AS example\nFROM {table} WHERE {sample} AND ({filter})"
+        "SELECT '{name}' AS thing, count(*) AS chains, min(concat(source['file'], ':', source['row'])) AS example\nFROM {table} WHERE {}",
+        all_of(filter)
     )).collect();
     let things = of(
         "things",
@@ -86,18 +93,19 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
     let mut pictures = Vec::new();
     if let Some(exam) = &source.exam {
         let exam = quoted(exam);
-        pictures.push(of("survival", "Does the answer survive?", "The share of questions whose answer the scoring model still gives from the pruned chain, among those where it gives it from the whole chain. random_steps and block keep other steps of the same size. Across: the share of tokens kept. plus_minus is half of a 95 % interval.", format!(
-            "SELECT pipeline, share, questions, survives, 1.96 * sqrt(survives * (1 - survives) / questions) AS plus_minus FROM (\n  SELECT pruned.pipeline, pruned.share, count(DISTINCT pruned.place) AS questions, avg(CASE WHEN pruned.survives THEN 1.0 ELSE 0.0 END) AS survives\n  FROM {exam} AS pruned JOIN {exam} AS whole ON whole.place = pruned.place AND whole.pipeline = 'original' AND whole.survives\n  WHERE pruned.pipeline <> 'original' GROUP BY pruned.pipeline, pruned.share)\nORDER BY pipeline, share"
+        pictures.push(of("survival", "Does the answer survive?", "The share of questions whose answer the scoring model still gives from the pruned chain, among those where it gives it from the whole chain. Not counted: not_answered, where it does not, and not_comparable, which have no answer that can be compared. random_steps and block keep other steps of the same size. Across: the share of tokens kept. plus_minus is half of a 95 % interval.", format!(
+            "SELECT pipeline, share, questions, survives, 1.96 * sqrt(survives * (1 - survives) / questions) AS plus_minus, not_answered, not_comparable FROM (\n  SELECT pruned.pipeline, pruned.share, count(DISTINCT CASE WHEN whole.survives AND pruned.survives IS NOT NULL THEN pruned.place END) AS questions,\n         avg(CASE WHEN whole.survives AND pruned.survives THEN 1.0 WHEN whole.survives AND NOT pruned.survives THEN 0.0 END) AS survives,\n         count(DISTINCT CASE WHEN NOT whole.survives THEN pruned.place END) AS not_answered,\n         count(DISTINCT CASE WHEN whole.survives IS NULL OR whole.survives AND pruned.survives IS NULL THEN pruned.place END) AS not_comparable\n  FROM {exam} AS pruned JOIN {exam} AS whole ON whole.place = pruned.place AND whole.pipeline = 'original'\n  WHERE pruned.pipeline <> 'original' GROUP BY pruned.pipeline, pruned.share)\nORDER BY pipeline, share"
         )).await?);
     }
-    pictures.push(of("tenths", "Where was it cut?", &format!("The share of tokens kept in each tenth of the chain, first to last. Random steps keep the same share everywhere on average: the line. A fall to zero is truncation in disguise.{compared}"), both(source, &|name, rows| format!(
+    pictures.push(of("tenths", "Where was it cut?", &format!("The share of tokens kept in each tenth of the chain, first to last. The dashed line is an even cut: random steps keep the same share everywhere on average. A fall to zero shows that the end of the chains was cut.{compared}"), both(source, &|name, rows| format!(
         "SELECT {name} AS output, CAST(floor(10 * (s['step'] - 1) / n) AS INT) + 1 AS tenth, sum(s['tokens']) AS tokens, sum(CASE WHEN s['dropped'] IS NULL THEN s['tokens'] ELSE 0 END) AS kept\nFROM (SELECT unnest(steps) AS s, cardinality(steps) AS n FROM {rows}) GROUP BY tenth"
     ), "output, tenth")).await?);
+    let edge = edge(source);
     let lengths = ["original_tokens", "coarse_tokens", "pruned_tokens"].map(|column| format!(
-        "SELECT '{}' AS series, CAST(floor(2 * log2(greatest({column}, 1))) AS INT) AS bin, count(*) AS chains FROM {table} GROUP BY bin",
+        "SELECT '{}' AS series, CAST(ceil(2 * log2(greatest({column}, 1) / {edge}.0)) AS INT) AS bin, count(*) AS chains FROM {table} GROUP BY bin",
         &column[..column.len() - 7]
     ));
-    pictures.push(of("lengths", "Lengths of chains", "Chains by length before, after stage 1 and after stage 2. The scale is logarithmic: bin b holds 2^(b/2) tokens and more.", lengths.join("\nUNION ALL\n") + "\nORDER BY series, bin").await?);
+    pictures.push(of("lengths", "Lengths of chains", &format!("Chains by length before, after stage 1 and after stage 2. The scale is logarithmic: bin b ends at {edge} * 2^(b/2) tokens."), lengths.join("\nUNION ALL\n") + "\nORDER BY series, bin").await?);
     pictures.push(of("limits", "Lengths against the trainer's limit", "Chains that are longer than a limit, and their tokens beyond it, before and after pruning. Question and answer need room too.", format!(
         "SELECT max_length, sum(CASE WHEN original_tokens > max_length THEN 1 ELSE 0 END) AS chains_before, sum(greatest(original_tokens - max_length, 0)) AS tokens_lost_before,\n       sum(CASE WHEN pruned_tokens > max_length THEN 1 ELSE 0 END) AS chains_after, sum(greatest(pruned_tokens - max_length, 0)) AS tokens_lost_after\nFROM {table} CROSS JOIN (VALUES {LIMITS}) AS limits(max_length) GROUP BY max_length ORDER BY max_length"
     )).await?);
@@ -118,13 +126,18 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
         )).await?);
     }
     pictures.push(of("words", "First words of dropped steps", &format!("How often dropped and kept steps begin with these words, in {}.", said(source)), format!(
-        "SELECT words, sum(CASE WHEN dropped IS NULL THEN 0 ELSE 1 END) AS dropped, sum(CASE WHEN dropped IS NULL THEN 1 ELSE 0 END) AS kept FROM (\n  SELECT lower(btrim(split_part(ltrim(text), ' ', 1), ',.:;!*#(')) AS words, s['dropped'] AS dropped FROM (\n    SELECT unnest(cot_steps(original_cot)) AS text, unnest(steps) AS s FROM {table} WHERE {sample}))\nWHERE words <> '' GROUP BY words ORDER BY dropped DESC, words LIMIT 8"
+        "SELECT words, sum(CASE WHEN dropped IS NULL THEN 0 ELSE 1 END) AS dropped, sum(CASE WHEN dropped IS NULL THEN 1 ELSE 0 END) AS kept FROM (\n  SELECT lower(btrim(split_part(ltrim(text), ' ', 1), ',.:;!*#(')) AS words, s['dropped'] AS dropped FROM (\n    SELECT unnest(cot_steps(original_cot)) AS text, unnest(steps) AS s FROM {table}{sampled}))\nWHERE words <> '' GROUP BY words ORDER BY dropped DESC, words LIMIT 8"
     )).await?);
     let scores = of("scores", "Scores of kept and dropped steps", "Steps by score, in bins of half a nat: those that stage 2 kept and those that it dropped.", format!(
         "SELECT floor(2 * greatest(least(s['surprisal'], 20), -5)) / 2 AS score, sum(CASE WHEN s['dropped'] IS NULL THEN 1 ELSE 0 END) AS kept, sum(CASE WHEN s['dropped'] IS NULL THEN 0 ELSE 1 END) AS dropped\nFROM (SELECT unnest(steps) AS s FROM {table}) WHERE s['surprisal'] IS NOT NULL GROUP BY score ORDER BY score"
     )).await?;
     pictures.extend((!scores.rows.rows.is_empty()).then_some(scores));
     Ok(Overview { tokens, runs, things, pictures, sampled: source.status.rows.min(SAMPLE) })
+}
+
+/// The tokens at which bin 0 of the lengths ends: the budget, so that no bin is on both sides of it.
+pub(crate) fn edge(source: &Source) -> i64 {
+    source.status.made_by.as_ref().and_then(|made| made.max_tokens).map_or(1, |budget| budget.max(1))
 }
 
 /// The sample, in words.
@@ -139,7 +152,7 @@ pub(crate) fn said(source: &Source) -> String {
 /// The filter of the rows whose text is read.
 async fn sample(source: &Source, table: &str) -> Result<String> {
     if source.status.rows <= SAMPLE {
-        return Ok("true".to_string());
+        return Ok(ALL.to_string());
     }
     let hash = draw("");
     let last = SAMPLE - 1;

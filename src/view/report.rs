@@ -9,8 +9,8 @@ use super::chain::{self, COUNTED_ALONE, Chain, On, Place};
 use super::filter::ALL;
 use super::page::page;
 use super::pictures::picture;
-use super::queries::{Overview, Picture, THINGS, drawn, overview, said};
-use super::source::{Row, Rows, Source};
+use super::queries::{Overview, Picture, THINGS, drawn, edge, overview, said};
+use super::source::{Row, Rows, Source, quoted};
 use super::text::{cell, visible};
 use crate::output::{count, percent, several};
 
@@ -24,7 +24,7 @@ pub(crate) struct Report {
     pub source: Source,
     pub overview: Overview,
     /// The filter of the chains, and their number.
-    selected: Option<(String, u64)>,
+    pub selected: Option<(String, u64)>,
 }
 
 impl Report {
@@ -33,12 +33,9 @@ impl Report {
         Ok(Self { source, overview, selected: None })
     }
 
-    /// Chains drawn with a seed among those that pass a filter, each with that of the other output.
-    pub(crate) async fn drawn(&mut self, filter: &str, chains: usize) -> Result<Vec<(Chain, Option<Chain>)>> {
-        if filter != ALL {
-            let selected = self.source.selected(filter).await?;
-            self.selected = Some((filter.to_string(), selected));
-        }
+    /// Chains drawn with a seed among those that pass the filter, each with that of the other output.
+    pub(crate) async fn drawn(&self, chains: usize) -> Result<Vec<(Chain, Option<Chain>)>> {
+        let filter = self.selected.as_ref().map_or(ALL, |(filter, _)| filter);
         let source = &self.source;
         let places = source.rows(&drawn(&source.location, filter, chains)).await?;
         let places: Vec<_> = places.iter().map(Place::of).collect();
@@ -116,11 +113,7 @@ impl Report {
             said.push(format!("These numbers are about all rows; --where selects {chains}: {filter}."));
         }
         match self.survival() {
-            Some(survival) => said.push(survival),
-            None if self.source.exam.is_some() => said.push(
-                "The exam cannot tell whether the answers survive: the scoring model gives none of them after the whole chain."
-                    .to_string(),
-            ),
+            Some(survival) => said.extend(survival),
             None => {
                 said.push("Whether the answers survive was not measured.".to_string());
                 let (from, pipeline) = self.provenance().map_or(("LOC", "PIPELINE"), |made| {
@@ -140,15 +133,15 @@ impl Report {
         (said, command)
     }
 
-    /// The survival of this pipeline's answers, at the share of the exam that is nearest to this output's.
-    fn survival(&self) -> Option<String> {
+    /// The survival of this pipeline's answers, at the share of the exam that is nearest to this output's, and the
+    /// questions that do not count.
+    fn survival(&self) -> Option<Vec<String>> {
         let exam = self.overview.pictures.iter().find(|picture| picture.name == "survival")?;
         let named = self.provenance().map_or("", |made| made.pipeline.as_str());
         let is_control = |row: &Row<'_>| matches!(row.text("pipeline"), "random_steps" | "block");
-        let pipeline = match exam.rows.iter().any(|row| row.text("pipeline") == named) {
-            true => named,
-            false => exam.rows.iter().find(|row| !is_control(row))?.text("pipeline"),
-        };
+        // An output of unknown origin has the first pipeline.
+        let pipeline =
+            if named.is_empty() { exam.rows.iter().find(|row| !is_control(row))?.text("pipeline") } else { named };
         let tokens = self.tokens()?;
         let kept = tokens.number("pruned") / tokens.number("original").max(1.0);
         let distance = |row: &Row<'_>| (row.number("share") - kept).abs();
@@ -159,13 +152,25 @@ impl Report {
         let controls = exam.rows.iter().filter(|row| is_control(row) && row.number("share") == own.number("share"));
         let controls: Vec<_> =
             controls.map(|row| format!("{} {}", row.text("pipeline").replace('_', " "), value(row))).collect();
-        Some(format!(
-            "In the exam, the answer survives {pipeline} at {:.0} % of the tokens in {} of {} ({}).",
-            100.0 * own.number("share"),
-            value(own),
-            several(own.count("questions"), "question"),
-            controls.join(", ")
-        ))
+        let counted = match own.count("questions") {
+            0 => "The exam cannot tell whether the answers survive: no question counts.".to_string(),
+            questions => format!(
+                "In the exam, the answer survives {pipeline} at {:.0} % of the tokens in {} of {} ({}).",
+                100.0 * own.number("share"),
+                value(own),
+                several(questions, "question"),
+                controls.join(", ")
+            ),
+        };
+        let others = [
+            ("not_answered", "that the model does not answer after the whole chain"),
+            ("not_comparable", "without an answer that can be compared"),
+        ];
+        let others = others.into_iter().filter(|(name, _)| own.count(name) > 0);
+        let others: Vec<_> =
+            others.map(|(name, why)| format!("{} {why}", several(own.count(name), "question"))).collect();
+        let left_out = (!others.is_empty()).then(|| format!("Not counted: {}.", others.join(", ")));
+        Some([Some(counted), left_out].into_iter().flatten().collect())
     }
 
     /// The chains to look at: a sentence and the filter that finds them.
@@ -180,6 +185,11 @@ impl Report {
             ))
         };
         found.filter_map(thing).collect()
+    }
+
+    /// The command that shows a chain.
+    fn reading(&self, example: &str) -> String {
+        format!("asap inspect {} --chain {}", self.source.location, quoted(example))
     }
 
     /// The overview as a page within a frame: a notebook and the page cannot change each other's style.
@@ -216,6 +226,7 @@ impl Report {
                             }
                         }
                     }
+                    @if link.is_none() { p.about { "To read the first: " code { (visible(&self.reading(&things[0].1))) } } }
                 }
                 (numbers(&self.overview.things, true))
             }
@@ -234,8 +245,7 @@ impl Report {
     }
 
     fn picture(&self, of: &Picture) -> Markup {
-        let budget = self.provenance().and_then(|made| made.max_tokens);
-        let drawn = picture(of, budget);
+        let drawn = picture(of, edge(&self.source));
         html! {
             section.picture.wide[drawn.0.is_empty()] id=(of.name) {
                 h2 { (of.title) }
@@ -260,6 +270,7 @@ impl Report {
         if !things.is_empty() {
             lines.push(format!("\n### Things to look at\n\nIn {}:\n", said(&self.source)));
             lines.extend(things.iter().map(|(what, example, _)| format!("- {what}, such as {}", markdown(example))));
+            lines.extend(with_sql.then(|| format!("\nTo read the first: `{}`", self.reading(&things[0].1))));
         }
         let all = [&self.overview.tokens].into_iter().chain(&self.overview.pictures).chain([&self.overview.runs]);
         for each in all.filter(|each| with_sql || !matches!(each.name, "rejects" | "runs")) {

@@ -217,11 +217,12 @@ impl Server {
     async fn chains(&self, asked: &Asked) -> Result<Markup> {
         let source = &self.report.source;
         let table = quoted(&source.location);
-        let filter = filter::or_all(Some(&asked.filter), &source.schema)?;
+        let filter = filter::or_all(&asked.filter, &source.schema)?;
         let total = source.selected(&filter).await?;
         let sql = format!(
             "SELECT source['file'] AS file, source['row'] AS row, id, original_tokens, pruned_tokens, cardinality(steps) AS steps\n\
-             FROM {table} WHERE {filter}\nORDER BY {}file, row LIMIT {PAGE} OFFSET {}",
+             FROM {table}{}\nORDER BY {}file, row LIMIT {PAGE} OFFSET {}",
+            filter::clause(&filter),
             asked.sql_order(),
             asked.from
         );
@@ -230,7 +231,7 @@ impl Server {
         Ok(html! {
             h1 { "Chains" }
             (form(asked))
-            p.facts { (several(total, "chain")) }
+            p.facts { @if total == 0 { "No chain matches the filter." } @else { (several(total, "chain")) } }
             div.scroll role="region" aria-label="Chains" tabindex="0" {
                 table {
                     thead { tr { @for head in ["chain", "tokens before", "after", "kept", "steps", "question"] { th.n[!matches!(head, "chain" | "question")] scope="col" { (head) } } } }
@@ -243,7 +244,7 @@ impl Server {
                                 td.n { (count(row.count("pruned_tokens"))) }
                                 td.n { (percent(row.number("pruned_tokens"), row.number("original_tokens"))) }
                                 td.n { (count(row.count("steps"))) }
-                                td.long dir="auto" { (visible(questions.iter().find(|question| Place::of(*question) == place).map_or("", |row| row.text("question")))) }
+                                td.line dir="auto" { (visible(questions.iter().find(|question| Place::of(*question) == place).map_or("", |row| row.text("question")))) }
                             }
                         }
                     }
@@ -261,7 +262,7 @@ impl Server {
         }
         let places: Vec<_> = rows.iter().map(Place::of).collect();
         let chains = chain::query(&self.report.source.location, &places);
-        self.report.source.rows(&format!("SELECT file, row, left(question, 100) AS question FROM ({chains})")).await
+        self.report.source.rows(&format!("SELECT file, row, left(question, 300) AS question FROM ({chains})")).await
     }
 
     /// None if there is no such chain.
@@ -275,7 +276,13 @@ impl Server {
             Some(place) => chain::read(source, &source.location, std::slice::from_ref(place)).await?,
             None => vec![],
         };
-        let (Some(place), Some(chain)) = (place, found.first()) else { return Ok(None) };
+        let Some(place) = place else { return Ok(None) };
+        let Some(chain) = found.first() else {
+            let reject = chain::reject(source, &place).await?;
+            return Ok(
+                reject.map(|reject| html! { h1 { "Chain " (visible(&place.to_string())) } p { (visible(&reject)) } })
+            );
+        };
         let other = self.report.other(std::slice::from_ref(&place)).await?;
         let row = place.row.to_string();
         let own = [("file", place.file.as_str()), ("row", &row)];
@@ -300,9 +307,9 @@ impl Server {
         let source = &self.report.source;
         let rows = source
             .rows(&format!(
-                "SELECT source['file'] AS file, source['row'] AS row FROM {} WHERE {} ORDER BY {}file, row LIMIT 2 OFFSET {at}",
+                "SELECT source['file'] AS file, source['row'] AS row FROM {}{} ORDER BY {}file, row LIMIT 2 OFFSET {at}",
                 quoted(&source.location),
-                filter::or_all(Some(&asked.filter), &source.schema)?,
+                filter::clause(&filter::or_all(&asked.filter, &source.schema)?),
                 asked.sql_order()
             ))
             .await?;
@@ -317,14 +324,15 @@ impl Server {
             return Ok(html! { h1 { "Rejects" } p { "No row was rejected." } });
         }
         let filter = match asked.status.as_str() {
-            "" => "true".to_string(),
+            "" => filter::ALL.to_string(),
             status => format!("status = {}", quoted(status)),
         };
         let total = rejects.iter().filter(|(status, _)| asked.status.is_empty() || **status == asked.status);
         let total = total.map(|(_, rows)| rows).sum();
         let sql = format!(
-            "SELECT status, source['file'] AS file, source['row'] AS row, error FROM {}\nWHERE {filter} ORDER BY file, row LIMIT {PAGE} OFFSET {}",
+            "SELECT status, source['file'] AS file, source['row'] AS row, error FROM {}{}\nORDER BY file, row LIMIT {PAGE} OFFSET {}",
             quoted(&format!("{}/.asap/rejects", source.location)),
+            filter::clause(&filter),
             asked.from
         );
         let rows = source.rows(&sql).await?;
@@ -338,7 +346,7 @@ impl Server {
             div.scroll role="region" aria-label="Rejects" tabindex="0" {
                 table {
                     thead { tr { @for head in ["status", "row", "error"] { th scope="col" { (head) } } } }
-                    tbody { @for row in rows.iter() { tr { td { (cell(row, "status")) } td { (visible(&Place::of(row).to_string())) } td.long { (cell(row, "error")) } } } }
+                    tbody { @for row in rows.iter() { tr { td { (cell(row, "status")) } td { a href=(address("chain", &[("file", row.text("file")), ("row", &row.count("row").to_string())])) { (visible(&Place::of(row).to_string())) } } td.long { (cell(row, "error")) } } } }
                 }
             }
             (pager(asked, "rejects", total))

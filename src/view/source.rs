@@ -1,6 +1,7 @@
 //! An output of a run as asap view reads it: checked, at one version, and queried with SQL.
 
 use asap_llm::Llm;
+use asap_pipelines::location;
 use asap_pipelines::outputs::status::{Status, status};
 use asap_udfs::{Models, Settings};
 use datafusion::arrow::json::WriterBuilder;
@@ -47,6 +48,11 @@ impl Source {
         prepare(&context);
         let (location, status, schema) = output(&context, location).await?;
         let against = match against {
+            Some(against) if location::parse(against.trim_end_matches('/'))? == location::parse(&location)? => {
+                return Err(Failure::Usage(format!(
+                    "--against: {against} is the output itself: pass another output of the same input"
+                )));
+            }
             Some(against) => {
                 let against = output(&context, against).await?.0;
                 check_input(&context, &location, &against).await?;
@@ -65,6 +71,8 @@ impl Source {
                 if !schema.has_column_with_unqualified_name("survives") {
                     return Err(Failure::Usage(format!("{exam} has no column survives: pass the --to of asap exam")));
                 }
+                let pipeline = status.made_by.as_ref().map(|made| made.pipeline.as_str());
+                check_pipeline(&context, &exam, &location, pipeline).await?;
                 Some(exam)
             }
             None => None,
@@ -74,26 +82,30 @@ impl Source {
 
     /// Runs a query of a page.
     pub(crate) async fn rows(&self, sql: &str) -> Result<Rows> {
-        let found = self.context.sql(sql).await?;
-        let columns = found.schema().fields().iter().map(|field| field.name().clone()).collect();
-        let batches = found.collect().await?;
-        let mut writer = WriterBuilder::new().with_explicit_nulls(true).build::<_, JsonArray>(Vec::new());
-        writer.write_batches(&batches.iter().collect::<Vec<_>>())?;
-        writer.finish()?;
-        let json = writer.into_inner();
-        let rows = if json.is_empty() { vec![] } else { serde_json::from_slice(&json).map_err(unreadable)? };
-        Ok(Rows { columns, rows })
+        rows(&self.context, sql).await
     }
 
-    /// The number of chains that pass a filter.
+    /// The number of chains that pass a filter. No `WHERE`: the reader of files would evaluate it and wrap its errors.
     pub(crate) async fn selected(&self, filter: &str) -> Result<u64> {
-        let sql = format!("SELECT count(*) AS chains FROM {} WHERE {filter}", quoted(&self.location));
+        let sql = format!("SELECT sum(CASE WHEN {filter} THEN 1 ELSE 0 END) AS chains FROM {}", quoted(&self.location));
         Ok(self.rows(&sql).await?.first().map_or(0, |row| row.count("chains")))
     }
 
     pub(crate) fn has(&self, column: &str) -> bool {
         self.schema.has_column_with_unqualified_name(column)
     }
+}
+
+async fn rows(context: &SessionContext, sql: &str) -> Result<Rows> {
+    let found = context.sql(sql).await?;
+    let columns = found.schema().fields().iter().map(|field| field.name().clone()).collect();
+    let batches = found.collect().await?;
+    let mut writer = WriterBuilder::new().with_explicit_nulls(true).build::<_, JsonArray>(Vec::new());
+    writer.write_batches(&batches.iter().collect::<Vec<_>>())?;
+    writer.finish()?;
+    let json = writer.into_inner();
+    let rows = if json.is_empty() { vec![] } else { serde_json::from_slice(&json).map_err(unreadable)? };
+    Ok(Rows { columns, rows })
 }
 
 /// A location or a text as a literal of SQL.
@@ -153,6 +165,29 @@ async fn check_input(context: &SessionContext, location: &str, against: &str) ->
         ))),
         _ => Ok(()),
     }
+}
+
+/// Checks that an exam is about the pipeline that made an output.
+async fn check_pipeline(
+    context: &SessionContext,
+    exam: &str,
+    location: &str,
+    pipeline: Option<&str>,
+) -> Result<(), Failure> {
+    let Some(pipeline) = pipeline else { return Ok(()) };
+    let sql = format!(
+        "SELECT pipeline FROM {} WHERE pipeline NOT IN ('original', 'random_steps') GROUP BY pipeline ORDER BY pipeline = 'block', pipeline",
+        quoted(exam)
+    );
+    let found = rows(context, &sql).await?;
+    let found: Vec<_> = found.iter().map(|row| row.text("pipeline")).collect();
+    if found.contains(&pipeline) {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "--exam: {exam} is an exam of {}, and {location} was made by {pipeline}: pass an exam with --pipelines {pipeline}",
+        found.join(", ")
+    )))
 }
 
 /// Registers the current version of a table under its location, so that each query reads this version.

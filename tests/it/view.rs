@@ -111,6 +111,55 @@ fn a_comparison_is_about_the_chains_that_both_have_and_a_filter_is_named() {
     assert!(!page.contains("after stage 1</text>") && !page.contains("taken by stage 1"), "there is no stage 1");
 }
 
+#[test]
+fn findings_and_exams_count_what_their_sentences_say() {
+    let chains = ["A 1.\n\nB 1.\n\nA 1.\n\nB 1.", "A 1.\n\nB 1.\n\nA 1.\n\nC 1.\n\nA 1.", "So.\n\n$x$.\n\nx."];
+    let lines: Vec<Value> =
+        chains.iter().map(|cot| json!({"id": "i", "question": "q", "cot": cot, "answer": "2"})).collect();
+    let workplace = truncated(&lines, 100);
+    let found: Value = serde_json::from_str(&report(&workplace, "r.json", &[])).unwrap();
+    let example = "hostile.jsonl:1";
+    let thing =
+        |name: &str, chains: u64| json!({"thing": name, "chains": chains, "example": (chains > 0).then_some(example)});
+    let expected = [thing("repetitive", 1), thing("hollow", 0), thing("no answer", 0), thing("one step", 0)];
+    assert_eq!(found["pictures"][1]["rows"], json!(expected));
+    let page = report(&workplace, "r.html", &[]);
+    assert!(page.contains("1 chain in which a kept step occurs three times or more, such as "), "{page}");
+    assert!(page.contains("asap inspect out --chain 'hostile.jsonl:1'") && !page.contains("WHERE true"));
+    assert_eq!(
+        workplace.rows("SELECT count(*) AS chains FROM 'out' WHERE cot_hollow('$x$', 'x')"),
+        [json!({"chains": 3})]
+    );
+
+    let exam = "SELECT * FROM (VALUES ('original', 1.0, 0, true), ('original', 1.0, 1, false), ('original', 1.0, 2, NULL), \
+                ('original', 1.0, 3, true), ('truncate', 0.5, 0, true), ('truncate', 0.5, 1, true), ('truncate', 0.5, 2, NULL), \
+                ('truncate', 0.5, 3, NULL)) AS t(pipeline, share, place, survives)";
+    workplace.copy(exam, "exam.parquet");
+    workplace.copy("SELECT * FROM 'exam.parquet' WHERE place IN (1, 2)", "none.parquet");
+    let said = |exam: &str| report(&workplace, "r.md", &["--exam", exam]).lines().nth(2).unwrap().to_string();
+    let others = "Not counted: 1 question that the model does not answer after the whole chain, {} without an answer that can be compared.";
+    let (some, none) = (said("exam.parquet"), said("none.parquet"));
+    assert!(
+        some.contains("in 100 ± 0 % of 1 question ") && some.contains(&others.replace("{}", "2 questions")),
+        "{some}"
+    );
+    assert!(none.contains("no question counts") && none.contains(&others.replace("{}", "1 question")), "{none}");
+}
+
+#[test]
+fn no_bin_of_lengths_is_on_both_sides_of_the_budget() {
+    let (workplace, _) = pruned(20);
+    let found: Value = serde_json::from_str(&report(&workplace, "r.json", &[])).unwrap();
+    let lengths = found["pictures"].as_array().unwrap().iter().find(|picture| picture["name"] == "lengths").unwrap();
+    let beyond = |series: &str| -> u64 {
+        let rows = lengths["rows"].as_array().unwrap().iter();
+        let rows = rows.filter(|row| row["series"] == series && row["bin"].as_i64().unwrap() > 0);
+        rows.map(|row| row["chains"].as_u64().unwrap()).sum()
+    };
+    let sql = "SELECT count(*) AS original FROM 'out' WHERE original_tokens > 200";
+    assert_eq!((beyond("pruned"), json!({"original": beyond("original")})), (0, workplace.rows(sql)[0].clone()));
+}
+
 /// The index of pages leads to the pages of one row.
 #[test]
 #[cfg(target_os = "linux")]
@@ -207,11 +256,23 @@ fn bad_input_is_one_clear_error() {
     workplace.run(["view", "out", "--to", "r.pdf"]).ends(2, &[".html, .md or .json"]);
     refused(&["out", "--to", "r.html", "--exam", "out"], 2, &["out has no column survives", "asap exam"]);
     refused(&["out", "--to", "r.html", "--exam", "nowhere"], 2, &["nowhere is not an output of asap exam"]);
+    workplace.copy("SELECT 'spirit' AS pipeline, true AS survives", "exam.parquet");
+    let other = ["exam.parquet is an exam of spirit", "out was made by truncate", "--pipelines truncate"];
+    refused(&["out", "--to", "r.html", "--exam", "exam.parquet"], 2, &other);
+    refused(&["out", "--to", "r.html", "--against", "./out/"], 2, &["--against: ./out/ is the output itself"]);
     refused(&["out", "--to", "r.html", "--against", "nowhere"], 1, &["nowhere is not an output"]);
     workplace.write("other.jsonl", r#"{"question": "q", "cot": "One.\n\nTwo.", "answer": "2"}"#);
     workplace.run(["run", "truncate", "--from", "other.jsonl", "--to", "other", "--max-tokens", "100"]).ok();
     refused(&["out", "--to", "r.html", "--against", "other"], 2, &["other has no chain of out", "the same input"]);
     refused(&["out", "--to", "r.html", "--where", "(SELECT 1) = 1"], 2, &["--where: a filter cannot contain a query"]);
+    for (filter, said) in [
+        ("", "--where: expected a condition"),
+        ("id = 1", "error: --where: Cast error: Cannot cast string 'a'"),
+        ("pruned_tokens / 0 > 1", "error: --where: Divide by zero"),
+        ("pruned_tokens = 'abc'", "error: --where: Cast error: Cannot cast string 'abc'"),
+    ] {
+        refused(&["out", "--to", "r.html", "--where", filter], 2, &[said]);
+    }
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     refused(&["out", "--port", &port], 1, &["cannot listen on 127.0.0.1", "another --port"]);
@@ -257,10 +318,12 @@ impl Drop for Viewer {
 
 #[test]
 fn the_server_answers_only_what_it_should() {
-    let lines: Vec<Value> = (0..60)
-        .map(|row| json!({"id": format!("r{row}"), "question": "q", "cot": format!("One {row}.\n\nTwo."), "answer": "2"}))
-        .collect();
+    let chain = |row: u64| json!({"id": format!("r{row}"), "question": "q", "cot": format!("One {row}.\n\nTwo."), "answer": "2"});
+    let mut lines: Vec<Value> = (0..60).map(chain).collect();
+    lines.push(json!({"id": "empty", "question": "q", "cot": "", "answer": "2"}));
     let workplace = truncated(&lines, 100);
+    let rejected = "row 60 of hostile.jsonl was rejected (";
+    workplace.run(["inspect", "out", "--chain", "hostile.jsonl:60"]).ends(1, &[rejected]);
     let viewer = Viewer::of(&workplace);
     for page in ["", "chains", "chains?sort=longest&from=50", "chain?at=3", "chain?file=hostile.jsonl&row=7", "rejects"]
     {
@@ -269,6 +332,10 @@ fn the_server_answers_only_what_it_should() {
     }
     let (_, listed) = viewer.page("chains?where=id+%3D+%27r7%27");
     assert!(listed.contains("1 chain<") && listed.contains("hostile.jsonl:7"), "{listed}");
+    assert!(viewer.page("chains?where=id+%3D+%27none%27").1.contains("No chain matches the filter"));
+    let link = "chain?file=hostile.jsonl&amp;row=60";
+    let (status, reject) = viewer.page(&link.replace("&amp;", "&"));
+    assert!(viewer.page("rejects").1.contains(link) && status == 200 && reject.contains(rejected), "{reject}");
     let (_, chain) = viewer.page("chain?at=59");
     assert!(chain.contains("rel=\"prev\"") && !chain.contains("rel=\"next\"") && chain.contains("One 59."));
 
@@ -301,6 +368,8 @@ fn the_server_answers_only_what_it_should() {
         ("count(*)+%3E+1", "about one row"),
         ("nothing+%3D+1", "No field named nothing"),
         ("1", "expected a condition"),
+        ("pruned_tokens/0+%3E+1", ">Divide by zero error<"),
+        ("id+%3D+1", ">Cast error: Cannot cast string "),
     ] {
         let (status, body) = viewer.page(&format!("chains?where={filter}"));
         assert!(status == 400 && body.contains(said) && body.contains("<form"), "{filter}: {body}");
