@@ -27,6 +27,18 @@ pub fn print(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
+/// A location or a text as a literal of SQL.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// A location or a name as a shell reads it.
+pub(crate) fn shell(text: &str) -> String {
+    let shown = redact(text);
+    let is_plain = shown.chars().all(|char| char.is_alphanumeric() || "/._-:@+=".contains(char));
+    if is_plain { shown } else { format!("'{}'", shown.replace('\'', "'\\''")) }
+}
+
 /// Whether output is colored: on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
 pub(crate) fn has_color(output: &impl IsTerminal) -> bool {
     output.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())

@@ -11,7 +11,7 @@
 mod rows;
 mod sample;
 mod summary;
-mod variants;
+pub(crate) mod variants;
 
 use std::collections::BTreeSet;
 

@@ -10,8 +10,8 @@ use asap_udfs::settings::Share;
 use crate::failure::Failure;
 
 /// The controls: random steps and a random contiguous block, each exactly of the budget, and how often each is drawn.
-pub(super) const RANDOM: &str = "random_steps";
-pub(super) const BLOCK: &str = "block";
+pub(crate) const RANDOM: &str = "random_steps";
+pub(crate) const BLOCK: &str = "block";
 const DRAWS: u64 = 3;
 /// The seed in the SQL of the control.
 const SEED: &str = ", 42)";
@@ -19,7 +19,7 @@ const SEED: &str = ", 42)";
 const BUDGET: &str = "cot_budget(";
 
 /// What pruning is compared with: the original chain.
-pub(super) const ORIGINAL: &str = "original";
+pub(crate) const ORIGINAL: &str = "original";
 
 /// A pipeline at a share of the tokens.
 #[derive(Debug, Clone)]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use asap_pipelines::corpus::{CORPUS, ColumnMapping, Corpus};
 use asap_pipelines::health::{Known, contaminated, near_duplicates};
-use asap_pipelines::location;
 use asap_pipelines::run::Observer;
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::datatypes::Int64Type;
@@ -15,7 +14,7 @@ use serde::Serialize;
 
 use super::shortened;
 use crate::failure::Failure;
-use crate::output::{count, percent, several, table};
+use crate::output::{count, percent, quoted, several, shell, table};
 use crate::progress::Bar;
 
 const EXAMPLES: usize = 3;
@@ -131,7 +130,6 @@ impl Health {
         let bar = Bar::new("checking", false);
         bar.begin(passes * rows, 0);
         let on_rows = |rows| bar.advance(rows, 0);
-        let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
         let mapping = columns.map_or(String::new(), |columns| format!(", {}", quoted(&columns.to_string())));
         let mut not_checked = Vec::new();
         // The benchmarks come first, so that a wrong file is reported at once.
@@ -292,11 +290,4 @@ async fn check(
         on_rows(batch.num_rows() as u64);
     }
     Ok((found, unknown))
-}
-
-/// A location as the shell reads it.
-fn shell(location: &str) -> String {
-    let shown = location::redact(location);
-    let is_plain = shown.chars().all(|char| char.is_alphanumeric() || "/._-:@+=".contains(char));
-    if is_plain { shown } else { format!("'{}'", shown.replace('\'', "'\\''")) }
 }

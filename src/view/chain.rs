@@ -4,11 +4,11 @@ use datafusion::common::Result;
 use maud::{Markup, html};
 use serde::Serialize;
 
-use super::source::{Row, Source, quoted};
+use super::source::{Row, Source};
 use super::svg;
 use super::text::{FOLDED, folded, visible};
 use crate::failure::Failure;
-use crate::output::{count, percent, several};
+use crate::output::{count, percent, quoted, several};
 
 /// The row of an input file that a chain comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use super::chain::COUNTED_ALONE;
 use super::filter::{ALL, clause};
-use super::source::{Rows, Source, quoted};
+use super::source::{Rows, Source};
+use crate::output::quoted;
 
 /// The rows whose text the overview reads.
 pub(crate) const SAMPLE: u64 = 2000;

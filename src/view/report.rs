@@ -10,9 +10,9 @@ use super::filter::ALL;
 use super::page::page;
 use super::pictures::picture;
 use super::queries::{Overview, Picture, THINGS, drawn, edge, overview, said};
-use super::source::{Row, Rows, Source, quoted};
+use super::source::{Row, Rows, Source};
 use super::text::{cell, visible};
-use crate::output::{count, percent, several};
+use crate::output::{count, percent, several, shell};
 
 const KEYS: [(&str, &str); 3] =
     [("j k", "next, previous chain"), ("n p", "next, previous dropped step"), ("s", "numbers and SQL")];
@@ -189,7 +189,7 @@ impl Report {
 
     /// The command that shows a chain.
     fn reading(&self, example: &str) -> String {
-        format!("asap inspect {} --chain {}", self.source.location, quoted(example))
+        format!("asap inspect {} --chain {}", shell(&self.source.location), shell(example))
     }
 
     /// The overview as a page within a frame: a notebook and the page cannot change each other's style.

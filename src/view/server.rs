@@ -23,10 +23,10 @@ use super::chain::{self, On, Place};
 use super::filter;
 use super::page::{page, policy};
 use super::report::Report;
-use super::source::{Row, Rows, quoted};
+use super::source::{Row, Rows};
 use super::text::visible;
 use crate::failure::Failure;
-use crate::output::{complain, count, error_line, percent, print, several};
+use crate::output::{complain, count, error_line, percent, print, quoted, several};
 
 /// Rows of a list.
 const PAGE: u64 = 50;

@@ -125,7 +125,7 @@ fn findings_and_exams_count_what_their_sentences_say() {
     assert_eq!(found["pictures"][1]["rows"], json!(expected));
     let page = report(&workplace, "r.html", &[]);
     assert!(page.contains("1 chain in which a kept step occurs three times or more, such as "), "{page}");
-    assert!(page.contains("asap inspect out --chain 'hostile.jsonl:1'") && !page.contains("WHERE true"));
+    assert!(page.contains("asap inspect out --chain hostile.jsonl:1<") && !page.contains("WHERE true"));
     assert_eq!(
         workplace.rows("SELECT count(*) AS chains FROM 'out' WHERE cot_hollow('$x$', 'x')"),
         [json!({"chains": 3})]

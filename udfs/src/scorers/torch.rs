@@ -3,6 +3,8 @@
 //! A request is a line of JSON, then ids as int32. A reply is a line of JSON, then float32, then a line that ends it, so
 //! that foreign bytes are seen. A child that dies, or that writes anything else, is started again.
 
+mod python;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -19,47 +21,14 @@ use serde_json::{Value, json};
 
 use crate::settings::{Device, Devices};
 
+pub(super) use python::has_card;
+use python::{lacks, not_started};
+
 const SCRIPT: &str = include_str!("../../../python/python/asap/scorer.py");
-const HAS_CARD: &str = "
-import sys
-sys.path[:] = [folder for folder in sys.path if folder]
-from importlib.util import find_spec
-lacking = [name for name in ('torch', 'transformers') if find_spec(name) is None]
-print('no ' + ' and no '.join(lacking) if lacking else __import__('torch').cuda.is_available())
-";
 /// Deaths without a finished batch that end a run.
 const DEATHS: usize = 3;
 /// Longest line of a reply; that of a continuation has a number for each text.
 const LINE: u64 = 1 << 20;
-const ADVICE: &str = "install torch and transformers there, or set asap.scorer.python to a Python that has them";
-
-/// Whether PyTorch finds a card.
-pub(super) fn has_card(python: &str) -> Result<bool> {
-    // The import of PyTorch takes seconds, and a command may ask for each of many runs.
-    static KNOWN: Mutex<std::collections::BTreeMap<String, bool>> = Mutex::new(std::collections::BTreeMap::new());
-    if let Some(found) = KNOWN.lock().get(python) {
-        return Ok(*found);
-    }
-    let found = Command::new(python).args(["-c", HAS_CARD]).stdin(Stdio::null()).output();
-    let found = found.map_err(|error| not_started(python, &error))?;
-    let (said, errors) = (String::from_utf8_lossy(&found.stdout), String::from_utf8_lossy(&found.stderr));
-    match said.trim().lines().last().unwrap_or_default() {
-        found @ ("True" | "False") => Ok(*KNOWN.lock().entry(python.to_string()).or_insert(found == "True")),
-        lacking if lacking.starts_with("no ") => Err(lacks(python, lacking)),
-        _ => Err(lacks(python, errors.trim().lines().last().unwrap_or("nothing printed"))),
-    }
-}
-
-fn not_started(python: &str, error: &std::io::Error) -> LmError {
-    LmError::Backend(format!("asap.scorer.python = '{python}' does not start: {error}; {ADVICE}"))
-}
-
-fn lacks(python: &str, found: &str) -> LmError {
-    LmError::Backend(format!(
-        "asap.scorer.python = '{python}' cannot run the model: expected a Python that loads it with torch and transformers, \
-         and reports so on stdout; found: {found}; {ADVICE}"
-    ))
-}
 
 /// Starts a child for each device, and waits until all have loaded the model.
 pub(super) fn open(
