@@ -70,7 +70,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "LOC", required_unless_present = "print")]
     to: Option<String>,
     /// Set the budget: the maximum tokens of a pruned chain (asap.refine.max_tokens)
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = budget)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = config::value_of("refine.max_tokens"))]
     max_tokens: Option<String>,
     /// Set the budget as a share of each original chain, above 0 and at most 1 (asap.refine.ratio)
     #[arg(long, value_name = "R", allow_negative_numbers = true, value_parser = config::value_of("refine.ratio"))]
@@ -137,14 +137,6 @@ pub struct RunArgs {
     quiet: bool,
     #[command(flatten)]
     settings: SettingArgs,
-}
-
-fn budget(text: &str) -> Result<String, String> {
-    let tokens = config::value_of("refine.max_tokens")(text)?;
-    match tokens.trim().parse() {
-        Ok(0_i64) => Err("a budget of 0 tokens keeps no step: expected at least 1".to_string()),
-        _ => Ok(tokens),
-    }
 }
 
 impl RunArgs {

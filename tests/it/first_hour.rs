@@ -337,8 +337,10 @@ fn a_budget_has_flags_of_its_own() {
     let both = run(&["--max-tokens", "24", "--set", "refine.max_tokens=25"]);
     both.ends(2, &["--max-tokens 24 and --set asap.refine.max_tokens=25 differ: give only one of them"]);
     run(&["--ratio", "1.5"]).ends(2, &["--ratio", "found '1.5'"]);
-    run(&["--max-tokens", "-1"]).ends(2, &["--max-tokens", "found '-1'"]);
-    run(&["--max-tokens", "0"]).ends(2, &["--max-tokens", "expected at least 1"]);
+    for none in ["0", "-1"] {
+        let found = format!("a whole number of at least 1, found '{none}'");
+        run(&["--max-tokens", none]).ends(2, &["--max-tokens", &found]);
+    }
     run(&["--limit", "2", "--seed", "1"]).ends(2, &["add --sample N"]);
 }
 

@@ -8,7 +8,7 @@ use asap::output::{count, error_line, rough};
 use asap::progress::Bar;
 use asap_llm::Usage;
 use asap_pipelines::run::Observer;
-use asap_udfs::settings::OnError;
+use asap_udfs::settings::{OnError, Positive};
 use asap_udfs::typo;
 use datafusion::error::DataFusionError;
 
@@ -61,7 +61,7 @@ fn a_file_may_nest_its_keys() {
     let text = "on_error = 'fail'\n'refine.max_tokens' = 7\n[asap.scorer]\nmodel = 'x'\n";
     std::fs::write(file.path(), text).unwrap();
     let settings = config::load(&SettingArgs { set: vec![], config: Some(file.path().into()) }).unwrap();
-    assert_eq!((settings.refine_max_tokens, settings.scorer_model.as_str()), (Some(7), "x"));
+    assert_eq!((settings.refine_max_tokens, settings.scorer_model.as_str()), (Some(Positive(7)), "x"));
     assert_eq!(settings.on_error, OnError::Fail);
 }
 

@@ -203,7 +203,7 @@ settings! {
     match_threshold: Ratio = Ratio(0.6), "match.threshold", Results;
     /// The maximum number of tokens of a pruned chain (L_max of Algorithm 2). Unset: 4096, or only
     /// `asap.refine.ratio` if that is set.
-    refine_max_tokens: Option<i64> = None, "refine.max_tokens", Results;
+    refine_max_tokens: Option<Positive> = None, "refine.max_tokens", Results;
     /// The maximum length of a pruned chain, as a share of the original chain's tokens, above 0 and at most 1. The
     /// share applies if a pipeline passes the length of the original chain to `cot_budget`. If
     /// `asap.refine.max_tokens` is set too, the smaller of both applies.
@@ -263,7 +263,7 @@ impl Settings {
     pub fn budget(&self, tokens: Option<i64>) -> i64 {
         let share = |(ratio, tokens): (Share, i64)| budget::share(ratio.0, usize::try_from(tokens).unwrap_or(0)) as i64;
         let share = self.refine_ratio.zip(tokens).map(share);
-        let smallest = share.into_iter().chain(self.refine_max_tokens).min();
+        let smallest = share.into_iter().chain(self.refine_max_tokens.map(|tokens| tokens.0.into())).min();
         smallest.unwrap_or(Self::MAX_TOKENS)
     }
 
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn a_value_of_the_wrong_type_says_what_is_expected() {
         let mut settings = Settings::default();
-        let wrong = r#"match.threshold=1.5 refine.max_tokens=many on_error=ignore scorer.dtype=f16 scorer.device=gpu
+        let wrong = r#"match.threshold=1.5 refine.max_tokens=0 on_error=ignore scorer.dtype=f16 scorer.device=gpu
             scorer.device=cpu,cuda:0 scorer.device=cuda,cuda:0 scorer.backend=gpu anchor.provider=gpt
             anchor.timeout=0 anchor.max_tokens=0 anchor.max_requests_per_minute=-1 anchor.max_cost=inf
             anchor.max_error_rate=50% refine.ratio=0 compressor.force_tokens=Step

@@ -163,6 +163,7 @@ fn without_comments(sql: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use asap_llm::provider::Provider;
+    use asap_udfs::settings::Positive;
 
     use crate::run::output::identity::*;
 
@@ -183,7 +184,7 @@ mod tests {
     #[test]
     fn what_is_different_is_named() {
         let settings = Settings { scorer_model: "nowhere".to_string(), ..Settings::default() };
-        let short = Settings { refine_max_tokens: Some(160), ..settings.clone() };
+        let short = Settings { refine_max_tokens: Some(Positive(160)), ..settings.clone() };
         let (held, found) =
             (identity("SELECT source FROM corpus", &settings), identity("SELECT 1 FROM corpus", &short));
         let differences = held.differences(&found);

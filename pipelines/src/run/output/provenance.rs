@@ -50,6 +50,7 @@ impl Provenance {
             tokens_of: scorer,
             max_tokens: settings
                 .refine_max_tokens
+                .map(|tokens| tokens.0.into())
                 .or_else(|| settings.refine_ratio.is_none().then_some(Settings::MAX_TOKENS)),
             ratio: settings.refine_ratio.map(|ratio| ratio.0.to_string()),
             default_models,
