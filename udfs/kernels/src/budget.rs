@@ -82,19 +82,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scores_order_steps() {
-        let scores = [Some(0.5), None, Some(-1.0), Some(f64::NAN), Some(0.0), Some(-0.0), Some(0.5)];
-        assert_eq!(by_score(&scores), [2, 1, 3, 4, 5, 0, 6]);
-        assert_eq!(by_score(&[]), [0; 0]);
-    }
-
-    #[test]
-    fn ranks_are_shares_of_lower_scores() {
-        assert_eq!(ranks(&[Some(0.1), Some(3.0), None, Some(f64::NAN), Some(-2.0)]), [0.75, 1.0, 0.375, 0.375, 0.0]);
-        assert_eq!((ranks(&[Some(7.0)]), ranks(&[])), (vec![0.5], vec![]));
-    }
-
-    #[test]
     fn chance_depends_on_seed_and_content_alone() {
         let steps = ["a", "b", "c", "d", "e", "f", "g", "h"];
         assert_eq!(at_random(&steps, 42), at_random(&steps, 42));
@@ -102,13 +89,6 @@ mod tests {
         assert_ne!(at_random(&["ab", "c", "d", "e", "f", "g"], 42), at_random(&["a", "bc", "d", "e", "f", "g"], 42));
         // Pinned: later releases must draw the same order.
         assert_eq!(at_random(&steps, 42), [3, 7, 1, 6, 4, 5, 2, 0]);
-    }
-
-    #[test]
-    fn a_share_is_rounded_down_and_no_further() {
-        for (ratio, tokens, expected) in [(0.29, 100, 29), (0.5, 7, 3), (0.0, 7, 0), (1.0, 7, 7), (1.0, 0, 0)] {
-            assert_eq!(share(ratio, tokens), expected, "{ratio} of {tokens}");
-        }
     }
 
     proptest! {

@@ -35,28 +35,3 @@ pub fn walk(gestalt: &mut Gestalt, original: &[&str], coarse: &[&str], threshold
     }
     Walk { matches, failed: None }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn steps_match_in_order_and_once_each() {
-        let original = ["first we add", "then we wait", "then we multiply", "so it is 4"];
-        type Case<'a> = (&'a [&'a str], &'a [&'a str], &'a [usize], Option<usize>);
-        let cases: [Case; 7] = [
-            (&original, &["first, we add", "so it is 4"], &[0, 3], None),
-            (&original, &["so it is 4", "first we add"], &[3], Some(1)),
-            (&original, &["something else"], &[], Some(0)),
-            (&["a", "b", "a"], &["a", "a"], &[0, 2], None),
-            (&["a", "b"], &["a", "a"], &[0], Some(1)),
-            (&[], &["a"], &[], Some(0)),
-            (&["a"], &[], &[], None),
-        ];
-        for (original, coarse, matched, failed) in cases {
-            let walk = walk(&mut Gestalt::new(false), original, coarse, 0.6);
-            let found: Vec<usize> = walk.matches.iter().map(|found| found.step).collect();
-            assert_eq!((&*found, walk.failed), (matched, failed), "{original:?}, {coarse:?}");
-        }
-    }
-}

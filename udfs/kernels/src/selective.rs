@@ -100,41 +100,6 @@ fn percentile(values: impl Iterator<Item = f64>, share: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn nats(units: &[Unit]) -> Vec<(Range<usize>, f64)> {
-        units.iter().map(|unit| (unit.span.clone(), unit.nats)).collect()
-    }
-
-    #[test]
-    fn tokens_count_for_the_units_that_they_cover() {
-        let tokens = [(0..1, 1.0), (1..5, 2.0), (5..8, 6.0), (8..9, 9.0), (9..11, 4.0)];
-        let text = "I can't,  so";
-        // The token `'t,` covers `can't` and the comma; the token of one space covers no word, and no token covers "so".
-        assert_eq!(nats(&Level::Word.units(text, &tokens[..4]))[..2], [(0..1, 1.0), (2..7, 2.5)]);
-        let words = Level::Word.units(text, &tokens[..4]);
-        assert_eq!((words[2].clone(), words.len()), (Unit { span: 7..8, nats: 3.0 }, 4));
-        assert!(words[3].nats.is_nan());
-        assert_eq!(nats(&Level::Token.units(text, &tokens)), tokens);
-        assert_eq!(nats(&Level::Sentence.units(text, &tokens)), [(0..12, 4.4)]);
-        // Two tokens share the character é.
-        let halves = [(0..2, 1.0), (0..2, 2.0), (2..3, 3.0)];
-        assert_eq!(nats(&Level::Token.units("é!", &halves)), [(0..2, 1.5), (2..3, 3.0)]);
-    }
-
-    #[test]
-    fn units_below_the_percentile_are_dropped_with_the_space_before_them() {
-        let text = " One two.\n\nThree ";
-        let found = sentences(text);
-        assert_eq!(found.iter().map(|span| &text[span.clone()]).collect::<Vec<_>>(), ["One two.", "Three"]);
-        let unit = |span, nats| Unit { span, nats };
-        let units = [unit(1..4, 3.0), unit(4..8, 1.0), unit(8..9, f64::NAN), unit(11..16, 2.0)];
-        for (ratio, kept) in [(0.9, "One.\n\nThree"), (0.5, "One.\n\nThree"), (0.4, "One."), (1.0, "One two.\n\nThree")]
-        {
-            assert_eq!(keep(text, &units, ratio), kept, "{ratio}");
-        }
-        assert_eq!(keep(" ", &[], 0.5), "");
-        assert_eq!(keep("a", &[unit(0..1, f64::NAN)], 0.5), "a");
-    }
-
     #[test]
     fn percentiles_interpolate() {
         let values = [4.0, 1.0, f64::NAN, 2.0, 3.0];

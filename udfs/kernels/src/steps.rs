@@ -87,33 +87,6 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn cuts_at_blank_lines_only() {
-        assert_eq!(steps("a\n\nb\r\n\r\nc\n\r\n\nd\ne"), ["a", "b", "c", "d\ne"]);
-        assert_eq!(steps("def f():\n    x\n \n    y\n\n  z"), ["def f():\n    x\n \n    y", "  z"]);
-        assert_eq!(steps("a\r\r\n\nb"), ["a", "b"]);
-        assert_eq!(steps("a\r\rb"), ["a\r\rb"]);
-    }
-
-    #[test]
-    fn drops_what_is_blank_and_keeps_indentation() {
-        assert_eq!(steps(""), [""; 0]);
-        assert_eq!(steps(" \n\n\t\r\n\r\n\u{a0}\u{1c}"), [""; 0]);
-        assert_eq!(steps("\n \n    return x \t\n \n"), ["    return x"]);
-        assert_eq!(steps("\u{3000}a\u{3000}\n\nb"), ["\u{3000}a", "b"]);
-    }
-
-    #[test]
-    fn strips_as_python_does() {
-        assert_eq!(strip("\u{1f}\u{85}\u{2028} a\u{200b}\u{1c}\t"), "a\u{200b}");
-    }
-
-    #[test]
-    fn a_step_that_ends_in_a_colon_is_a_heading() {
-        assert!(["So:", "**Simplify:**", "Then\nwe get: ", "所以："].into_iter().all(is_heading));
-        assert!(!["", "So", "a: b", "3:30 p.m.", "x := 2"].into_iter().any(is_heading));
-    }
-
     fn steps_by_regex(chain: &str) -> Vec<String> {
         let blank_lines = regex::Regex::new(r"(\r?\n){2,}").unwrap();
         let leading = regex::Regex::new(r"\A([\s\x1c-\x1f]*\n)?").unwrap();

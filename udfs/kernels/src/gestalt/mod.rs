@@ -224,16 +224,6 @@ mod tests {
     }
 
     #[test]
-    fn known_values() {
-        assert_eq!(ratio("", "", false), 1.0);
-        assert_eq!(ratio("", "a", false), 0.0);
-        assert_eq!(ratio("abcd", "bcde", false), 0.75);
-        // The first of equally long blocks wins, so the order of the arguments matters.
-        assert_eq!(ratio("tide", "diet", false), 0.25);
-        assert_eq!(ratio("diet", "tide", false), 0.5);
-    }
-
-    #[test]
     fn repetitive_texts_are_affordable() {
         let (a, b) = ("a".repeat(20_000), "ab".repeat(10_000));
         assert_eq!(ratio(&a, &b, false), 0.5);
