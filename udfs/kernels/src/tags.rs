@@ -1,80 +1,26 @@
 //! The tags that reasoning models put around their chain of thought.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use super::steps::{SEPARATOR, strip};
 
-/// The tags around the chains of published models: next to each pair a model, and where its tags are defined. They do
-/// not occur in prose, so they count anywhere in a generation.
-const PAIRS: [(&str, &str); 16] = [
-    // DeepSeek-R1, Qwen3, GLM-4.5, Olmo 3 and most others: their chat templates.
-    ("<think>", "</think>"),
-    // Sky-T1 and OpenThoughts: the system prompt on the card of NovaSky-AI/Sky-T1_data_17k.
-    ("<|begin_of_thought|>", "<|end_of_thought|>"),
-    // gpt-oss: the harmony format of openai/harmony. Analysis may be several messages; the final one ends it.
-    ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
-    // Magistral and Ministral: vllm/reasoning/mistral_reasoning_parser.py.
-    ("[THINK]", "[/THINK]"),
-    // Kimi-VL-Thinking: KimiDetector in sglang/srt/parser/reasoning_parser.py.
-    ("◁think▷", "◁/think▷"),
-    // Kimi K3: KimiK3Detector in the same file.
-    ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
-    // Seed-OSS: vllm/reasoning/seedoss_reasoning_parser.py.
-    ("<seed:think>", "</seed:think>"),
-    // MiniMax-M3: MiniMaxM3Detector in sglang/srt/parser/reasoning_parser.py.
-    ("<mm:think>", "</mm:think>"),
-    // Command A Reasoning and Command 4: vllm/reasoning/cohere_command_reasoning_parser.py.
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-    // Apertus: vllm/reasoning/apertus_reasoning_parser.py.
-    ("<|inner_prefix|>", "<|inner_suffix|>"),
-    // Gemma 4: vllm/reasoning/gemma4_reasoning_parser.py.
-    ("<|channel>thought\n", "<channel|>"),
-    // Apriel-1.5 and 1.6-15b-Thinker: models/templates/*Apriel*.jinja in ggml-org/llama.cpp. The opening words are in the
-    // prompt.
-    ("Here are my reasoning steps:\n", "[BEGIN FINAL RESPONSE]"),
-    // Solar Open 2: vllm/reasoning/solar_open2_reasoning_parser.py.
-    ("<|think:start|>", "<|think:end|>"),
-    // LongCat-Flash-Thinking: vllm/reasoning/longcat_reasoning_parser.py.
-    ("<longcat_think>", "</longcat_think>"),
-    // openPangu: vllm/reasoning/pangu_reasoning_parser.py.
-    ("[unused16]", "[unused17]"),
-    // Inkling: InklingDetector in sglang/srt/parser/reasoning_parser.py.
-    ("<|content_thinking|>", "<|end_message|><|message_model|><|content_text|>"),
-];
-/// Tags that also occur in prose and code. They count only at the start of a generation.
-const FIRST: [(&str, &str); 7] = [
-    // Marco-o1: its system prompt, as in src/llamafactory/data/template.py of hiyouga/LLaMA-Factory.
-    ("<Thought>", "</Thought>"),
-    // EXAONE Deep: the README of LG-AI-EXAONE/EXAONE-Deep.
-    ("<thought>", "</thought>"),
-    // Claude's prompts and the data sets made with them, such as Reflection.
-    ("<thinking>", "</thinking>"),
-    // The GRPO notebooks of unslothai/notebooks, by their system prompt.
-    ("<reasoning>", "</reasoning>"),
-    // Granite 3.2: vllm/reasoning/granite_reasoning_parser.py.
-    ("Here is my thought process:", "Here is my response:"),
-    ("Here's my thought process:", "Here's my response:"),
-    // HuatuoGPT-o1: the README of FreedomIntelligence/HuatuoGPT-o1.
-    ("## Thinking", "## Final Response"),
-];
-/// Tags around the whole solution. The first `NO_WORDS` of them are not HTML words.
-const SOLUTION: [(&str, &str); 9] = [
-    ("<|begin_of_solution|>", "<|end_of_solution|>"),
-    ("<Output>", "</Output>"),
-    // Command A Reasoning, Kimi K3 and Apriel: the files named at their pairs.
-    ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
-    // Command 4: CohereCommand4Detector in sglang/srt/parser/reasoning_parser.py.
-    ("<|START_TEXT|>", "<|END_TEXT|>"),
-    ("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
-    ("[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"),
-    ("<output>", "</output>"),
-    // Hunyuan-A13B: vllm/reasoning/hunyuan_a13b_reasoning_parser.py.
-    ("<answer>", "</answer>"),
-    // ERNIE-4.5-Thinking: vllm/reasoning/ernie45_reasoning_parser.py.
-    ("<response>", "</response>"),
-];
-const NO_WORDS: usize = 6;
-const SPECIAL: [&str; 2] = [SOLUTION[0].0, SOLUTION[0].1];
+type Pair = (&'static str, &'static str);
+
+/// Opening and closing tags, with the models that write them, and where their tags are defined.
+const TABLE: &str = include_str!("tags.tsv");
+/// The tags around chains. They do not occur in prose, so they count anywhere in a generation.
+static PAIRS: LazyLock<Vec<Pair>> = LazyLock::new(|| pairs("chain"));
+/// Tags around chains that also occur in prose and code. They count only at the start of a generation.
+static FIRST: LazyLock<Vec<Pair>> = LazyLock::new(|| pairs("beginning"));
+/// Tags around the whole solution.
+static SOLUTION: LazyLock<Vec<Pair>> = LazyLock::new(|| pairs("solution"));
+/// The closing tags of solutions that are also HTML.
+const HTML: [&str; 3] = ["</output>", "</answer>", "</response>"];
+const THINK: Pair = ("<think>", "</think>");
+/// Begins a message of harmony's analysis. There may be several; the final one ends it.
+const ANALYSIS: &str = "<|channel|>analysis<|message|>";
+const SPECIAL: [&str; 2] = ["<|begin_of_solution|>", "<|end_of_solution|>"];
 /// End-of-turn tokens, which some loggers leave at the end of a generation.
 const END_OF_TURN: &str = "<|im_end|> <|endoftext|> <｜end▁of▁sentence｜> <|eot_id|> <|eom_id|> <end_of_turn> </s> <|return|> <|end|> \
     <turn|> [unused10] <|end_message|> <|content_model_end_sampling|> <|END_OF_TURN_TOKEN|> <|eos|> <|user|> \
@@ -82,8 +28,17 @@ const END_OF_TURN: &str = "<|im_end|> <|endoftext|> <｜end▁of▁sentence｜> 
 /// What harmony writes between two messages of the analysis, and before the final message.
 const NEXT_MESSAGE: &str = "<|end|><|start|>assistant";
 
+fn pairs(kind: &str) -> Vec<Pair> {
+    let tag = |written: &str| -> &'static str { written.replace("\\n", "\n").leak() };
+    let pair = |line: &str| match line.split('\t').collect::<Vec<_>>()[..] {
+        [of, opening, closing, _] if of == kind => Some((tag(opening), tag(closing))),
+        _ => None,
+    };
+    TABLE.lines().filter_map(pair).collect()
+}
+
 pub fn openings() -> impl Iterator<Item = &'static str> {
-    PAIRS.iter().chain(&FIRST).map(|(opening, _)| *opening)
+    PAIRS.iter().chain(&*FIRST).map(|(opening, _)| *opening)
 }
 
 /// Returns the tags that no answer may contain: the end of its chain would be ambiguous.
@@ -93,7 +48,7 @@ pub fn of_chains() -> impl Iterator<Item = &'static str> {
 
 /// Returns opening and closing tags that no answer may contain if its generation begins with them. They are also words.
 pub fn of_chains_that_begin() -> impl Iterator<Item = (&'static str, &'static str)> {
-    FIRST.into_iter()
+    FIRST.iter().copied()
 }
 
 /// Returns a tag of a generation without a chain that may be the opening tag of one: it begins a line, and its closing
@@ -123,7 +78,7 @@ pub fn think(generation: &str) -> Option<Cow<'_, str>> {
     if !chain.ends_with(NEXT_MESSAGE) {
         return Some(Cow::Borrowed(chain));
     }
-    let messages = chain.split(NEXT_MESSAGE).map(|message| strip(message.strip_prefix(PAIRS[2].0).unwrap_or(message)));
+    let messages = chain.split(NEXT_MESSAGE).map(|message| strip(message.strip_prefix(ANALYSIS).unwrap_or(message)));
     // Messages of the other channel, commentary, call tools or speak to the user.
     let is_analysis = |message: &&str| !message.is_empty() && !message.starts_with("<|channel|>");
     Some(Cow::Owned(messages.filter(is_analysis).collect::<Vec<_>>().join(SEPARATOR)))
@@ -148,13 +103,13 @@ pub fn after_chain(generation: &str) -> Option<&str> {
     while let Some(before) = END_OF_TURN.split(' ').find_map(|token| rest.strip_suffix(token)) {
         rest = strip(before);
     }
-    let unwrapped = SOLUTION.iter().enumerate().find_map(|(place, (opening, closing))| {
+    let unwrapped = SOLUTION.iter().find_map(|(opening, closing)| {
         match (rest.strip_prefix(opening), rest.strip_suffix(closing)) {
             (Some(inner), Some(_)) => inner.strip_suffix(closing),
             // One of the two is missing where a generation was cut. A closing tag may be HTML whose opening tag has
             // attributes.
             (Some(inner), None) => (!inner.contains(closing)).then_some(inner),
-            (None, Some(inner)) => (place < NO_WORDS && !inner.contains(opening)).then_some(inner),
+            (None, Some(inner)) => (!HTML.contains(closing) && !inner.contains(opening)).then_some(inner),
             (None, None) => None,
         }
     });
@@ -168,7 +123,7 @@ pub fn response_or_all(generation: &str) -> Option<&str> {
         return Some(after);
     }
     let start = generation.trim_start();
-    let is_cut_off = first_of(generation, PAIRS.map(|(opening, _)| opening)).is_some()
+    let is_cut_off = first_of(generation, PAIRS.iter().map(|(opening, _)| *opening)).is_some()
         || FIRST.iter().any(|(tag, _)| start.starts_with(tag));
     (!is_cut_off).then_some(generation)
 }
@@ -177,13 +132,13 @@ pub fn response_or_all(generation: &str) -> Option<&str> {
 pub const BEFORE_ANSWER: &str = "\n\n";
 
 pub fn wrap(cot: &str, answer: &str) -> String {
-    format!("{}\n{}", PAIRS[0].0, continuation(cot, BEFORE_ANSWER, answer))
+    format!("{}\n{}", THINK.0, continuation(cot, BEFORE_ANSWER, answer))
 }
 
 /// Formats a chain and its answer, with `before_answer` after the closing tag, to follow a prompt that ends in the
 /// opening tag.
 pub fn continuation(cot: &str, before_answer: &str, answer: &str) -> String {
-    format!("{cot}\n{}{before_answer}{answer}", PAIRS[0].1)
+    format!("{cot}\n{}{before_answer}{answer}", THINK.1)
 }
 
 /// Returns the chain's start, its end, and the end of the closing tag, in bytes.
@@ -197,7 +152,7 @@ fn span(generation: &str) -> Option<(usize, usize, usize)> {
     }
     // The first opening tag that its own closing tag follows.
     let (mut found, mut before) = (None, generation);
-    for (opening, closing) in PAIRS {
+    for (opening, closing) in PAIRS.iter() {
         let Some(start) = before.find(opening) else { continue };
         let from = start + opening.len();
         if let Some(to) = generation[from..].find(closing).map(|to| from + to) {
@@ -207,16 +162,16 @@ fn span(generation: &str) -> Option<(usize, usize, usize)> {
     if found.is_some() {
         return found;
     }
-    let from = first_of(generation, PAIRS.map(|(opening, _)| opening)).map_or(0, |(_, end)| end);
-    let closings = PAIRS.map(|(_, closing)| closing);
-    match first_of(&generation[from..], closings) {
+    let from = first_of(generation, PAIRS.iter().map(|(opening, _)| *opening)).map_or(0, |(_, end)| end);
+    let closings = || PAIRS.iter().map(|(_, closing)| *closing);
+    match first_of(&generation[from..], closings()) {
         Some((start, end)) => Some((from, from + start, from + end)),
         // The only opening tag is after the chain: it belongs to the response.
-        None => first_of(generation, closings).map(|(start, end)| (0, start, end)),
+        None => first_of(generation, closings()).map(|(start, end)| (0, start, end)),
     }
 }
 
-fn first_of(text: &str, tags: [&str; PAIRS.len()]) -> Option<(usize, usize)> {
+fn first_of(text: &str, tags: impl Iterator<Item = &'static str>) -> Option<(usize, usize)> {
     let (mut found, mut before) = (None, text);
     for tag in tags {
         if let Some(start) = before.find(tag) {
