@@ -34,7 +34,7 @@ use dense::Dense;
 use sparse::Sparse;
 
 /// Compares texts with one text `b`, which is prepared once. All memory is reused.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Gestalt {
     autojunk: bool,
     is_dense: bool,
@@ -93,14 +93,7 @@ impl Gestalt {
     /// With `autojunk`, scalars that make up more than 1 % of a `b` of at least 200 do not start a block (difflib's
     /// default). Without it every scalar counts, as in the paper.
     pub fn new(autojunk: bool) -> Self {
-        Self {
-            autojunk,
-            is_dense: false,
-            dense: Dense::default(),
-            sparse: Sparse::new(autojunk),
-            b_len: 0,
-            parts: Vec::new(),
-        }
+        Self { autojunk, sparse: Sparse::new(autojunk), ..Self::default() }
     }
 
     /// Sets the text to compare the next texts with.
