@@ -53,8 +53,8 @@ fn grade_one(problem: &Problem, response: &str, sandbox: Option<&Sandbox>) -> Re
         (Check::Program(problem), Some(sandbox)) => {
             let verdict = sandbox.judge(problem, response)?;
             let why = match verdict.detail.is_empty() {
-                true => verdict.reason.to_string(),
-                false => format!("{}: {}", verdict.reason, verdict.detail),
+                true => verdict.reason.name().to_string(),
+                false => format!("{}: {}", verdict.reason.name(), verdict.detail),
             };
             Grade { answer: asap_programs::program(problem, response).ok(), correct: Some(verdict.passed()), why }
         }

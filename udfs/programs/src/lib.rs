@@ -16,8 +16,6 @@
 //! | `entry`, `restrict`, `syscalls` | what the child may do: limits, Landlock, seccomp |
 //! | `harness.py` | running a program, and taking tests apart, in Python |
 
-use std::fmt;
-
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::StrDeserializer;
@@ -99,11 +97,5 @@ impl Reason {
     pub(crate) fn named(name: &str) -> Option<Self> {
         let name: StrDeserializer<'_, serde::de::value::Error> = name.into_deserializer();
         Self::deserialize(name).ok()
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
     }
 }

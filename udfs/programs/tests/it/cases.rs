@@ -1,23 +1,24 @@
 //! Right, wrong and hostile programs, each with the verdict that it has to get, as this user and as another one.
 
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used)]
-
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
-use std::{env, fs, thread};
+use std::{env, fs};
 
-use asap_programs::{Limits, Problem, Sandbox, Test, Tests};
+use asap_programs::{Limits, Problem, Sandbox, Test, Tests, program};
 use serde::Deserialize;
+
+use super::{CHILD, judge_all, read};
 
 const CASES: &str = include_str!("code_cases.jsonl");
 const HOSTILE: &str = include_str!("hostile_cases.jsonl");
 const VALUES: &str = include_str!("value_cases.jsonl");
-/// The copy of the child that another user can start.
-const CHILD: &str = "ASAP_PROGRAMS_CHILD";
+/// Responses, each with its program, or with the reason why it has none.
+const RESPONSES: &str = include_str!("extract_cases.jsonl");
+/// Names the copy of the child that another user can start.
+const COPY: &str = "ASAP_PROGRAMS_CHILD";
 const NOBODY: &str = "65534";
 const OUTSIDE: &str = "/tmp/asap-escape";
 
@@ -40,6 +41,8 @@ struct Case {
     reason: String,
     #[serde(default)]
     also: Vec<String>,
+    /// The program in the response.
+    program: Option<String>,
 }
 
 impl Case {
@@ -66,9 +69,18 @@ impl Case {
     /// Returns what is wrong with the verdict.
     fn fails(&self, sandbox: &Sandbox) -> Option<String> {
         let verdict = sandbox.judge(&self.problem(), &self.response).unwrap();
-        let is_reason = verdict.reason.name() == self.reason || self.also.contains(&verdict.reason.to_string());
+        let is_reason = [&self.reason].into_iter().chain(&self.also).any(|reason| reason == verdict.reason.name());
         let is_right = is_reason && verdict.passed() == (self.expect == "pass");
         (!is_right && self.expect != "either").then(|| format!("{}: {verdict:?}", self.name))
+    }
+}
+
+#[test]
+fn programs_are_found_in_their_responses() {
+    for case in read::<Case>(RESPONSES) {
+        let found = program(&case.problem(), &case.response);
+        let expected = case.program.as_deref().ok_or(case.reason.as_str());
+        assert_eq!(found.as_deref().map_err(|reason| reason.name()), expected, "{}", case.name);
     }
 }
 
@@ -104,18 +116,18 @@ fn run_cases(before: &[&str]) {
         to
     };
     let judge = copied(&env::current_exe().unwrap(), "judge");
-    let child = copied(Path::new(env!("CARGO_BIN_EXE_sandboxed-python")), "child");
+    let child = copied(Path::new(CHILD), "child");
     let state = || [&home, &key.parent().unwrap().to_path_buf(), &key].map(|path| state(path));
     let untouched = state();
 
     let words: Vec<_> = before.iter().map(|word| word.into()).chain([judge.into_os_string()]).collect();
     let output = Command::new(&words[0])
         .args(&words[1..])
-        .args(["judges_all_cases", "--exact", "--ignored", "--nocapture"])
+        .args(["cases::judges_all_cases", "--exact", "--ignored", "--nocapture"])
         .env("TMPDIR", &temporary)
         .env("HOME", &home)
         .env("OPENAI_API_KEY", "secret")
-        .env(CHILD, child)
+        .env(COPY, child)
         .current_dir(&home)
         .output()
         .unwrap();
@@ -145,22 +157,11 @@ fn judges_all_cases() {
     let of_system = if Path::new("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" };
     let python = env::var("PYTHON").unwrap_or(of_system.to_string());
     let limits = Limits { memory_bytes: 1 << 30, ..Limits::default() };
-    let sandbox = Sandbox::new(&python, vec![env::var_os(CHILD).unwrap()], limits).unwrap();
-    let lines = CASES.lines().chain(HOSTILE.lines()).chain(VALUES.lines());
-    let cases: Vec<Case> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
-    let names: BTreeMap<_, _> = cases.iter().map(|case| (&case.name, ())).collect();
+    let sandbox = Sandbox::new(&python, vec![env::var_os(COPY).unwrap()], limits).unwrap();
+    let cases: Vec<Case> = [CASES, HOSTILE, VALUES].into_iter().flat_map(read).collect();
+    let names: BTreeSet<_> = cases.iter().map(|case| &case.name).collect();
     assert_eq!(names.len(), cases.len());
-    let (rest, wrong) = (Mutex::new(cases.iter()), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                loop {
-                    let Some(case) = rest.lock().unwrap().next() else { return };
-                    let failure = case.fails(&sandbox);
-                    wrong.lock().unwrap().extend(failure);
-                }
-            });
-        }
-    });
+    let wrong = Mutex::new(Vec::new());
+    judge_all(&cases, |case| wrong.lock().unwrap().extend(case.fails(&sandbox)));
     assert!(wrong.lock().unwrap().is_empty(), "{wrong:#?}");
 }

@@ -1,17 +1,14 @@
 //! Programs that try to be right without the right results, and what the process of a program gets.
 
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used)]
-
 use std::ffi::OsString;
+use std::fs;
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::{fs, thread};
 
-use asap_programs::{Limits, Problem, Reason, Sandbox, humaneval_plus, leetcode, livecodebench};
+use asap_programs::{Limits, Problem, Reason, Sandbox};
 use serde::Deserialize;
 
-const CHILD: &str = env!("CARGO_BIN_EXE_sandboxed-python");
+use super::{CHILD, judge_all, problem, read, sandbox};
+
 /// Problems of all forms whose answer is `x + 1`, each with the program that returns an expression.
 const PROBLEMS: &str = include_str!("cheat_problems.jsonl");
 const CHEATS: &str = include_str!("cheats.jsonl");
@@ -42,38 +39,26 @@ impl Cheat {
 /// Checks that an honest program is right.
 fn problems(sandbox: &Sandbox) -> Vec<(Problem, String)> {
     let honest = Cheat { name: String::new(), cheat: "generated = True".to_string(), returns: "x + 1".to_string() };
-    let problem = |line| {
-        let form: Form = serde_json::from_str(line).unwrap();
-        let read = match form.bench.as_str() {
-            "humaneval_plus" => humaneval_plus,
-            "leetcode" => leetcode,
-            _ => livecodebench,
-        };
-        let mut problem = read(&form.row).unwrap();
+    let checked = |form: Form| {
+        let mut problem = problem(&form.bench, &form.row).unwrap();
         assert!(sandbox.check_reference(&mut problem).unwrap().is_none_or(|verdict| verdict.passed()));
         let verdict = sandbox.judge(&problem, &honest.response(&form.program)).unwrap();
         assert_eq!(verdict.reason, Reason::Ok, "{}", verdict.detail);
         problem.seconds = 3.0;
         (problem, form.program)
     };
-    PROBLEMS.lines().map(problem).collect()
+    read(PROBLEMS).into_iter().map(checked).collect()
 }
 
 #[test]
 fn no_cheat_is_right() {
-    let limits = Limits { memory_bytes: 1 << 30, ..Limits::default() };
-    let sandbox = Sandbox::new("python3", vec![CHILD.into()], limits).unwrap();
-    let problems = problems(&sandbox);
-    let cheats: Vec<Cheat> = CHEATS.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let pairs = Mutex::new(cheats.iter().flat_map(|cheat| problems.iter().map(move |problem| (cheat, problem))));
-    let judge_all = || {
-        loop {
-            let Some((cheat, (problem, program))) = pairs.lock().unwrap().next() else { return };
-            let verdict = sandbox.judge(problem, &cheat.response(program)).unwrap();
-            assert!(!verdict.passed(), "{}: {program}", cheat.name);
-        }
-    };
-    thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(judge_all))));
+    let sandbox = sandbox();
+    let (problems, cheats) = (problems(&sandbox), read::<Cheat>(CHEATS));
+    let pairs: Vec<_> = cheats.iter().flat_map(|cheat| problems.iter().map(move |problem| (cheat, problem))).collect();
+    judge_all(&pairs, |(cheat, (problem, program))| {
+        let verdict = sandbox.judge(problem, &cheat.response(program)).unwrap();
+        assert!(!verdict.passed(), "{}: {program}", cheat.name);
+    });
 }
 
 #[test]
