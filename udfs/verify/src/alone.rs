@@ -10,10 +10,7 @@ use super::{choices, reader, same, units};
 /// The maximum bytes of such an answer.
 const LONGEST: usize = 200;
 /// Words of which one makes a statement doubtful.
-const DOUBTS: &str = "not no never if let suppose assume assuming unless when where for maybe perhaps either or false \
-    wrong whether cannot given guess try tried test first one some case say said claim could would should might may but \
-    instead former earlier previous was were before least most about nearly approximately almost incorrect mistake \
-    example wait actually however rather know check incorrectly only except without";
+const DOUBTS: &str = include_str!("words/doubts.txt");
 /// Words that end the beginning of "The total is 3 + 4 = 7".
 const LEADS: &str = "is are get have has makes earns costs takes needs so thus hence therefore obtain find gives give yields then equals means that \
     conclude be";

@@ -22,12 +22,15 @@ pub(crate) fn plain(text: &str) -> Option<String> {
             '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' | '\u{00ad}' => {}
             '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => return None,
             '\u{2009}' | '\u{202f}' => plain.push_str("\\,"),
+            // The angstrom sign.
+            '\u{212b}' => plain.push('Å'),
             other if other.is_ascii() => plain.push(other),
             other if other.is_whitespace() => plain.push(' '),
-            other => match (command(other), written(other)) {
-                (Some(command), _) => plain.extend([command, " "]),
-                (_, Some(latex)) => plain.push_str(latex),
-                _ => plain.push(ascii(other)),
+            other => match latex(other) {
+                // The next letter is not part of the command.
+                Some(latex) if latex.ends_with(|c: char| c.is_ascii_alphabetic()) => plain.extend([latex, " "]),
+                Some(latex) => plain.push_str(latex),
+                None => plain.push(ascii(other)),
             },
         }
     }
@@ -62,44 +65,9 @@ fn ascii(character: char) -> char {
     }
 }
 
-/// Characters and their commands.
-const COMMANDS: &str = "\
-    × \\times · \\cdot ⋅ \\cdot ∙ \\cdot • \\cdot ÷ \\div ± \\pm ∓ \\mp √ \\sqrt ∛ \\sqrt[3] ∞ \\infty \
-    ≤ \\le ⩽ \\le ≥ \\ge ⩾ \\ge ≠ \\ne ≈ \\approx ≡ \\equiv ∈ \\in ∪ \\cup ∅ \\emptyset … \\ldots π \\pi α \\alpha \
-    β \\beta γ \\gamma δ \\delta ε \\epsilon θ \\theta λ \\lambda μ \\mu µ \\mu ρ \\rho σ \\sigma τ \\tau φ \\phi \
-    ϕ \\phi ω \\omega ⌊ \\lfloor ⌋ \\rfloor ⌈ \\lceil ⌉ \\rceil ⟨ \\langle 〈 \\langle ⟩ \\rangle 〉 \\rangle";
+/// Characters, each with its LaTeX.
+const CHARACTERS: &str = include_str!("characters.txt");
 
-fn command(character: char) -> Option<&'static str> {
-    let mut words = COMMANDS.split(' ');
-    words.find(|word| word.starts_with(character))?;
-    words.next()
-}
-
-fn written(character: char) -> Option<&'static str> {
-    Some(match character {
-        '−' | '–' | '—' | '‐' | '‑' | '﹣' => "-",
-        '∕' | '⁄' => "/",
-        '。' => ".",
-        '、' => ",",
-        '￠' => "¢",
-        '￡' => "£",
-        '￥' => "¥",
-        '￦' => "₩",
-        '﹩' => "\\$",
-        // The angstrom sign.
-        '\u{212b}' => "Å",
-        'ℝ' => "\\mathbb{R}",
-        'ℤ' => "\\mathbb{Z}",
-        'ℕ' => "\\mathbb{N}",
-        '°' | 'º' | '˚' => "^\\circ ",
-        '′' | '’' => "'",
-        '‘' => "`",
-        '“' | '”' => "\"",
-        '½' => "\\frac{1}{2}",
-        '⅓' => "\\frac{1}{3}",
-        '⅔' => "\\frac{2}{3}",
-        '¼' => "\\frac{1}{4}",
-        '¾' => "\\frac{3}{4}",
-        _ => return None,
-    })
+fn latex(character: char) -> Option<&'static str> {
+    CHARACTERS.lines().find_map(|line| line.strip_prefix(character)?.strip_prefix(' '))
 }

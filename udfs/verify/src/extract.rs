@@ -128,20 +128,13 @@ fn is_cut_off(text: &str) -> bool {
 }
 
 /// "The answer is" in several languages, without the first letter if it may be a capital.
-const PHRASES: &str = "nswer is|nswer:|nswer :|nswer is:|NSWER:|NSWER IS|orrect option is|orrect option:|orrect choice is|\
-    orrect choice:|ight choice is|est option is|est choice is|答案是|答案为|答案為|答案:|答案：|答案应为|答案应该是|答案选|故选:|故选：|\
-    故选|故選|选项是|选项为|答えは|答え:|答え：|正解は|正解:|正解：|정답은|정답:|답은|답:|espuesta es|espuesta:|espuesta correcta es|espuesta final es|\
-    esposta é|esposta:|esposta correta é|esposta final é|isposta è|isposta:|isposta corretta è|isposta finale è|\
-    éponse est|éponse :|éponse:|éponse correcte est|éponse finale est|ntwort ist|ntwort lautet|ntwort:|твет:|твет —|\
-    ідповідь:|ідповідь —|dpowiedź to|dpowiedź:|dpověď je|dpověď:|ntwoord is|ntwoord:|Svar:|varet är|varet er|astaus on|\
-    astaus:|ăspuns:|ăspunsul este|álasz:|evap:|áp án là|áp án:|awaban:|awabannya adalah|πάντηση:|πάντηση είναι|\
-    उत्तर:|উত্তর:|الإجابة:|الإجابة هي|الجواب:|الجواب هو|پاسخ:|התשובה היא|תשובה:|คำตอบคือ|คำตอบ:";
+const PHRASES: &str = include_str!("words/answer_is.txt");
 
 /// Returns the text after the last phrase or heading that states an answer: its formulas if they end the sentence, else
 /// the rest of the sentence. None if the text calls the answer wrong.
 fn phrase(text: &str) -> Result<Option<&str>, Doubtful> {
     let of = |phrase: &'static str| text.match_indices(phrase).map(|(from, phrase)| (from, from + phrase.len()));
-    let phrases = PHRASES.split('|').flat_map(of).filter(|(from, _)| !text[..*from].ends_with("inc"));
+    let phrases = PHRASES.lines().flat_map(of).filter(|(from, _)| !text[..*from].ends_with("inc"));
     let mut places: Vec<(usize, usize)> = phrases.chain(headings(text)).collect();
     places.sort_unstable();
     while let Some((from, after)) = places.pop() {

@@ -13,16 +13,7 @@ pub(crate) struct Unit {
 }
 
 /// Words of other scripts that change a number or doubt it: `5 万`, `5 или`. These are parts of words.
-const CHANGING: &str = "十 百 千 万 萬 亿 億 兆 半 倍 割 折 双 雙 对 對 不 非 无 無 没 沒 错 錯 以 左右 多 余 餘 约 約 近 超 未 满 満 \
-    或 又 和 与 と か 之 次方 的 负 負 点 點 ない ません より くらい ぐらい ほど ダース パーセント または もしくは 違 间 間 \
-    前後 前后 上下 强 弱 几 幾 数 一 二 三 四 五 六 七 八 九 〇 남짓 가량 다스 안팎 \
-    십 백 천 만 억 조 반 배 쌍 아닙 이상 이하 미만 초과 아니 또는 퍼센트 정도 тысяч тыс млн милли млрд сотн сотен сотня десят дюжин \
-    процент полов треть четверть более менее больш меньш минус плюс неверн неправ примерно степен квадрат \
-    мільйон мільярд милион милиард милијард тисяч хиляд хиљад сотень відсот приблизно крат вдвое втрое почти около выше ниже \
-    ألف آلاف ضعف أكثر أقل هزار ہزار لاکھ کروڑ میلیون میلیارد ملین درصد فیصد نیم برابر نیست نہیں مليون مليار مئة مائة نصف ربع ثلث بالمئة ليس خطأ تقريب مليو हज़ार हजार लाख करोड़ करोड सौ दर्जन प्रतिशत नहीं आधा मिलियन अरब गुना से कम अधिक लगभग \
-    হাজার লক্ষ লাখ কোটি শত মিলিয়ন ডজন অর্ধেক গুণ নয় ਹਜ਼ਾਰ ਲੱਖ ਕਰੋੜ હજાર લાખ કરોડ ஆயிரம் லட்சம் கோடி వేల లక్ష కోటి \
-    ಸಾವಿರ ಲಕ್ಷ ആയിരം ലക്ഷം ათას მილიონ հազար միլիոն ພັນ ລ້ານ ពាន់ លាន ထောင် သောင်း \
-    พัน หมื่น แสน ล้าน ร้อย โหล ครึ่ง ไม่ กว่า สิบ เท่า เปอร์เซ็นต์ ประมาณ אלף אלפים מיליון מאה חצי לא אחוז מיליארד מאות תריסר יותר פחות בערך";
+const CHANGING: &str = include_str!("words/changing.txt");
 /// Units with such parts.
 const NOT_CHANGING: [&str; 4] = ["千米", "千克", "千卡", "千瓦"];
 /// The same as whole words.
@@ -50,20 +41,9 @@ fn foreign(word: &str) -> Option<Unit> {
 }
 
 /// The names of each unit, its own first. Those of one or two letters are case-sensitive: MW is not mW.
-const UNITS: &str = "nm nanometer nanometre, Å angstrom, mm millimeter millimetre, cm centimeter centimetre, \
-    dm decimeter decimetre, m meter metre, km kilometer kilometre, in inch inches, ft foot feet, yd yard, \
-    mi mile, mg milligram, g gram, kg kilogram, lb lbs pound, oz ounce, ton, ml mL milliliter millilitre, \
-    l L liter litre, gal gallon, ms millisecond, s sec second, min mins minute, h hr hrs hour, day, week, \
-    month, yr yrs year, cent ¢, dollar usd, euro eur €, £, ¥ yen, mph mi/h, kmh kph, rad radian, Hz hertz, \
-    J joule, kJ kilojoule, W watt, kW kilowatt, MW megawatt, mW milliwatt, N newton, Pa pascal, V volt, \
-    eV electronvolt, keV, MeV, GeV, ampere amp, ohm, mol mole, bit, byte, celsius, fahrenheit, K kelvin, \
-    atm atmosphere, kcal kilocalorie, acre, cal calorie, unit";
-
-const OTHERS: &str = "or and not less more than at least most if for when where mod base over times no none half third \
-    quarter quarters to between from about but because since so which is are was as only except with without of either \
-    neither both plus minus by squared cubed factorial point choose is an integer integers real number any all then hence \
-    therefore wait fails however given let assuming approximately roughly maybe perhaps remainder st nd rd th below above zero \
-    negative fewer too basis";
+const UNITS: &str = include_str!("words/units.txt");
+/// Words after a number that may change it.
+const OTHERS: &str = include_str!("words/no_units.txt");
 
 const PLURALS: &str = "people men women children teeth geese mice fish sheep deer dice";
 const NO_THINGS: &str = "halves thirds pairs couples scores tens gross folds percents odds sqrt factorials";
@@ -154,7 +134,7 @@ pub(crate) fn canonical(words: &str) -> Option<Unit> {
 
 fn known(word: &str) -> Option<&'static str> {
     static OWN: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
-        let names = UNITS.split(", ").flat_map(|names| names.split(' ').map(move |name| (name, names)));
+        let names = UNITS.lines().flat_map(|names| names.split(' ').map(move |name| (name, names)));
         names.map(|(name, names)| (name, names.split(' ').next().unwrap_or(name))).collect()
     });
     let of = |word: &str| OWN.get(word).copied();
