@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::{extract, same};
+use super::{equal, extract};
 
 /// A statement is compared if it is at most this many bytes longer than the answer.
 const LONGER: usize = 100;
@@ -44,7 +44,7 @@ pub fn unstated<'a>(gold: &str, steps: &[&'a str]) -> Vec<Cow<'a, str>> {
 fn states(text: &str, gold: &str) -> bool {
     let mut stated = statements(text);
     stated.drain(..stated.len().saturating_sub(COMPARED));
-    stated.iter().any(|stated| stated.len() <= gold.len() + LONGER && same(gold, stated.trim()))
+    stated.iter().any(|stated| stated.len() <= gold.len() + LONGER && equal(gold, stated.trim()))
 }
 
 /// Cuts a text into its sentences, each with the white space after it.
@@ -121,34 +121,24 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn the_first_step_that_states_the_answer_is_found() {
-        let first = |gold, steps: &[&str]| first_stating(gold, steps);
-        assert_eq!(first("12", &["12 boys and 3 girls.", "So 3 * 4 = 12.", "The answer is 12."]), Some(1));
-        assert_eq!(
-            first("It is \\boxed{\\frac{1}{2}}.", &["Half of it", "so x = 0.5, right?", "\\boxed{1/2}"]),
-            Some(1)
-        );
-        assert_eq!(first("3", &["We have $x + 1 = 4$.", "Thus \\(x = 3\\).", "Check: 3 + 1 = 4."]), Some(1));
-        assert_eq!(first("Tuesday", &["Monday is first.", "So the day is **Tuesday**."]), Some(1));
-        assert_eq!(first("\\sqrt{2}", &["$$\\sqrt{2}$$"]), Some(0));
-        assert_eq!(first("7", &["It is 17.", "x = 70", "No = 7 apples = 8", ""]), None);
-        assert_eq!(first("7", &[]), None);
-        assert_eq!(first("", &["x = "]), None);
+    #[derive(serde::Deserialize)]
+    struct Case {
+        gold: String,
+        steps: Vec<String>,
+        first: Option<usize>,
+        unstated: Option<Vec<String>>,
     }
 
     #[test]
-    fn sentences_that_state_the_answer_go() {
-        let without = |gold, step| unstated(gold, &[step]).remove(0).into_owned();
-        assert_eq!(without("12", "3 boys. So 3 * 4 = 12. Is it? Yes!"), "3 boys. Is it? Yes!");
-        assert_eq!(
-            without("0.5", "Half:\n$$x = 1. \n- \\frac{1}{2}$$\n\\[ x =\n \\frac12 \\]\nDone."),
-            "Half:\n$$x = 1. \n- \\frac{1}{2}$$\nDone."
-        );
-        assert_eq!(without("It is \\boxed{7}.", "x = 3.5 + 3.5 is 7, right? It is 8."), "It is 8.");
-        assert_eq!(without("12", "Nothing  of\nit. "), "Nothing  of\nit. ");
-        assert_eq!(without("", "x = . y"), "x = . y");
-        assert_eq!(unstated("4", &["2 + 2 = 4", "", "a"]), ["", "", "a"]);
+    fn the_first_step_that_states_the_answer_is_found_and_sentences_that_do_go() {
+        for line in include_str!("../tests/steps.jsonl").lines() {
+            let Case { gold, steps, first, unstated: expected } = serde_json::from_str(line).unwrap();
+            let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+            match expected {
+                Some(expected) => assert_eq!(unstated(&gold, &steps), expected, "{line}"),
+                None => assert_eq!(first_stating(&gold, &steps), first, "{line}"),
+            }
+        }
         assert_eq!(sentences("é. b? c.d\n\n e"), ["é. ", "b? ", "c.d\n\n ", "e"]);
     }
 
