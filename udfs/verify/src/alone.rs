@@ -5,7 +5,7 @@ use super::lexer::{Commas, tokens};
 use super::shape::{Quantity, Shape};
 use super::span::Tokens;
 use super::work::Work;
-use super::{choices, reader, same, units};
+use super::{choices, equal, reader, units};
 
 /// The maximum bytes of such an answer.
 const LONGEST: usize = 200;
@@ -111,7 +111,7 @@ pub(crate) fn last_side(equation: &str) -> Option<&str> {
     let holds = |side: &str| {
         // `5 x 8 = 40` holds as a product only.
         let product = side.replace(" x ", " * ");
-        side.trim() != right.trim() && is_value(&product) && same(right, &product)
+        side.trim() != right.trim() && is_value(&product) && equal(right, &product)
     };
     (is_value(right) && left.split('=').all(holds)).then(|| right.trim())
 }

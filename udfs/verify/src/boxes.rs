@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::{Verdict, choices, compared, same, units};
+use super::{Verdict, choices, compared, equal, units};
 
 const BOX: &str = "box";
 const BOXES: [(&str, &str); 2] = [("\\", "ed"), ("\\f", "")];
@@ -36,7 +36,7 @@ impl<'a> Boxes<'a> {
     /// Returns the answer if nothing is known of the expected one.
     pub(crate) fn answer(&self) -> Option<Cow<'a, str>> {
         let last = *self.contents.last()?;
-        let is_one = self.is_spaced || self.are_all(|content| same(content, last));
+        let is_one = self.is_spaced || self.are_all(|content| equal(content, last));
         Some(if is_one { Cow::Borrowed(last) } else { Cow::Owned(self.contents.join(", ")) })
     }
 

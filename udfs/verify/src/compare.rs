@@ -239,10 +239,8 @@ fn is_whole(gold: &Expression, answer: &Expression, modulus: &Expression, work: 
 }
 
 fn ratios(gold: &[Expression], answer: &[Expression], work: &mut Work) -> bool {
-    let (Some(first), Some(answer_first)) = (gold.first(), answer.first()) else { return false };
-    gold.len() == answer.len()
-        && gold[1..]
-            .iter()
-            .zip(&answer[1..])
-            .all(|(span, answer)| span.joined(first, Op::Divide).equals(&answer.joined(answer_first, Op::Divide), work))
+    let ([first, gold @ ..], [answer_first, answer @ ..]) = (gold, answer) else { return false };
+    pairwise(gold, answer, |gold, answer| {
+        gold.joined(first, Op::Divide).equals(&answer.joined(answer_first, Op::Divide), work)
+    })
 }

@@ -18,7 +18,7 @@ const HEADING: usize = 40;
 /// What a response states.
 pub(crate) enum Stated<'a> {
     Boxes(Boxes<'a>),
-    Text(Cow<'a, str>),
+    Text(String),
     Ambiguous,
     Nothing,
 }
@@ -45,7 +45,7 @@ pub(crate) fn said(part: &str) -> Option<Cow<'_, str>> {
 fn text_of(stated: Stated<'_>) -> Option<Cow<'_, str>> {
     match stated {
         Stated::Boxes(boxes) => boxes.answer(),
-        Stated::Text(text) => Some(text),
+        Stated::Text(text) => Some(Cow::Owned(text)),
         Stated::Ambiguous | Stated::Nothing => None,
     }
 }
@@ -59,17 +59,10 @@ pub(crate) fn stated(response: &str, is_whole: bool) -> Stated<'_> {
     match boxed(searched) {
         Err(Unfinished) => Stated::Nothing,
         Ok(Some(boxes)) => Stated::Boxes(boxes),
-        Ok(None) => match unemphasised(searched) {
-            Cow::Borrowed(text) => as_stated(unboxed(text, is_whole), Cow::Borrowed),
-            Cow::Owned(text) => as_stated(unboxed(&text, is_whole), |said| Cow::Owned(said.to_string())),
+        Ok(None) => match unboxed(&unemphasised(searched), is_whole) {
+            Err(Doubtful) => Stated::Ambiguous,
+            Ok(said) => said.map_or(Stated::Nothing, |said| Stated::Text(said.to_string())),
         },
-    }
-}
-
-fn as_stated<'a, 't>(said: Result<Option<&'t str>, Doubtful>, keep: impl Fn(&'t str) -> Cow<'a, str>) -> Stated<'a> {
-    match said {
-        Err(Doubtful) => Stated::Ambiguous,
-        Ok(said) => said.map_or(Stated::Nothing, |said| Stated::Text(keep(said))),
     }
 }
 
@@ -111,18 +104,13 @@ pub fn comparable(text: &str) -> Option<Cow<'_, str>> {
 fn is_cut_off(text: &str) -> bool {
     const NAMES: [&str; 5] = ["think", "thinking", "thought", "reasoning", "seed:think"];
     const BRACKETS: [(char, char); 3] = [('<', '>'), ('[', ']'), ('◁', '▷')];
+    const LONGEST: usize = "/seed:think▷".len();
     let last = text.rmatch_indices(BRACKETS.map(|(opening, _)| opening)).find_map(|(place, opening)| {
-        let rest = &text[place + opening.len()..];
-        let closes = rest.starts_with('/');
-        let rest = &rest[usize::from(closes)..];
-        let named = NAMES.iter().any(|name| {
-            let (of, after) = (rest.get(..name.len()), rest.get(name.len()..));
-            of.is_some_and(|of| of.eq_ignore_ascii_case(name))
-                && BRACKETS
-                    .iter()
-                    .any(|(from, to)| opening.starts_with(*from) && after.is_some_and(|after| after.starts_with(*to)))
-        });
-        named.then_some(closes)
+        let (_, closing) = BRACKETS.iter().find(|(of, _)| opening.starts_with(*of))?;
+        let near = &text[place + opening.len()..];
+        let (tag, _) = near[..near.floor_char_boundary(LONGEST)].split_once(*closing)?;
+        let name = tag.strip_prefix('/').unwrap_or(tag);
+        NAMES.iter().any(|of| name.eq_ignore_ascii_case(of)).then_some(tag.starts_with('/'))
     });
     last == Some(false)
 }

@@ -118,11 +118,7 @@ pub fn verdict(gold: &str, response: &str) -> Verdict {
 /// assert!(asap_verify::equal("x = 0.5", r"\frac{1}{2}"));
 /// ```
 pub fn equal(gold: &str, stated: &str) -> bool {
-    same(gold, stated)
-}
-
-fn same(gold: &str, found: &str) -> bool {
-    compared(gold, found) == Verdict::Equal
+    compared(gold, stated) == Verdict::Equal
 }
 
 fn compared(gold: &str, found: &str) -> Verdict {

@@ -273,25 +273,17 @@ impl Number {
     }
 
     fn whole_power(&self, exponent: i64, work: &mut Work) -> Option<Self> {
-        if exponent == 0 {
-            return self.is_nonzero().then(|| Self::integer(1));
-        }
-        if exponent.unsigned_abs() > 1 << 16 {
-            return None;
-        }
-        let (mut base, mut left) = (self.clone(), exponent.unsigned_abs());
-        let mut product = Self::integer(1);
-        loop {
-            if left % 2 == 1 {
-                product = product.times(&base, work)?;
+        match exponent {
+            _ if exponent.unsigned_abs() > 1 << 16 => None,
+            0 => self.is_nonzero().then(|| Self::integer(1)),
+            1 => Some(self.clone()),
+            ..0 => self.whole_power(-exponent, work)?.inverted(work),
+            _ => {
+                let root = self.whole_power(exponent / 2, work)?;
+                let square = root.times(&root, work)?;
+                if exponent % 2 == 1 { square.times(self, work) } else { Some(square) }
             }
-            left /= 2;
-            if left == 0 {
-                break;
-            }
-            base = base.times(&base, work)?;
         }
-        if exponent < 0 { product.inverted(work) } else { Some(product) }
     }
 
     pub(crate) fn sine_and_cosine(&self, work: &mut Work) -> Option<(Self, Self)> {

@@ -223,14 +223,17 @@ pub(crate) fn interval(
     high_closed: bool,
     work: &mut Work,
 ) -> Option<Interval> {
-    let mut end = |span: Span<'_>, negative: bool| match infinity(span) {
-        Some(is_negative) if is_negative == negative => Some(None),
-        Some(_) => None,
-        None => expression(span, work).map(Some),
-    };
-    let (low, high) = (end(low, true)?, end(high, false)?);
+    let (low, high) = (end(low, true, work)?, end(high, false, work)?);
     let (low_closed, high_closed) = (low_closed && low.is_some(), high_closed && high.is_some());
     Some(Interval { name: None, low, high, low_closed, high_closed })
+}
+
+/// Reads an end of a range: `Some(None)` for the infinity of its side. None if it is not understood.
+fn end(span: Span<'_>, negative: bool, work: &mut Work) -> Option<Option<Expression>> {
+    match infinity(span) {
+        Some(is_negative) => (is_negative == negative).then_some(None),
+        None => expression(span, work).map(Some),
+    }
 }
 
 fn inequality(sides: &[Span<'_>], kinds: &[Relation], work: &mut Work) -> Option<Shape> {
@@ -260,37 +263,26 @@ fn between(low: Span<'_>, of: Span<'_>, high: Span<'_>, from: bool, to: bool, wo
 }
 
 fn single(small: Span<'_>, large: Span<'_>, closed: bool, work: &mut Work) -> Option<Shape> {
-    let constant = |span: Span<'_>, work: &mut Work| expression(span, work).filter(Expression::is_constant);
     let (low, name, high) = match (named(small), named(large)) {
-        (Some(name), None) => match (constant(large, work), infinity(large)) {
-            (Some(high), _) => (None, name, Some(high)),
-            (None, Some(false)) => (None, name, None),
-            _ => return halves(small, large, closed, work),
-        },
-        (None, Some(name)) => match (constant(small, work), infinity(small)) {
-            (Some(low), _) => (Some(low), name, None),
-            (None, Some(true)) => (None, name, None),
-            _ => return halves(small, large, closed, work),
-        },
-        _ => return halves(small, large, closed, work),
+        (Some(name), None) => (Some(None), Some(name), end(large, false, work)),
+        (None, Some(name)) => (end(small, true, work), Some(name), Some(None)),
+        _ => (None, None, None),
     };
-    let (low_closed, high_closed) = (closed && low.is_some(), closed && high.is_some());
-    Some(Shape::Interval(Interval { name: Some(name), low, high, low_closed, high_closed }))
-}
-
-fn halves(small: Span<'_>, large: Span<'_>, closed: bool, work: &mut Work) -> Option<Shape> {
-    Some(Shape::Inequality { difference: difference(small, large, work)?, strict: !closed })
+    match (low, high) {
+        (Some(low), Some(high)) if low.as_ref().or(high.as_ref()).is_none_or(Expression::is_constant) => {
+            let (low_closed, high_closed) = (closed && low.is_some(), closed && high.is_some());
+            Some(Shape::Interval(Interval { name, low, high, low_closed, high_closed }))
+        }
+        _ => Some(Shape::Inequality { difference: difference(small, large, work)?, strict: !closed }),
+    }
 }
 
 pub(crate) fn union(ranges: Vec<Shape>) -> Shape {
-    let mut union = Vec::new();
-    for range in ranges {
-        match range {
-            Shape::Union(inner) => union.extend(inner),
-            other => union.push(other),
-        }
-    }
-    Shape::Union(union)
+    let parts = ranges.into_iter().flat_map(|range| match range {
+        Shape::Union(inner) => inner,
+        other => vec![other],
+    });
+    Shape::Union(parts.collect())
 }
 
 /// `x = 1, -2` and `x = 1, x = -2` each give two values of one name. `x = 1, y = -2` gives one value for each of two
