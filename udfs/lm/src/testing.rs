@@ -35,6 +35,40 @@ pub(crate) fn changed(mut object: Value, changes: &Value) -> Value {
     object
 }
 
+/// The test cases of a file in `tests`.
+pub(crate) fn cases<T: serde::de::DeserializeOwned>(file: &str) -> Vec<T> {
+    lines(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file))
+}
+
+/// Changes to the config of the first case, and what the changed config becomes.
+#[derive(serde::Deserialize)]
+struct ConfigCase {
+    changes: Value,
+    /// Changes that give the same config.
+    same: Option<Value>,
+    /// Texts of the shown config.
+    #[serde(default)]
+    holds: Vec<String>,
+    /// A text of the error.
+    refused: Option<String>,
+}
+
+/// Parses the configs of a file in `tests`, and compares them as `shown`.
+pub(crate) fn check_configs<C>(file: &str, parse: fn(&str) -> std::result::Result<C, String>, shown: fn(&C) -> String) {
+    let all: Vec<ConfigCase> = cases(file);
+    let parse = |changes: &Value| parse(&changed(all[0].changes.clone(), changes).to_string());
+    for ConfigCase { changes, same, holds, refused } in &all {
+        match (parse(changes).map(|config| shown(&config)), refused) {
+            (Ok(found), None) => {
+                holds.iter().for_each(|held| assert!(found.contains(held), "{changes}: {found}"));
+                same.iter().for_each(|same| assert_eq!(found, shown(&parse(same).unwrap()), "{changes}"));
+            }
+            (Err(error), Some(why)) => assert!(error.contains(why), "{changes}: {error}"),
+            (found, why) => panic!("{changes}: {found:?}, expected {why:?}"),
+        }
+    }
+}
+
 pub(crate) fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/goldens").join(name)
 }
@@ -72,24 +106,7 @@ pub(crate) fn gpt2() -> Value {
 
 /// A small vocabulary like Llama 2's: merges run over the whole text, a space is `▁`.
 pub(crate) fn sentence_piece() -> Value {
-    let merges = ["▁ ▁", "▁▁ ▁▁", "\n \n", "▁ a", "a b", "▁a b", ". \n", ".\n \n", "\n ▁", "\n\n a", "1 2", ", ▁"];
-    let mut tokens: Vec<String> = (0..=255u8).map(|byte| format!("<0x{byte:02X}>")).collect();
-    tokens.extend((b' '..b'\x7f').map(|byte| char::from(byte).to_string()));
-    tokens.extend(["▁", "\n", "<unk>"].map(str::to_string));
-    tokens.extend(merges.map(|merge| merge.replacen(' ', "", 1)));
-    let vocabulary: serde_json::Map<_, _> =
-        tokens.into_iter().enumerate().map(|(id, token)| (token, json!(id))).collect();
-    json!({
-        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "post_processor": null,
-        "normalizer": {"type": "Sequence", "normalizers": [
-            {"type": "Prepend", "prepend": "▁"},
-            {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
-        ]},
-        "pre_tokenizer": null, "decoder": null,
-        "model": {"type": "BPE", "dropout": null, "unk_token": "<unk>", "continuing_subword_prefix": null,
-            "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true, "ignore_merges": false,
-            "vocab": vocabulary, "merges": merges},
-    })
+    serde_json::from_str(include_str!("../tests/sentence_piece.json")).unwrap()
 }
 
 fn metaspace() -> Value {

@@ -55,10 +55,7 @@ impl FromStr for Long {
 
 impl Display for Long {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Drop => "drop",
-            Self::Cut => "cut",
-        })
+        f.write_str(&format!("{self:?}").to_lowercase())
     }
 }
 
@@ -192,168 +189,62 @@ fn end_of_text(folder: &Path, tokenizer: &Tokenizer) -> Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::golden;
+    use crate::testing::{cases, golden};
 
-    /// Like R1-Distill: the generation prompt opens the chain, and an assistant's turn loses its own.
-    const OPENS: &str = "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}<|im_start|>\
-        {{ message['content'] }}{% else %}{{ message['content'].split('</think>')[-1] }}<|im_end|>{% endif %}{% endfor %}\
-        {% if add_generation_prompt %}[bot]<think>\n{% endif %}";
-    /// Like Qwen3: the assistant opens the chain, and turns end in a line end.
-    const LEAVES_OPEN: &str = "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n\
-        {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    /// A line of `tests/examples.jsonl`: a chat template, a row, and what a model learns from the row.
+    #[derive(serde::Deserialize)]
+    struct Case {
+        /// The kind of template or row.
+        why: String,
+        tokenizer_config: Value,
+        system: Option<String>,
+        question: String,
+        cot: String,
+        answer: String,
+        prompt: String,
+        learned: String,
+        end: u32,
+        keeps_chain: Option<bool>,
+        /// The prompt of the same row for scores.
+        scored: Option<String>,
+    }
 
-    const ROW: [&str; 3] = ["What is 2 + 2?", "2 and 2 is 4.\n\nSo 4.", "It is 4."];
-
-    /// A model folder with the golden tokenizer and these two configs.
-    fn folder(tokenizer_config: &Value, config: &Value) -> tempfile::TempDir {
+    /// The template of a model with the golden tokenizer and these two configs.
+    fn load(tokenizer_config: &Value, config: &Value) -> Result<(Tokenizer, ExampleTemplate)> {
         let folder = tempfile::tempdir().unwrap();
         std::fs::copy(golden("qwen2").join("tokenizer.json"), folder.path().join("tokenizer.json")).unwrap();
         std::fs::write(folder.path().join("tokenizer_config.json"), tokenizer_config.to_string()).unwrap();
         std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
-        folder
-    }
-
-    /// The tokenizer and the template of a model with this config.
-    fn load(tokenizer_config: &Value) -> (Tokenizer, ExampleTemplate) {
-        let folder = folder(tokenizer_config, &json!({ "eos_token_id": [1700, 1702] }));
-        let tokenizer = Tokenizer::load(folder.path()).unwrap();
-        let template = ExampleTemplate::load(folder.path(), None, &tokenizer).unwrap();
-        (tokenizer, template)
-    }
-
-    fn whole((tokenizer, template): &(Tokenizer, ExampleTemplate), asked: Asked, texts: [&str; 2]) -> Example {
-        match template.encode(tokenizer, asked, texts, 1_000, Long::Drop).unwrap() {
-            Encoded::Whole(example) => example,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn plain(tokenizer: &Tokenizer, ids: &[u32]) -> String {
-        ids.iter().map(|id| tokenizer.decode(&[*id]).unwrap()).collect()
-    }
-
-    fn texts(tokenizer_config: &Value, [question, cot, answer]: [&str; 3]) -> (String, String, u32) {
-        let loaded = load(tokenizer_config);
-        let example = whole(&loaded, question.into(), [cot, answer]);
-        let (end, learned) = example.response().split_last().unwrap();
-        assert_eq!(*end, loaded.1.end);
-        (plain(&loaded.0, &example.ids[..example.prompt]), plain(&loaded.0, learned), *end)
+        let tokenizer = Tokenizer::load(folder.path())?;
+        let template = ExampleTemplate::load(folder.path(), None, &tokenizer)?;
+        Ok((tokenizer, template))
     }
 
     #[test]
     fn the_chain_and_the_end_are_learned_and_nothing_else() {
-        let opens = json!({ "chat_template": OPENS, "bos_token": null, "eos_token": "<|endoftext|>" });
-        let (prompt, learned, end) = texts(&opens, ROW);
-        assert_eq!(prompt, "What is 2 + 2?[bot]<think>\n");
-        assert_eq!(learned, "2 and 2 is 4.\n\nSo 4.\n</think>\n\nIt is 4.");
-        // The token that the template writes after a turn takes precedence over eos_token.
-        assert_eq!(end, 1702);
-        let keeps = |config: &Value| load(config).1.keeps_chain(ROW[0].into(), [ROW[1], ROW[2]]);
-        assert_eq!(keeps(&opens), Some(false));
-        assert_eq!(keeps(&json!({ "chat_template": LEAVES_OPEN })), Some(true));
-        assert_eq!(keeps(&json!({ "eos_token": "<|endoftext|>" })), None);
-
-        let (prompt, learned, end) = texts(&json!({ "chat_template": LEAVES_OPEN, "eos_token": "<|endoftext|>" }), ROW);
-        assert_eq!(prompt, "user\nWhat is 2 + 2?\nassistant\n");
-        assert_eq!(learned, "<think>\n2 and 2 is 4.\n\nSo 4.\n</think>\n\nIt is 4.");
-        assert_eq!(end, 1702);
-
-        let half_open = OPENS.replace("<think>\n", "<think>");
-        let (prompt, learned, _) = texts(&json!({ "chat_template": half_open }), ROW);
-        assert!(prompt.ends_with("<think>") && learned.starts_with("\n2 and 2"), "{prompt}|{learned}");
-
-        // A question that ends in a tag does not open the chain.
-        let (_, learned, _) = texts(&json!({ "chat_template": LEAVES_OPEN }), ["<think>\n", ROW[1], ROW[2]]);
-        assert!(learned.starts_with("<think>\n2 and 2"), "{learned}");
-    }
-
-    #[test]
-    fn what_stands_between_chain_and_answer_is_what_the_template_writes() {
-        // Like Qwen3, with any number of line ends, and like DeepSeek-V3.1, with none.
-        let writes = |between: &str| {
-            LEAVES_OPEN.replace("{{ message['content'] }}", &format!(
-                "{{% if message.reasoning_content is defined %}}<think>\n{{{{ message.reasoning_content }}}}\n</think>{between}\
-                 {{% endif %}}{{{{ message['content'] }}}}"
-            ))
-        };
-        for (template, between) in [
-            (writes("\n\n"), "\n\n"),
-            (writes("\n"), "\n"),
-            (writes(""), ""),
-            // The template does not write thoughts of other assistants.
-            (OPENS.to_string(), "\n\n"),
-            (LEAVES_OPEN.to_string(), "\n\n"),
-            (writes("<answer>"), "\n\n"),
-        ] {
-            let (_, learned, _) = texts(&json!({ "chat_template": template }), ROW);
-            assert!(learned.ends_with(&format!("So 4.\n</think>{between}It is 4.")), "{template}|{learned}");
+        for case in cases::<Case>("examples.jsonl") {
+            let Case { why, question, cot, answer, prompt, learned, end, .. } = &case;
+            let (tokenizer, template) = load(&case.tokenizer_config, &json!({ "eos_token_id": [1700, 1702] })).unwrap();
+            let (asked, row) = (Asked { system: case.system.as_deref(), question }, [cot.as_str(), answer]);
+            let found = template.encode(&tokenizer, asked, row, 1_000, Long::Drop).unwrap();
+            // No token reaches from the prompt into the response.
+            let [prompt, learned] = [prompt, learned].map(|text| tokenizer.encode(text, false).unwrap().ids);
+            let example = Example { prompt: prompt.len(), ids: [prompt, learned, vec![*end]].concat() };
+            assert_eq!(found, Encoded::Whole(example), "{why}");
+            assert_eq!((template.end, template.keeps_chain(asked, row)), (*end, case.keeps_chain), "{why}");
+            if let Some(scored) = &case.scored {
+                assert_eq!(template.prompt.render(asked).unwrap(), *scored, "{why}");
+            }
         }
-    }
-
-    #[test]
-    fn a_thought_that_a_template_closes_unless_it_is_asked_to_think_is_opened_once() {
-        let template = |variable: &str, thinks: &str, closes: &str| {
-            LEAVES_OPEN.replace("assistant\n{% endif %}", &format!(
-                "assistant\n{{% if {variable} is defined and {variable} %}}{thinks}{{% else %}}{closes}{{% endif %}}{{% endif %}}"
-            ))
-        };
-        for (template, opened) in [
-            (template("enable_thinking", "", "<think>\n\n</think>\n\n"), false),
-            (template("thinking", "<think>", "</think>"), true),
-            (template("never", "", "<think>\n\n</think>\n\n"), false),
-            (template("never", "", "</think>"), false),
-        ] {
-            let (prompt, learned, _) = texts(&json!({ "chat_template": template }), ROW);
-            assert_eq!(prompt, ["user\nWhat is 2 + 2?\nassistant\n", if opened { "<think>" } else { "" }].concat());
-            let all = prompt + &learned;
-            assert_eq!((all.matches("<think>").count(), all.matches("</think>").count()), (1, 1), "{all}");
-            let folder = folder(&json!({ "chat_template": template }), &json!({}));
-            let scored = PromptTemplate::load(folder.path(), None).unwrap().render("q".into()).unwrap();
-            assert!(scored.ends_with("assistant\n<think>\n") && !scored.contains("</think>"), "{scored}");
-        }
-    }
-
-    #[test]
-    fn without_a_template_the_end_is_the_one_that_is_named() {
-        let (prompt, _, end) = texts(&json!({ "eos_token": { "content": "<|im_end|>" } }), ROW);
-        assert_eq!((prompt.as_str(), end), ("What is 2 + 2?\n<think>\n", 1702));
-        assert_eq!(texts(&json!({}), ROW).2, 1700);
-        let nothing = folder(&json!({}), &json!({}));
-        let tokenizer = Tokenizer::load(nothing.path()).unwrap();
-        let error = ExampleTemplate::load(nothing.path(), None, &tokenizer).unwrap_err().to_string();
+        let error = load(&json!({}), &json!({})).unwrap_err().to_string();
         assert!(error.contains("config.json") && error.contains("eos_token_id"), "{error}");
     }
 
     #[test]
-    fn a_system_prompt_is_part_of_the_prompt() {
-        for (config, expected) in [
-            (json!({ "chat_template": LEAVES_OPEN }), "system\nBe brief.\nuser\n2?\nassistant\n"),
-            (json!({ "eos_token": "<|im_end|>" }), "Be brief.\n\n2?\n<think>\n"),
-        ] {
-            let loaded = load(&config);
-            let example = whole(&loaded, Asked { system: Some("Be brief."), question: "2?" }, ["a", "4"]);
-            assert_eq!(plain(&loaded.0, &example.ids[..example.prompt]), expected);
-        }
-    }
-
-    #[test]
-    fn no_token_reaches_from_the_prompt_into_the_response() {
-        let loaded = load(&json!({ "chat_template": OPENS }));
-        // An empty chain: tokenized together, the two line ends would be one token, which generation never sees.
-        let example = whole(&loaded, "2?".into(), ["", "4"]);
-        let (tokenizer, template) = loaded;
-        let prompt = tokenizer.encode("<|im_start|>2?[bot]<think>\n", false).unwrap().ids;
-        let response = tokenizer.encode("\n</think>\n\n4", false).unwrap().ids;
-        assert_eq!(example.ids, [prompt.clone(), response, vec![template.end]].concat());
-        assert_eq!(example.prompt, prompt.len());
-    }
-
-    #[test]
     fn what_is_too_long_is_left_out_or_cut_but_never_to_nothing() {
-        let loaded = load(&json!({ "chat_template": OPENS }));
-        let [question, cot, answer] = ROW;
-        let encode = |most, long| loaded.1.encode(&loaded.0, question.into(), [cot, answer], most, long).unwrap();
-        let whole = whole(&loaded, question.into(), [cot, answer]);
+        let (tokenizer, template) = load(&json!({ "eos_token": "<|im_end|>" }), &json!({})).unwrap();
+        let encode = |most, long| template.encode(&tokenizer, "2 + 2?".into(), ["It is 4.", "4"], most, long).unwrap();
+        let Encoded::Whole(whole) = encode(1_000, Long::Drop) else { panic!("expected a whole example") };
         let (all, prompt) = (whole.ids.len(), whole.prompt);
         assert_eq!(encode(all, Long::Drop), Encoded::Whole(whole.clone()));
         assert_eq!(encode(all - 1, Long::Drop), Encoded::TooLong(all));

@@ -239,82 +239,40 @@ pub(crate) fn named_token(folder: &Path, tokenizer: &Tokenizer, name: &str) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::testing::cases;
 
-    fn folder(config: &Value) -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("tokenizer_config.json"), config.to_string()).unwrap();
-        folder
-    }
-
-    fn rendered(config: &Value, setting: Option<&str>) -> Result<String> {
-        PromptTemplate::load(folder(config).path(), setting)?.render("1 + 1 = {{ 2 }}?".into())
-    }
-
-    const CHAT_ML: &str = "{% for message in messages %}\n{{- '<|im_start|>' + message['role'] + '\n' + \
-        message['content'].strip() + '<|im_end|>' + '\n' }}\n{%- endfor %}\n{%- if add_generation_prompt %}\n\
-        {{- '<|im_start|>assistant\n' }}\n{%- endif %}";
-
-    #[test]
-    fn plain_templates_replace_the_question_and_two_escapes_alone() {
-        let config = Value::Null;
-        assert_eq!(rendered(&config, Some("{question}")).unwrap(), "1 + 1 = {{ 2 }}?");
-        assert_eq!(rendered(&config, Some("Q:\\t{question}\\n{x}\\r")).unwrap(), "Q:\t1 + 1 = {{ 2 }}?\n{x}\\r");
-        assert_eq!(rendered(&config, None).unwrap(), "1 + 1 = {{ 2 }}?\n<think>\n");
-        assert!(PromptTemplate::load(folder(&config).path(), None).unwrap().adds_special());
+    /// A line of `tests/prompts.jsonl`: the files of a model, a setting, and the text before a chain.
+    #[derive(serde::Deserialize)]
+    struct Case {
+        /// tokenizer_config.json
+        config: Value,
+        /// chat_template.jinja
+        template_file: Option<String>,
+        setting: Option<String>,
+        question: String,
+        rendered: Option<String>,
+        #[serde(default)]
+        adds_special: bool,
+        /// A text of the error.
+        refused: Option<String>,
     }
 
     #[test]
-    fn a_chat_template_is_the_default_where_there_is_one() {
-        let config = json!({ "chat_template": CHAT_ML });
-        let expected = "<|im_start|>user\n1 + 1 = {{ 2 }}?<|im_end|>\n<|im_start|>assistant\n<think>\n";
-        assert_eq!(rendered(&config, None).unwrap(), expected);
-        assert_eq!(rendered(&config, Some("chat")).unwrap(), expected);
-        assert!(!PromptTemplate::load(folder(&config).path(), None).unwrap().adds_special());
-    }
-
-    #[test]
-    fn a_template_that_opens_the_chain_is_not_opened_twice() {
-        let template = "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}<think>\n\n{% if false %}{% endif %}";
-        let config = json!({
-            "bos_token": { "content": "<s>" }, "eos_token": "</s>",
-            "chat_template": [{ "name": "tool", "template": "x" }, { "name": "default", "template": template }],
-        });
-        let folder = folder(&config);
-        let by_config = PromptTemplate::load(folder.path(), None).unwrap().render("q".into()).unwrap();
-        assert_eq!(by_config, "<s>q</s><think>\n\n");
-        let template = "{{ messages[0].content }}<think>{{ '\\n' }}";
-        std::fs::write(folder.path().join("chat_template.jinja"), template).unwrap();
-        assert_eq!(PromptTemplate::load(folder.path(), None).unwrap().render("q".into()).unwrap(), "q<think>\n");
-    }
-
-    #[test]
-    fn templates_are_read_as_transformers_reads_them() {
-        let cases = [
-            // A missing special token is empty; omitted tools are none.
-            ("{{ bos_token }}{% if tools is not none and tools|length %}t{% endif %}{{ documents is none }}", "True"),
-            ("{% if tools is defined %}d{% endif %}", "d"),
-            ("a\r\nb{{ '\r\n' }}c", "a\nb\nc"),
-            ("{% generation %}g{% endgeneration %}{%- generation -%} h {%- endgeneration %}", "gh"),
-            ("{{ strftime_now('%d %b %Y') }}", "26 Jul 2024"),
-        ];
-        for (template, expected) in cases {
-            let config = json!({ "bos_token": null, "chat_template": template });
-            let rendered = PromptTemplate::load(folder(&config).path(), None).unwrap();
-            let messages = [Message { role: "user", content: "q" }];
-            assert_eq!(rendered.render_messages(&messages).unwrap(), expected, "{template}");
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_rendered_is_an_error_that_says_why() {
-        for (config, setting, why) in [
-            (Value::Null, Some("chat"), "no chat template"),
-            (json!({ "chat_template": "{% if" }), None, "not valid"),
-            (json!({ "chat_template": "{{ raise_exception('only two turns') }}" }), None, "only two turns"),
-        ] {
-            let error = rendered(&config, setting).unwrap_err().to_string();
-            assert!(error.contains(why), "{error}");
+    fn prompts_are_those_of_the_setting_or_the_template_or_say_why_there_is_none() {
+        for Case { config, template_file, setting, question, rendered, adds_special, refused } in cases("prompts.jsonl")
+        {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join("tokenizer_config.json"), config.to_string()).unwrap();
+            if let Some(template) = template_file {
+                std::fs::write(folder.path().join("chat_template.jinja"), template).unwrap();
+            }
+            let found = PromptTemplate::load(folder.path(), setting.as_deref())
+                .and_then(|prompt| Ok((prompt.render(question.as_str().into())?, prompt.adds_special())));
+            match (found, refused) {
+                (Ok(found), None) => assert_eq!(Some(found), rendered.map(|text| (text, adds_special)), "{config}"),
+                (Err(error), Some(why)) => assert!(error.to_string().contains(&why), "{config}: {error}"),
+                (found, why) => panic!("{config}: {found:?}, expected {why:?}"),
+            }
         }
     }
 }

@@ -72,7 +72,8 @@ impl EncoderConfig {
             max_position_embeddings: fields.required("max_position_embeddings", Fields::count)?,
             type_vocab_size: fields.required("type_vocab_size", Fields::count)?,
             layer_norm_eps: fields.required("layer_norm_eps", Fields::number)?,
-            pad_token_id: pad_token_id(&fields, family)?,
+            // The default is that of transformers.
+            pad_token_id: fields.id("pad_token_id")?.unwrap_or(if family == EncoderFamily::XlmRoberta { 1 } else { 0 }),
             notes,
         };
         let (heads, hidden) = (config.num_attention_heads, config.hidden_size);
@@ -127,60 +128,15 @@ fn refuse_unsupported(fields: &Fields) -> Parsed<()> {
     Ok(())
 }
 
-fn pad_token_id(fields: &Fields, family: EncoderFamily) -> Parsed<u32> {
-    match fields.get("pad_token_id").map(|id| (id, id.as_u64().and_then(|id| u32::try_from(id).ok()))) {
-        Some((_, Some(id))) => Ok(id),
-        Some((found, None)) => Err(format!("pad_token_id must be a token's id, found {found}")),
-        // The default of transformers.
-        None => Ok(if family == EncoderFamily::XlmRoberta { 1 } else { 0 }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::changed;
-    use serde_json::json;
+    use crate::testing::check_configs;
 
-    fn with(changes: Value) -> Parsed<EncoderConfig> {
-        let config = json!({
-            "architectures": ["XLMRobertaForTokenClassification"], "model_type": "xlm-roberta", "hidden_act": "gelu",
-            "hidden_size": 64, "intermediate_size": 128, "max_position_embeddings": 514, "num_attention_heads": 4,
-            "num_hidden_layers": 2, "layer_norm_eps": 1e-5, "type_vocab_size": 1, "vocab_size": 1600, "pad_token_id": 1,
-            "output_past": true, "position_embedding_type": "absolute", "attention_probs_dropout_prob": 0.1,
+    #[test]
+    fn a_config_is_understood_or_refused_by_name() {
+        check_configs("encoder_configs.jsonl", EncoderConfig::parse, |config| {
+            format!("first_position {}, window {}, {config:?}", config.first_position(), config.window())
         });
-        EncoderConfig::parse(&changed(config, &changes).to_string())
-    }
-
-    #[test]
-    fn positions_begin_after_that_of_padding_only_in_xlm_roberta() {
-        let xlm = with(json!({"id2label": {"0": "drop", "1": "keep"}})).unwrap();
-        assert_eq!((xlm.first_position(), xlm.window(), xlm.notes.len()), (2, 512, 0));
-        let bert = json!({"architectures": ["BertForTokenClassification"], "model_type": "bert", "pad_token_id": 0,
-            "max_position_embeddings": 512, "made_by": "us"});
-        let bert = with(bert).unwrap();
-        assert_eq!((bert.first_position(), bert.window(), bert.notes.len()), (0, 512, 1));
-    }
-
-    #[test]
-    fn what_is_no_classifier_with_two_labels_is_refused_by_name() {
-        let cases = [
-            (json!({"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}), "'qwen2'"),
-            (json!({"architectures": ["XLMRobertaForMaskedLM"]}), "XLMRobertaForMaskedLM"),
-            (json!({"model_type": "bert"}), "'bert'"),
-            (json!({"architectures": null}), "architectures []"),
-            (json!({"id2label": {"0": "a", "1": "b", "2": "c"}}), "3 labels"),
-            (json!({"hidden_act": "gelu_new"}), "'gelu_new' is not supported: expected gelu"),
-            (json!({"position_embedding_type": "relative_key"}), "'relative_key'"),
-            (json!({"is_decoder": true}), "is_decoder"),
-            (json!({"num_attention_heads": 5}), "is not divisible by num_attention_heads 5"),
-            (json!({"embedding_size": 32}), "embedding_size"),
-            (json!({"pad_token_id": -1}), "pad_token_id must be"),
-            (json!({"hidden_size": null}), "hidden_size is missing"),
-        ];
-        for (changes, named) in cases {
-            let error = with(changes.clone()).expect_err(&changes.to_string());
-            assert!(error.contains(named), "{changes}: {error}");
-        }
     }
 }

@@ -55,6 +55,10 @@ impl<'a> Fields<'a> {
         self.read(key, "a whole number above 0", count)
     }
 
+    pub(super) fn id(&self, key: &str) -> Parsed<Option<u32>> {
+        self.read(key, "a token's id", |value| value.as_u64().and_then(|id| u32::try_from(id).ok()))
+    }
+
     pub(super) fn number(&self, key: &str) -> Parsed<Option<f64>> {
         self.read(key, "a number above 0", |value| value.as_f64().filter(|n| *n > 0.0))
     }
