@@ -45,25 +45,3 @@ pub fn rotate_rows(rows: &mut [f32], width: usize, positions: &[usize], table: &
         }
     });
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rotating_back_gives_what_was_there() {
-        let values: Vec<f32> = (0..5 * 8).map(|i| (i as f32).sin()).collect();
-        let angle = |i: usize| (i / 2) as f32 * [1.0, 0.1][i % 2];
-        let (cos, sin) = (0..10).map(|i| (angle(i).cos(), angle(i).sin())).unzip();
-        let table = RopeTable { cos, sin, pairs: 2 };
-        let positions = [0, 1, 2, 0, 4];
-        let mut rows = values.clone();
-        rotate_rows(&mut rows, 8, &positions, &table, Direction::Forward);
-        assert_eq!(rows[24..32], values[24..32], "position 0 is not rotated");
-        assert!((rows[12] - (values[12] * 1_f32.cos() - values[14] * 1_f32.sin())).abs() < 1e-6);
-        rotate_rows(&mut rows, 8, &positions, &table, Direction::Backward);
-        for (found, expected) in rows.iter().zip(&values) {
-            assert!((found - expected).abs() < 1e-6);
-        }
-    }
-}

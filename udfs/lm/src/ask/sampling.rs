@@ -244,14 +244,4 @@ mod tests {
             assert!(error.contains(named) && error.contains("generation_config.json"), "{error}");
         }
     }
-
-    #[test]
-    fn tokens_of_the_text_are_penalised_once_each() {
-        let mut sampler = sampler(GREEDY, 2.0, &[0, 0, 3]);
-        let mut logits = [3.0, 1.4, 1.3, -1.0];
-        assert_eq!(sampler.next(&mut logits), 0);
-        assert_eq!(logits, [1.5, 1.4, 1.3, -2.0]);
-        assert_eq!(sampler.next(&mut [2.0, 1.4, 1.3, 0.0]), 1);
-        assert_eq!(sampler.next(&mut [2.0, 1.4, 1.3, 0.0]), 2);
-    }
 }

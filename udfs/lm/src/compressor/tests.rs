@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::{golden, lines};
-use candle_core::{DType, Device, Tensor, safetensors};
+use candle_core::{Device, Tensor, safetensors};
 use regex::Regex;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -84,23 +84,16 @@ fn without_new(model: &str) -> Compressor {
 }
 
 #[test]
-fn texts_are_those_of_the_published_code() {
-    for model in MODELS {
-        let (compressor, goldens) = (compressor(model), goldens(model, "goldens.jsonl"));
-        assert_eq!(goldens.len(), 200);
-        for (line, golden) in goldens.iter().enumerate() {
-            assert_eq!(golden.compress(&compressor), golden.compressed, "{model} {line}");
-        }
-    }
-}
-
-#[test]
-fn hard_texts_are_those_of_the_published_code_with_and_without_rows_for_new_tokens() {
+fn texts_are_those_of_the_published_code_with_and_without_rows_for_new_tokens() {
     for model in MODELS {
         let (with, without) = (compressor(model), without_new(model));
-        for (line, golden) in goldens(model, "hard.jsonl").iter().enumerate() {
-            let compressor = if golden.without_new { &without } else { &with };
-            assert_eq!(golden.compress(compressor), golden.compressed, "{model} {line}");
+        for (file, count) in [("goldens.jsonl", 200), ("hard.jsonl", 69)] {
+            let goldens = goldens(model, file);
+            assert_eq!(goldens.len(), count);
+            for (line, golden) in goldens.iter().enumerate() {
+                let compressor = if golden.without_new { &without } else { &with };
+                assert_eq!(golden.compress(compressor), golden.compressed, "{model} {file} {line}");
+            }
         }
     }
 }
@@ -130,19 +123,6 @@ fn a_rate_that_is_none_is_refused_and_at_1_a_text_stays_as_it_is() {
     let found = compress(&[("a \n\n b", 1.0), ("", 0.5), (" \n\t ", 0.5), ("", 1.0), ("Add 2.", f64::MIN_POSITIVE)]);
     assert_eq!(found.unwrap(), ["a \n\n b", "", "", "", ""]);
     assert_eq!(compress(&[]).unwrap(), [""; 0]);
-}
-
-#[test]
-fn line_ends_and_digits_stay_where_that_is_asked_for() {
-    for model in MODELS {
-        let options = Options { force_tokens: vec!["\n".to_string()], reserve_digits: true, drop_consecutive: true };
-        let text = "So we add 12 to it.\n\nThen of course the whole thing is as large as 345.\nDone";
-        let found = compressor(model).compress(text, 0.3, &options, &|_| Ok(1)).unwrap();
-        assert!(found.contains('\n') && !found.contains("\n\n") && !found.contains("[NEW"), "{found:?}");
-        let digits: String = found.chars().filter(char::is_ascii_digit).collect();
-        assert_eq!(digits, "12345", "{found:?}");
-        assert!(found.len() < text.len() / 2 + 10, "{found:?}");
-    }
 }
 
 #[test]
@@ -178,24 +158,6 @@ fn a_long_text_is_read_chunk_by_chunk() {
     for text in ["It is that 3 and x. ", "ab"].map(|part| part.repeat((1 << 18) / part.len())) {
         let found = compressor.compress(&text, 0.5, &Options::default(), &|_| Ok(1)).unwrap();
         assert!(found.len() < text.len(), "{}", found.len());
-    }
-}
-
-#[test]
-fn threads_may_share_a_compressor() {
-    fn is_shared<T: Send + Sync>() {}
-    is_shared::<Compressor>();
-}
-
-#[test]
-fn half_precision_is_read() {
-    for dtype in [DType::BF16, DType::F16] {
-        let folder = changed(MODELS[0], |_, tensors, _| {
-            tensors.values_mut().for_each(|tensor| *tensor = tensor.to_dtype(dtype).unwrap());
-        });
-        let compressor = Compressor::load(folder.path()).unwrap();
-        let found = compressor.compress("Add 2 and 3. It is 5.", 0.5, &Options::default(), &weigh()).unwrap();
-        assert!(!found.is_empty() && found.len() < 20, "{found}");
     }
 }
 

@@ -166,21 +166,3 @@ fn percentile(mut values: Vec<f32>, per_cent: f64) -> f64 {
     let share = place - below as f64;
     if share < 0.5 { low + (high - low) * share } else { high - (high - low) * (1.0 - share) }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percentiles_are_those_of_numpy() {
-        let values = || vec![0.5, 0.25, 0.75, 1.0];
-        for (per_cent, expected) in
-            [(0.0, 0.25), (31.9, 0.4825), (50.0, 0.625), (51.0, 0.6325), (100.0, 1.0), (101.0, 1.0)]
-        {
-            let found = percentile(values(), per_cent);
-            assert!((found - expected).abs() < 1e-12, "{per_cent}: {found}");
-        }
-        assert_eq!(percentile(vec![0.5], 51.0), 0.5);
-        assert!(percentile(vec![], 51.0).is_nan());
-    }
-}

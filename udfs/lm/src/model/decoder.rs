@@ -195,26 +195,6 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_chain_give_what_the_whole_chain_gives() {
-        for model in ["qwen2", "qwen3"] {
-            let decoder = Decoder::load(&golden(model)).unwrap();
-            let ids: Vec<u32> = (0..900).map(|i| i * 31 % 380).collect();
-            let whole = decoder.hidden(&ids, &[ids.len()]).unwrap().to_vec2::<f32>().unwrap();
-            let table = decoder.rope_table(ids.len());
-            let mut before = decoder.empty_kv_cache(ids.len());
-            let mut rows = Vec::new();
-            for part in [&ids[..1], &ids[1..310], &ids[310..311], &ids[311..]] {
-                let chain = Sequence { earlier: before.tokens, tokens: part.len() };
-                let own = Before::Own(&mut [&mut before]);
-                let hidden = decoder.pass(part, &[chain], &table, own, None, &|| true).unwrap();
-                rows.extend(hidden.to_vec2::<f32>().unwrap());
-            }
-            let furthest = rows.concat().iter().zip(whole.concat()).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-            assert!(furthest < 1e-5, "{model}: {furthest}");
-        }
-    }
-
-    #[test]
     fn rows_that_are_asked_are_what_they_are_among_all() {
         let decoder = Decoder::load(&golden("qwen2")).unwrap();
         // A chain in parts, the first of which has no requested rows, followed by other chains.

@@ -97,29 +97,4 @@ mod tests {
         assert_eq!(table.sin[last + 1], 300_f64.sin() as f32);
         assert_eq!((table.cos[0], table.sin[0]), (1.0, 0.0));
     }
-
-    #[test]
-    fn scalings_keep_the_high_and_divide_the_low_frequencies() {
-        let plain = Rope::new(&RopeConfig { theta: 500_000.0, scaling: RopeScaling::Default }, 64).frequencies;
-        let llama3 = RopeScaling::Llama3 {
-            factor: 8.0,
-            low_freq_factor: 1.0,
-            high_freq_factor: 4.0,
-            original_max_position_embeddings: 8192.0,
-        };
-        let yarn = RopeScaling::Yarn {
-            factor: 8.0,
-            original_max_position_embeddings: 8192.0,
-            beta_fast: 32.0,
-            beta_slow: 1.0,
-            truncate: true,
-            attention_factor: 1.2,
-        };
-        for scaling in [llama3, yarn] {
-            let scaled = Rope::new(&RopeConfig { theta: 500_000.0, scaling }, 64).frequencies;
-            assert_eq!(scaled[0], plain[0]);
-            assert_eq!(scaled[31], plain[31] / 8.0);
-            assert!(scaled.windows(2).all(|pair| pair[0] > pair[1]));
-        }
-    }
 }

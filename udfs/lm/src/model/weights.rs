@@ -331,30 +331,6 @@ mod tests {
     }
 
     #[test]
-    fn shards_and_half_precision_give_the_same_weights() {
-        let (config, tensors) = model();
-        for dtype in [DType::F32, DType::BF16, DType::F16] {
-            let folder = TempDir::new().unwrap();
-            let mut shards: [HashMap<String, Tensor>; 2] = Default::default();
-            let mut index = HashMap::new();
-            for (i, (name, tensor)) in tensors.iter().enumerate() {
-                shards[i % 2].insert(name.clone(), tensor.to_dtype(dtype).unwrap());
-                index.insert(name, format!("{}.safetensors", i % 2));
-            }
-            for (i, shard) in shards.iter().enumerate() {
-                save(shard, folder.path().join(format!("{i}.safetensors"))).unwrap();
-            }
-            let index = serde_json::json!({"metadata": {}, "weight_map": index}).to_string();
-            std::fs::write(folder.path().join("model.safetensors.index.json"), index).unwrap();
-            for (name, read) in Weights::load(folder.path(), &config).unwrap().named() {
-                let expected = tensors[&name].to_dtype(dtype).unwrap().to_dtype(DType::F32).unwrap();
-                let (read, expected) = (read.flatten_all().unwrap(), expected.flatten_all().unwrap());
-                assert_eq!(read.to_vec1::<f32>().unwrap(), expected.to_vec1::<f32>().unwrap(), "{name} {dtype:?}");
-            }
-        }
-    }
-
-    #[test]
     fn tensors_that_do_not_fit_the_config_are_named() {
         let (config, tensors) = model();
         let narrower = ModelConfig { intermediate_size: 96, ..config.clone() };

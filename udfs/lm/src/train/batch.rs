@@ -26,18 +26,3 @@ impl Batch {
         batch
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_predict_their_targets() {
-        let examples = [Example { ids: vec![1, 2, 3, 4], prompt: 2 }, Example { ids: vec![5, 6, 7], prompt: 1 }];
-        let batch = Batch::new(&examples);
-        assert_eq!(batch.ids, [1, 2, 3, 5, 6]);
-        assert_eq!(batch.lengths, [3, 2]);
-        assert_eq!(batch.rows, [1, 2, 3, 4]);
-        assert_eq!(batch.targets, [3, 4, 6, 7]);
-    }
-}

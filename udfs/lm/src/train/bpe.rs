@@ -57,7 +57,7 @@ mod tests {
         ["First, add 17 and 25.\n\nThat gives 42.", "Wait, let me add 17 and 25 again.", "That gives 42 – über 41."];
 
     #[test]
-    fn learns_words_and_keeps_every_byte() {
+    fn learns_words_and_keeps_every_byte_or_refuses_a_vocabulary_without_room_for_them() {
         let folder = TempDir::new().unwrap();
         let count = train_tokenizer(&TEXTS, 280, folder.path()).unwrap();
         assert!(count > 259 && count <= 280);
@@ -69,21 +69,6 @@ mod tests {
         let encoded = tokenizer.encode(unseen, false).unwrap();
         assert_eq!(encoded.offsets.last().map(|(_, end)| *end), Some(unseen.len() as u32));
         assert!(encoded.ids.iter().all(|id| *id < 280));
-    }
-
-    #[test]
-    fn the_same_texts_give_the_same_file() {
-        let file = || {
-            let folder = TempDir::new().unwrap();
-            train_tokenizer(&TEXTS, 300, folder.path()).unwrap();
-            std::fs::read(folder.path().join("tokenizer.json")).unwrap()
-        };
-        assert_eq!(file(), file());
-    }
-
-    #[test]
-    fn a_vocabulary_without_room_for_bytes_is_refused() {
-        let folder = TempDir::new().unwrap();
         let error = train_tokenizer(&TEXTS, 200, folder.path()).unwrap_err().to_string();
         assert!(error.contains("at least 259 in config.json") && error.contains("200"), "{error}");
     }

@@ -198,21 +198,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let examples = examples();
         let mut whole = trainer("qwen2", 400, Keep::Inputs);
-        for step in 0..4 {
-            if step == 2 {
-                whole.save(folder.path()).unwrap();
-            }
-            whole.step(&examples, 1e-3, &|| true).unwrap();
-        }
+        whole.step(&examples, 1e-3, &|| true).unwrap();
+        whole.save(folder.path()).unwrap();
         let mut again = trainer("qwen2", 400, Keep::All);
-        again.restore(folder.path(), 2).unwrap();
-        assert_eq!(again.steps(), 2);
-        for _ in 0..2 {
-            again.step(&examples, 1e-3, &|| true).unwrap();
+        again.restore(folder.path(), 1).unwrap();
+        assert_eq!(again.steps(), 1);
+        for trainer in [&mut whole, &mut again] {
+            trainer.step(&examples, 1e-3, &|| true).unwrap();
         }
         assert_eq!(numbers(&again), numbers(&whole));
         let mut other = trainer("llama", 400, Keep::All);
-        assert!(other.restore(folder.path(), 2).unwrap_err().to_string().contains("weights.safetensors"));
+        assert!(other.restore(folder.path(), 1).unwrap_err().to_string().contains("weights.safetensors"));
     }
 
     /// Abandons either in the first layer or, with `--keep`, late in the backward pass.

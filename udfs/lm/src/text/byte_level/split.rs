@@ -163,10 +163,6 @@ mod tests {
 
     use super::*;
 
-    fn pieces<'a>(expression: &str, text: &'a str) -> Vec<&'a str> {
-        Splitter::of(expression).unwrap().pieces(text).map(|piece| &text[piece]).collect()
-    }
-
     #[test]
     fn every_scalar_is_of_the_kind_that_the_engine_takes_it_for() {
         let kinds = Splitter::of(QWEN2).unwrap().kinds;
@@ -177,17 +173,5 @@ mod tests {
             let expected = classes.iter().position(|class| class.is_match(&text));
             assert_eq!(Some(kinds[scalar as usize] as usize), expected, "{scalar:?}");
         }
-    }
-
-    #[test]
-    fn pieces_are_those_of_the_expressions() {
-        assert_eq!(pieces(QWEN2, "So x'S 12.\n\n\tif"), ["So", " x", "'S", " ", "1", "2", ".\n\n", "\tif"]);
-        assert_eq!(pieces(LLAMA3, "we'll 12345 = é"), ["we", "'ll", " ", "123", "45", " =", " é"]);
-        assert_eq!(pieces(QWEN2, "a   b  \r\n c  "), ["a", "  ", " b", "  \r\n", " c", "  "]);
-        // A long s is an s; a Kelvin sign is a letter, but not part of a contraction.
-        assert_eq!(pieces(QWEN2, "'ſo '\u{212a}"), ["'ſ", "o", " '", "\u{212a}"]);
-        assert_eq!(pieces(LLAMA3, "\u{a0}所以，\u{301}е"), ["\u{a0}所以", "，\u{301}", "е"]);
-        assert_eq!(pieces(QWEN2, ""), [""; 0]);
-        assert!(Splitter::of(r"\s+|\S+").is_none());
     }
 }

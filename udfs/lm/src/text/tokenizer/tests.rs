@@ -110,25 +110,3 @@ proptest! {
         });
     }
 }
-
-#[test]
-fn a_chain_is_not_tokenised_again_after_a_prompt() {
-    let tokenizer = tokenizer(&golden_tokenizer("qwen2"));
-    let chain = "A step, and more of it.\n\n".repeat(1000);
-    tokenizer.chain(&chain).unwrap();
-    let before = tokenizer.tokenized_bytes();
-    tokenizer.encode_with_prompt("<|im_start|>2 + 2?<|im_end|>", &chain, true).unwrap();
-    assert!(tokenizer.tokenized_bytes() - before < 200);
-    assert_eq!(tokenizer.chain(&chain).unwrap().len(), tokenizer.length(&chain).unwrap());
-}
-
-#[test]
-fn threads_find_the_same_tokens() {
-    let (tokenizer, chains) = (tokenizer(&golden_tokenizer("qwen2")), chains("qwen2"));
-    let all = || chains.iter().map(|chain| tokenizer.encode(&chain.question, true).unwrap()).collect::<Vec<_>>();
-    let expected = all();
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4).map(|_| scope.spawn(all)).collect();
-        threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), expected));
-    });
-}
