@@ -49,34 +49,22 @@ fn softmax_rows(rows: &mut [f32], width: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Heads;
+    use crate::attention::tests::plain;
     use proptest::prelude::*;
-
-    /// The output for a token at the head whose values are at `at(token, i)`.
-    fn plain(qkv: [&[f32]; 3], at: impl Fn(usize, usize) -> usize, [tokens, token, width]: [usize; 3]) -> Vec<f64> {
-        let value = |x: &[f32], token, i| f64::from(x[at(token, i)]);
-        let score = |other| {
-            (0..width).map(|i| value(qkv[0], token, i) * value(qkv[1], other, i)).sum::<f64>() / (width as f64).sqrt()
-        };
-        let weights: Vec<f64> = (0..tokens).map(|other| score(other).exp()).collect();
-        let sum: f64 = weights.iter().sum();
-        (0..width).map(|i| (0..tokens).map(|other| weights[other] / sum * value(qkv[2], other, i)).sum()).collect()
-    }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(12))]
         #[test]
         fn blocks_agree_with_the_definition(tokens in prop_oneof![1_usize..40, 120_usize..140], pace in 0.1_f32..9.0) {
-            let (heads, width) = (3, 5);
+            let heads = Heads { query: 3, key: 3, width: 5 };
             let draw = |shift: f32| (0..tokens * 15).map(|i| 2.0 * (i as f32 * pace + shift).sin()).collect::<Vec<_>>();
             let [q, k, v] = [0.0, 1.0, 2.0].map(draw);
             let mut output = vec![0.0; tokens * 15];
-            attend_all([&q, &k, &v], heads, width, &mut Scores::default(), &mut output, Cores::One);
-            for (token, head) in (0..tokens).flat_map(|token| (0..heads).map(move |head| (token, head))) {
-                let at = |token: usize, i: usize| (token * heads + head) * width + i;
-                let expected = plain([&q, &k, &v], at, [tokens, token, width]);
-                for (i, expected) in expected.into_iter().enumerate() {
-                    prop_assert!((f64::from(output[at(token, i)]) - expected).abs() < 1e-5);
-                }
+            attend_all([&q, &k, &v], heads.key, heads.width, &mut Scores::default(), &mut output, Cores::One);
+            let (expected, _) = plain([&q, &k, &v], heads, &[tokens], |_| tokens);
+            for (found, expected) in output.iter().zip(expected) {
+                prop_assert!((f64::from(*found) - expected).abs() < 1e-5);
             }
         }
     }

@@ -173,11 +173,17 @@ fn reset(values: &mut Vec<f32>, length: usize, value: f32) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn plain(q: &[f32], k: &[f32], v: &[f32], heads: Heads, lengths: &[usize]) -> (Vec<f64>, Vec<f64>) {
+    /// Attention and its log-sum-exp by the definition. `sees` is the number of tokens that a token of a text attends to.
+    pub(crate) fn plain(
+        [q, k, v]: [&[f32]; 3],
+        heads: Heads,
+        lengths: &[usize],
+        sees: impl Fn(usize) -> usize,
+    ) -> (Vec<f64>, Vec<f64>) {
         let Heads { query, key, width } = heads;
         let (mut output, mut log_sums) = (Vec::new(), Vec::new());
         let mut chain = 0;
@@ -191,11 +197,11 @@ mod tests {
                     let terms = (0..width).map(|i| at(q, token, query, head, i) * at(k, other, key, key_head, i));
                     terms.sum::<f64>() / (width as f64).sqrt()
                 };
-                let weights: Vec<f64> = (0..=token).map(|other| score(other).exp()).collect();
+                let weights: Vec<f64> = (0..sees(token)).map(|other| score(other).exp()).collect();
                 let sum: f64 = weights.iter().sum();
                 log_sums.push(sum.ln());
                 output.extend((0..width).map(|i| {
-                    (0..=token).map(|other| weights[other] / sum * at(v, other, key, key_head, i)).sum::<f64>()
+                    (0..sees(token)).map(|other| weights[other] / sum * at(v, other, key, key_head, i)).sum::<f64>()
                 }));
             }
             chain += length;
@@ -233,7 +239,7 @@ mod tests {
             for (found, expected) in continued.iter().zip(&whole[half * 24..]) {
                 prop_assert!((found - expected).abs() < 1e-5);
             }
-            let (output, log_sums) = plain(&q, &k, &v, heads, &lengths);
+            let (output, log_sums) = plain([&q, &k, &v], heads, &lengths, |token| token + 1);
             for (found, expected) in [(whole, output), (whole_sums, log_sums)] {
                 prop_assert_eq!(found.len(), expected.len());
                 for (found, expected) in found.iter().zip(&expected) {

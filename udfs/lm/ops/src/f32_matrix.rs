@@ -52,31 +52,3 @@ impl Projection for F32Matrix {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn products_agree_with_the_definition(
-            rows in 0_usize..100, outputs in 1_usize..140, inputs in prop_oneof![1_usize..70, 500_usize..530], all in any::<bool>(),
-        ) {
-            let value = |i: usize| ((i * 37) % 11) as f32 - 5.0;
-            let x: Vec<f32> = (0..rows * inputs).map(value).collect();
-            let weight: Vec<f32> = (0..outputs * inputs).map(|i| value(i + 3)).collect();
-            let matrix = F32Matrix::pack(&weight, outputs, inputs);
-            let cores = if all { Cores::All } else { Cores::One };
-            let mut product = vec![7.0; rows * outputs];
-            matrix.multiply(&x, &mut product, Update::Replace, cores).unwrap();
-            matrix.multiply(&x, &mut product, Update::Add, cores).unwrap();
-            for (x, product) in x.chunks(inputs).zip(product.chunks(outputs)) {
-                for (weight, found) in weight.chunks(inputs).zip(product) {
-                    let exact: f32 = x.iter().zip(weight).map(|(a, b)| a * b).sum();
-                    prop_assert_eq!(*found, 2.0 * exact);
-                }
-            }
-        }
-    }
-}

@@ -74,29 +74,3 @@ impl Place {
         self.0.wrapping_add(number)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn products_agree_with_the_definition(m in 1_usize..40, n in 1_usize..40, k in 1_usize..40, gap in 0_usize..3) {
-            let value = |i: usize| ((i * 37) % 11) as f32 - 5.0;
-            let a: Vec<f32> = (0..m * (k + gap)).map(value).collect();
-            let b: Vec<f32> = (0..n * k).map(|i| value(i + 3)).collect();
-            let left = Matrix::new(&a, (m, k), (k + gap, 1));
-            let mut product = vec![1.0; m * n];
-            multiply(left, Matrix::dense(&b, n, k).t(), 2.0, &mut product, Update::Add, Cores::All);
-            for i in 0..m {
-                for j in 0..n {
-                    let exact: f32 = (0..k).map(|l| a[i * (k + gap) + l] * b[j * k + l]).sum();
-                    prop_assert_eq!(product[i * n + j], 1.0 + 2.0 * exact);
-                }
-            }
-            multiply(left, Matrix::dense(&b, n, k).t(), 2.0, &mut product, Update::Replace, Cores::One);
-            prop_assert_eq!(product[0], 2.0 * (0..k).map(|l| a[l] * b[l]).sum::<f32>());
-        }
-    }
-}

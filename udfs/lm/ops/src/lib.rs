@@ -41,6 +41,8 @@ mod rotate;
 mod stored;
 mod sums;
 mod swiglu;
+#[cfg(test)]
+mod tests;
 mod tiles;
 
 use std::ops::Range;

@@ -370,43 +370,12 @@ mod x86 {
 #[cfg(test)]
 mod tests {
     use candle_core::Device;
-    use proptest::prelude::*;
 
     use super::*;
-
-    fn numbers(count: usize, seed: usize) -> Vec<f32> {
-        (0..count).map(|i| ((i * 37 + seed) % 23) as f32 - 11.0).collect()
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(100))]
-
-        #[test]
-        fn products_agree_with_the_definition(
-            rows in prop_oneof![1_usize..50, Just(97)],
-            outputs in prop_oneof![1_usize..30, Just(258)],
-            inputs in prop_oneof![1_usize..70, Just(1030), Just(1056)],
-            seed in 0_usize..23,
-        ) {
-            let (x, weight) = (numbers(rows * inputs, seed), numbers(outputs * inputs, seed + 5));
-            let tensor = Tensor::from_slice(&weight, (outputs, inputs), &Device::Cpu).unwrap();
-            let dot = |x: &[f32], w: &[f32]| x.iter().zip(w).map(|(x, w)| x * w).sum::<f32>();
-            let exact = x.chunks(inputs).flat_map(|x| weight.chunks(inputs).map(move |w| dot(x, w)));
-            let exact: Vec<f32> = exact.collect();
-            for tensor in [tensor.to_dtype(DType::BF16).unwrap(), tensor] {
-                let mut to = vec![1.0; rows * outputs];
-                multiply_stored(&tensor, &x, &mut to, Update::Add, Cores::All).unwrap();
-                let mut replaced = vec![1.0; rows * outputs];
-                multiply_stored(&tensor, &x, &mut replaced, Update::Replace, Cores::One).unwrap();
-                for ((to, replaced), exact) in to.iter().zip(replaced).zip(&exact) {
-                    prop_assert_eq!((*to, replaced), (exact + 1.0, *exact));
-                }
-            }
-        }
-    }
+    use crate::tests::numbers;
 
     #[test]
-    fn loops_agree_with_the_definition() {
+    fn small_registers_agree_with_the_definition() {
         const ROWS: usize = 2 * LANES;
         let inputs = 37;
         let (x, weights) = (numbers(ROWS * inputs, 1), numbers(6 * inputs, 4));
@@ -428,21 +397,17 @@ mod tests {
     fn what_is_next_to_a_row_changes_no_bit_of_it() {
         // With bf16, first the vector path, then the AMX path if available.
         for (dtype, inputs) in [(DType::F32, 1100), (DType::BF16, 1100), (DType::BF16, 1120)] {
-            alone_as_together(dtype, inputs);
-        }
-    }
-
-    fn alone_as_together(dtype: DType, inputs: usize) {
-        let (rows, outputs) = (100, 9);
-        let wave = |count: usize, pace: f32| (0..count).map(|i| (i as f32 * pace).sin()).collect::<Vec<f32>>();
-        let (x, weight) = (wave(rows * inputs, 0.37), wave(outputs * inputs, 0.11));
-        let weight = Tensor::from_vec(weight, (outputs, inputs), &Device::Cpu).unwrap().to_dtype(dtype).unwrap();
-        let mut together = vec![0.0; rows * outputs];
-        multiply_stored(&weight, &x, &mut together, Update::Replace, Cores::All).unwrap();
-        for (x, expected) in x.chunks(inputs).zip(together.chunks(outputs)) {
-            let mut alone = vec![0.0; outputs];
-            multiply_stored(&weight, x, &mut alone, Update::Replace, Cores::One).unwrap();
-            assert_eq!(alone, expected);
+            let (rows, outputs) = (100, 9);
+            let wave = |count: usize, pace: f32| (0..count).map(|i| (i as f32 * pace).sin()).collect::<Vec<f32>>();
+            let (x, weight) = (wave(rows * inputs, 0.37), wave(outputs * inputs, 0.11));
+            let weight = Tensor::from_vec(weight, (outputs, inputs), &Device::Cpu).unwrap().to_dtype(dtype).unwrap();
+            let mut together = vec![0.0; rows * outputs];
+            multiply_stored(&weight, &x, &mut together, Update::Replace, Cores::All).unwrap();
+            for (x, expected) in x.chunks(inputs).zip(together.chunks(outputs)) {
+                let mut alone = vec![0.0; outputs];
+                multiply_stored(&weight, x, &mut alone, Update::Replace, Cores::One).unwrap();
+                assert_eq!(alone, expected);
+            }
         }
     }
 }
