@@ -207,9 +207,8 @@ impl Backend for Candle {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
+    use crate::testing::{changed, golden, lines};
 
     #[derive(serde::Deserialize)]
     struct Golden {
@@ -218,20 +217,15 @@ mod tests {
         entropy: Vec<f32>,
     }
 
-    fn folder(family: &str) -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/goldens").join(family)
-    }
-
     fn candle(family: &str) -> Candle {
-        let config = config::load(&folder(family), parse).unwrap();
-        Candle(Decoder::load(&folder(family), &config).unwrap())
+        let config = config::load(&golden(family), parse).unwrap();
+        Candle(Decoder::load(&golden(family), &config).unwrap())
     }
 
     #[test]
     fn families_score_as_transformers() {
         for family in FAMILIES {
-            let text = std::fs::read_to_string(folder(family).join("scores.jsonl")).unwrap();
-            let goldens: Vec<Golden> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let goldens: Vec<Golden> = lines(golden(family).join("scores.jsonl"));
             let ids: Vec<u32> = goldens.iter().flat_map(|golden| &golden.ids).copied().collect();
             let lengths: Vec<usize> = goldens.iter().map(|golden| golden.ids.len()).collect();
             assert!(lengths.iter().any(|length| *length > 64), "no chain has several pieces");
@@ -263,29 +257,27 @@ mod tests {
 
     #[test]
     fn what_candle_leaves_out_is_refused() {
-        let changed = |family: &str, key: &str, value: Value| {
-            let text = std::fs::read_to_string(folder(family).join("config.json")).unwrap();
-            let mut config: Value = serde_json::from_str(&text).unwrap();
-            config[key] = value;
-            parse(&config.to_string())
+        let with = |family: &str, changes: Value| {
+            let text = std::fs::read_to_string(golden(family).join("config.json")).unwrap();
+            parse(&changed(serde_json::from_str(&text).unwrap(), &changes).to_string())
         };
-        for (family, key, value) in [
-            ("gemma2", "query_pre_attn_scalar", json!(144)),
-            ("gemma2", "model_type", json!("gemma3")),
-            ("phi3", "rope_scaling", json!({ "type": "longrope" })),
-            ("phi3", "rope_parameters", json!({ "rope_type": "longrope", "rope_theta": 10000.0 })),
-            ("qwen3_moe", "use_sliding_window", json!(true)),
-            ("qwen3_moe", "mlp_only_layers", json!([0])),
+        for (family, changes) in [
+            ("gemma2", json!({ "query_pre_attn_scalar": 144 })),
+            ("gemma2", json!({ "model_type": "gemma3" })),
+            ("phi3", json!({ "rope_scaling": { "type": "longrope" } })),
+            ("phi3", json!({ "rope_parameters": { "rope_type": "longrope", "rope_theta": 10000.0 } })),
+            ("qwen3_moe", json!({ "use_sliding_window": true })),
+            ("qwen3_moe", json!({ "mlp_only_layers": [0] })),
         ] {
-            let error = changed(family, key, value).unwrap_err();
+            let error = with(family, changes).unwrap_err();
             assert!(error.contains("the backend candle"), "{error}");
         }
-        assert_eq!(changed("gemma2", "sliding_window", json!(64)).unwrap().window, 64);
-        let untied = changed("gemma2", "vocab_size", json!(95)).unwrap();
-        let error = Decoder::load(&folder("gemma2"), &untied).err().unwrap().to_string();
+        assert_eq!(with("gemma2", json!({ "sliding_window": 64 })).unwrap().window, 64);
+        let untied = with("gemma2", json!({ "vocab_size": 95 })).unwrap();
+        let error = Decoder::load(&golden("gemma2"), &untied).err().unwrap().to_string();
         assert!(error.contains("has shape [96, 16], config.json requires [95, 16]"), "{error}");
-        let fewer = changed("phi3", "num_hidden_layers", json!(1)).unwrap();
-        let error = Decoder::load(&folder("phi3"), &fewer).err().unwrap().to_string();
+        let fewer = with("phi3", json!({ "num_hidden_layers": 1 })).unwrap();
+        let error = Decoder::load(&golden("phi3"), &fewer).err().unwrap().to_string();
         assert!(error.contains("is not part of the phi3 model"), "{error}");
     }
 }

@@ -1,13 +1,15 @@
 //! Helpers for the tests of this crate.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::backend::{Backend, IsWanted, Packed, Target, TokenScore};
+use crate::memo::Memory;
 use crate::text::cuts::Cuts;
-use crate::{Result, Tokenizer};
+use crate::{Computed, LoadedModel, Reading, Result, Scored, Scorer, Scores, Tokenizer, Wanted};
 
 /// A backend that scores by a function.
 pub(crate) struct By<F>(pub F)
@@ -71,6 +73,24 @@ pub(crate) fn check_configs<C>(file: &str, parse: fn(&str) -> std::result::Resul
 
 pub(crate) fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/goldens").join(name)
+}
+
+/// A scorer with a model of the goldens, and the question as the prompt.
+pub(crate) fn scorer(computed: Computed, name: &str, memory: &Arc<Memory>) -> Scorer {
+    let tokenizer = Arc::new(Tokenizer::load_within(&golden(name), memory).unwrap());
+    let model = Arc::new(LoadedModel::load(&golden(name), computed, &tokenizer, memory).unwrap());
+    Scorer::new(&golden(name), Some("{question}"), tokenizer, model, memory).unwrap()
+}
+
+pub(crate) fn read(scorer: &Scorer, readings: &[Reading], wanted: Wanted) -> Vec<Scored> {
+    futures::executor::block_on(scorer.score(scorer.prepare(readings, wanted).unwrap())).unwrap()
+}
+
+pub(crate) fn steps(scored: Scored) -> Arc<Scores> {
+    match scored {
+        Scored::Steps(scores) => scores,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[derive(Debug, serde::Deserialize)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::testing::{ScoredChain, chains, golden, lines};
+use crate::testing::{self, ScoredChain, chains, golden, lines, read, steps};
 use crate::{
     Computed, Dtype, Joined, LoadedModel, QuestionAndSteps, Reading, Scored, Scorer, Tokenizer, Wanted, prune_exactly,
 };
@@ -43,12 +43,8 @@ struct Rung {
     kept: Vec<usize>,
 }
 
-fn scorer(name: &str, memory: &Arc<Memory>) -> (Scorer, Arc<Tokenizer>) {
-    let folder = golden(name);
-    let tokenizer = Arc::new(Tokenizer::load_within(&folder, memory).unwrap());
-    let model = LoadedModel::load(&folder, Computed::Cpu(Dtype::F32), &tokenizer, memory).unwrap();
-    let scorer = Scorer::new(&folder, Some("{question}"), Arc::clone(&tokenizer), Arc::new(model), memory).unwrap();
-    (scorer, tokenizer)
+fn scorer(name: &str, memory: &Arc<Memory>) -> Scorer {
+    testing::scorer(Computed::Cpu(Dtype::F32), name, memory)
 }
 
 /// What is read of an answer of the goldens: the content of its box, the whole of a number or a program.
@@ -60,19 +56,14 @@ fn reading<'a>(chain: &'a ScoredChain, kept: &[usize], answer: &'a str) -> Readi
 }
 
 fn check(scorer: &Scorer, readings: &[Reading]) -> Vec<Continued> {
-    let found = scorer.score(scorer.prepare(readings, Wanted::AllTokens).unwrap());
-    let survival = |scored| match scored {
-        Scored::Steps(scores) => scores.survival.clone().unwrap(),
-        other => panic!("{other:?}"),
-    };
-    futures::executor::block_on(found).unwrap().into_iter().map(survival).collect()
+    let scored = read(scorer, readings, Wanted::AllTokens).into_iter();
+    scored.map(|scored| steps(scored).survival.clone().unwrap()).collect()
 }
 
 #[test]
 fn survival_agrees_with_transformers() {
     for name in ["qwen2", "llama"] {
-        let (scorer, _) = scorer(name, &Arc::default());
-        let chains = chains(name);
+        let (scorer, chains) = (scorer(name, &Arc::default()), chains(name));
         let mut clear = 0;
         for Line { id, answer, checks, .. } in lines(golden(&format!("survives_{name}.jsonl"))) {
             let readings: Vec<_> = checks.iter().map(|check| reading(&chains[id], &check.kept, &answer)).collect();
@@ -95,8 +86,8 @@ fn survival_agrees_with_transformers() {
 #[test]
 fn controls_and_rungs_agree_with_an_independent_program() {
     for name in ["qwen2", "llama"] {
-        let (scorer, tokenizer) = scorer(name, &Arc::default());
-        let chains = chains(name);
+        let (scorer, chains) = (scorer(name, &Arc::default()), chains(name));
+        let tokenizer = Tokenizer::load(&golden(name)).unwrap();
         for Line { id, answer, budget, controls, rung, checks } in lines(golden(&format!("survives_{name}.jsonl"))) {
             let chain = &chains[id];
             let steps: Vec<&str> = chain.steps.iter().map(String::as_str).collect();
@@ -136,8 +127,9 @@ fn what_texts_share_is_read_once_in_any_order_and_changes_nothing() {
         [(longest, 3), (other, 5), (longest, 5), (longest, 1), (other, 2), (longest, 4), (longest, 2), (other, 1)];
     let readings: Vec<Reading> =
         rungs.iter().map(|(chain, part)| reading(chain, &kept(chain, *part), "\\boxed{7}")).collect();
-    let together = check(&scorer("llama", &Arc::default()).0, &readings);
-    let (one_by_one, tokenizer) = scorer("llama", &Arc::default());
+    let together = check(&scorer("llama", &Arc::default()), &readings);
+    let one_by_one = scorer("llama", &Arc::default());
+    let tokenizer = Arc::new(Tokenizer::load(&golden("llama")).unwrap());
     let apart: Vec<Continued> =
         readings.iter().map(|of| check(&one_by_one, std::slice::from_ref(of)).remove(0)).collect();
     for (together, apart) in together.iter().zip(&apart) {
@@ -165,7 +157,7 @@ fn what_texts_share_is_read_once_in_any_order_and_changes_nothing() {
     // Without memory for the KV caches, everything is read anew.
     let memory = Arc::new(Memory::default());
     memory.limit(0);
-    let (forgetful, _) = scorer("llama", &memory);
+    let forgetful = scorer("llama", &memory);
     let again: Vec<Continued> =
         readings.iter().map(|of| check(&forgetful, std::slice::from_ref(of)).remove(0)).collect();
     assert!(again.iter().zip(&apart).all(|(again, apart)| again.stated == apart.stated));
@@ -174,13 +166,12 @@ fn what_texts_share_is_read_once_in_any_order_and_changes_nothing() {
 
 #[test]
 fn the_window_holds_what_may_be_written() {
-    let (scorer, _) = scorer("qwen2", &Arc::default());
+    let scorer = scorer("qwen2", &Arc::default());
     let why = |words: usize| {
         let text = "7 ".repeat(words);
         let chain = QuestionAndSteps { question: "Count.".into(), steps: vec![&text] };
         let reading = Reading::Survival { chain, answer: "7", states: true };
-        let found = scorer.score(scorer.prepare(&[reading], Wanted::AllTokens).unwrap());
-        futures::executor::block_on(found).unwrap().remove(0)
+        read(&scorer, &[reading], Wanted::AllTokens).remove(0)
     };
     assert!(matches!(why(1000), Scored::Steps(_)));
     assert!(matches!(why(2040), Scored::TooLong(why) if why.contains("with its prompt and answer")));

@@ -2,27 +2,16 @@
 
 use super::*;
 use crate::ask::survival::Checker;
-use crate::backend::{Backend, Fork, IsWanted, Packed, Target};
+use crate::backend::{Backend, Fork, IsWanted, Packed, Target, TokenScore};
 use crate::model::decoder::Decoder;
 use crate::model::output::Output;
 use crate::model::pass::TOKENS_PER_PASS;
 use crate::score::loaded::DecoderWithOutput;
-use crate::testing::{By, ScoredChain, chains, golden, lines};
+use crate::testing::{self, By, ScoredChain, chains, golden, lines, read, steps};
 use crate::{Asked, Computed, Dtype, GreedilyPruned, Joined};
 
-fn scorer(name: &str, setting: &str) -> Scorer {
-    scorer_in(Computed::Cpu(Dtype::F32), name, setting)
-}
-
-fn scorer_in(computed: Computed, name: &str, setting: &str) -> Scorer {
-    let (folder, memory) = (golden(name), Arc::default());
-    let tokenizer = Arc::new(Tokenizer::load_within(&folder, &memory).unwrap());
-    let model = Arc::new(LoadedModel::load(&folder, computed, &tokenizer, &memory).unwrap());
-    Scorer::new(&folder, Some(setting), tokenizer, model, &memory).unwrap()
-}
-
-fn read(scorer: &Scorer, readings: &[Reading], wanted: Wanted) -> Vec<Scored> {
-    futures::executor::block_on(scorer.score(scorer.prepare(readings, wanted).unwrap())).unwrap()
+fn scorer(name: &str) -> Scorer {
+    testing::scorer(Computed::Cpu(Dtype::F32), name, &Arc::default())
 }
 
 fn score(scorer: &Scorer, chains: &[QuestionAndSteps], wanted: Wanted) -> Vec<Scored> {
@@ -30,10 +19,10 @@ fn score(scorer: &Scorer, chains: &[QuestionAndSteps], wanted: Wanted) -> Vec<Sc
 }
 
 /// The logarithm of the perplexity of each text alone.
-fn self_information(scorer: &Scorer, texts: &[String]) -> Vec<Option<f64>> {
+fn self_information(scorer: &Scorer, texts: &[String]) -> Vec<Option<f32>> {
     let alone: Vec<Reading> = texts.iter().map(|text| Reading::Alone(text)).collect();
     let scored = read(scorer, &alone, Wanted::AllTokens).into_iter();
-    scored.map(|alone| steps(alone).perplexity[0].map(|perplexity| f64::from(perplexity).ln())).collect()
+    scored.map(|alone| steps(alone).perplexity[0].map(f32::ln)).collect()
 }
 
 fn model(name: &str) -> DecoderWithOutput<candle_core::Tensor> {
@@ -50,33 +39,35 @@ fn question_and_steps(chain: &ScoredChain) -> QuestionAndSteps<'_> {
     }
 }
 
-fn steps(scored: Scored) -> Arc<Scores> {
-    match scored {
-        Scored::Steps(scores) => scores,
-        other => panic!("{other:?}"),
+/// The tolerance of a number, absolute up to 1.
+fn relative(expected: f64) -> f64 {
+    1e-4 * expected.max(1.0)
+}
+
+fn assert_close(found: &[Option<f32>], expected: &[Option<f64>], tolerance: fn(f64) -> f64, of: &str) {
+    assert_eq!(found.len(), expected.len(), "{of}");
+    for pair in found.iter().zip(expected) {
+        let is_close = match pair {
+            (Some(found), Some(expected)) => (f64::from(*found) - expected).abs() < tolerance(*expected),
+            (found, expected) => found.is_none() && expected.is_none(),
+        };
+        assert!(is_close, "{of}: {pair:?}");
     }
 }
 
 #[test]
 fn scores_agree_with_transformers() {
     for name in ["qwen2", "llama", "qwen3", "mistral", "yarn", "linear"] {
-        let scorer = scorer(name, "{question}");
+        let scorer = scorer(name);
         let chains = chains(name);
         let rows: Vec<_> = chains.iter().map(question_and_steps).collect();
         let found = score(&scorer, &rows, Wanted::AllTokens);
         for (found, chain) in found.into_iter().map(steps).zip(&chains) {
-            let close = |found: Option<f32>, expected: Option<f64>, tolerance: f64| match (found, expected) {
-                (Some(found), Some(expected)) => (f64::from(found) - expected).abs() < tolerance,
-                (found, expected) => found.is_none() && expected.is_none(),
-            };
-            assert_eq!(found.first.len(), chain.steps.len());
-            for (i, first) in found.first.iter().enumerate() {
-                assert!(close(first.map(|token| token.surprisal), chain.surprisal[i], 1e-4), "{name} {chain:?}");
-                assert!(close(first.map(|token| token.entropy), chain.entropy[i], 1e-4), "{name} {chain:?}");
-                let expected = chain.perplexity[i];
-                let tolerance = 1e-4 * expected.unwrap_or_default();
-                assert!(close(found.perplexity[i], expected, tolerance), "{name} {chain:?} {found:?}");
-            }
+            let [surprisal, entropy] = [|token: TokenScore| token.surprisal, |token: TokenScore| token.entropy]
+                .map(|number| found.first.iter().map(|token| token.map(number)).collect::<Vec<_>>());
+            assert_close(&surprisal, &chain.surprisal, |_| 1e-4, name);
+            assert_close(&entropy, &chain.entropy, |_| 1e-4, name);
+            assert_close(&found.perplexity, &chain.perplexity, relative, name);
         }
     }
 }
@@ -96,7 +87,7 @@ struct BaselineScores {
 #[test]
 fn baselines_agree_with_transformers() {
     for name in ["qwen2", "llama"] {
-        let (scorer, chains) = (scorer(name, "{question}"), chains(name));
+        let (scorer, chains) = (scorer(name), chains(name));
         for expected in lines::<BaselineScores>(golden(&format!("scores_{name}.jsonl"))) {
             let texts = &chains[expected.id].steps;
             let chain = question_and_steps(&chains[expected.id]);
@@ -113,20 +104,9 @@ fn baselines_agree_with_transformers() {
                 }
             }
             let found = steps(score(&scorer, &[chain], Wanted::AllTokens).remove(0));
-            let [entropy, mean] = [&found.entropy, &found.mean_entropy]
-                .map(|entropy| entropy.iter().map(|entropy| entropy.map(f64::from)).collect());
-            let alone = self_information(&scorer, texts);
-            for (found, sums) in [
-                (entropy, expected.step_entropy_sum),
-                (mean, expected.step_entropy_mean),
-                (alone, expected.self_information),
-            ] {
-                assert_eq!(found.len(), sums.len());
-                for (found, sum) in found.iter().zip(sums) {
-                    let close = |(a, b): (f64, f64)| (a - b).abs() < 1e-4 * b.max(1.0);
-                    assert!(found.zip(sum).map_or(found.is_none() && sum.is_none(), close), "{name} {}", expected.id);
-                }
-            }
+            assert_close(&found.entropy, &expected.step_entropy_sum, relative, name);
+            assert_close(&found.mean_entropy, &expected.step_entropy_mean, relative, name);
+            assert_close(&self_information(&scorer, texts), &expected.self_information, relative, name);
         }
     }
 }
@@ -135,33 +115,28 @@ fn baselines_agree_with_transformers() {
 #[derive(serde::Deserialize)]
 struct TokenEntropies {
     id: usize,
-    entropies: Vec<Option<Vec<f32>>>,
+    entropies: Vec<Option<Vec<f64>>>,
     first_tokens: Vec<Option<String>>,
 }
 
 #[test]
 fn entropies_of_tokens_agree_with_transformers() {
     for name in ["qwen2", "llama"] {
-        let (scorer, chains) = (scorer(name, "{question}"), chains(name));
+        let (scorer, chains) = (scorer(name), chains(name));
         for expected in lines::<TokenEntropies>(golden(&format!("entropies_{name}.jsonl"))) {
             let chain = question_and_steps(&chains[expected.id]);
             assert_eq!(scorer.first_tokens(&chain).unwrap(), Ok(expected.first_tokens));
             let found = steps(score(&scorer, &[chain], Wanted::EachToken).remove(0));
             assert_eq!(found.tokens.len(), expected.entropies.len());
-            for (step, (found_there, expected)) in found.tokens.iter().zip(expected.entropies).enumerate() {
-                let own: Option<Vec<f32>> =
-                    found_there.as_ref().map(|own| own.iter().map(|token| token.entropy).collect());
-                let close = |(a, b): (&Vec<f32>, &Vec<f32>)| {
-                    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4)
-                };
-                assert!(
-                    own.as_ref().zip(expected.as_ref()).map_or(own == expected, close),
-                    "{name} {own:?} {expected:?}"
-                );
+            for (step, (own, expected)) in found.tokens.iter().zip(expected.entropies).enumerate() {
+                assert_eq!(own.is_some(), expected.is_some(), "{name}");
+                let nats: Vec<Option<f32>> = own.iter().flatten().map(|token| Some(token.entropy)).collect();
+                let expected: Vec<Option<f64>> = expected.into_iter().flatten().map(Some).collect();
+                assert_close(&nats, &expected, |_| 1e-4, name);
                 // They add up to the entropy of the step, and begin with the entropy of its first token.
-                assert_eq!(own.as_ref().map(|own| own[0]), found.first[step].map(|token| token.entropy));
-                let sum = own.map(|own| own.iter().map(|nats| f64::from(*nats)).sum::<f64>() as f32);
-                assert_eq!(sum, found.entropy[step], "{name}");
+                assert_eq!(nats.first().copied().flatten(), found.first[step].map(|token| token.entropy));
+                let sum = nats.iter().flatten().map(|nats| f64::from(*nats)).sum::<f64>() as f32;
+                assert_eq!(own.as_ref().map(|_| sum), found.entropy[step], "{name}");
             }
         }
     }
@@ -179,7 +154,7 @@ struct GreedyOrder {
 #[test]
 fn greedy_orders_agree_with_transformers() {
     for name in ["qwen2", "llama"] {
-        let (scorer, chains) = (scorer(name, "{question}"), chains(name));
+        let (scorer, chains) = (scorer(name), chains(name));
         let answers: Vec<BaselineScores> = lines(golden(&format!("scores_{name}.jsonl")));
         let mut rounds = 0;
         for GreedyOrder { id, order, lens, least_margins } in lines(golden(&format!("spirit_{name}.jsonl"))) {
@@ -212,7 +187,8 @@ fn greedy_orders_agree_with_transformers() {
 #[test]
 fn bf16_moves_scores_by_little() {
     for name in ["qwen2", "llama", "qwen3"] {
-        let [whole, half] = [Dtype::F32, Dtype::Bf16].map(|dtype| scorer_in(Computed::Cpu(dtype), name, "{question}"));
+        let [whole, half] =
+            [Dtype::F32, Dtype::Bf16].map(|dtype| testing::scorer(Computed::Cpu(dtype), name, &Arc::default()));
         let chains = chains(name);
         let rows: Vec<_> = chains.iter().map(question_and_steps).collect();
         let [whole, half] = [whole, half].map(|scorer| score(&scorer, &rows, Wanted::FirstTokens));
@@ -228,7 +204,7 @@ fn bf16_moves_scores_by_little() {
 
 #[test]
 fn a_row_longer_than_a_pass_is_scored_in_order() {
-    let (scorer, chains) = (scorer("llama", "{question}"), chains("llama"));
+    let (scorer, chains) = (scorer("llama"), chains("llama"));
     let row = |chain| Row::encode(&scorer.tokenizer, &scorer.prompt, &question_and_steps(chain)).unwrap();
     let ids = chains.iter().flat_map(|chain| row(chain).ids).collect::<Vec<u32>>();
     let ids: Vec<u32> = ids.into_iter().cycle().take(TOKENS_PER_PASS + 700).collect();
@@ -246,7 +222,7 @@ fn a_row_longer_than_a_pass_is_scored_in_order() {
 
 #[test]
 fn only_the_rows_before_first_tokens_go_through_the_output_layer() {
-    let (scorer, mut model) = (scorer("qwen2", "{question}"), model("qwen2"));
+    let (scorer, mut model) = (scorer("qwen2"), model("qwen2"));
     let mut scored_steps = 0;
     for chain in chains("qwen2") {
         let row = Row::encode(&scorer.tokenizer, &scorer.prompt, &question_and_steps(&chain)).unwrap();
@@ -259,7 +235,7 @@ fn only_the_rows_before_first_tokens_go_through_the_output_layer() {
 
 #[test]
 fn a_chain_is_tokenized_once_for_its_length_its_pruning_and_its_scores() {
-    let scorer = scorer("qwen2", "{question}");
+    let scorer = scorer("qwen2");
     let (tokenizer, steps) = (&scorer.tokenizer, vec!["A step, and more of it."; 50]);
     let chain = join(steps.iter().copied());
     let mut read = 0;
@@ -284,7 +260,7 @@ fn a_chain_is_tokenized_once_for_its_length_its_pruning_and_its_scores() {
 
 #[test]
 fn a_batch_gives_what_single_rows_give_and_each_row_is_computed_once() {
-    let (batch, single) = (scorer("llama", "{question}"), scorer("llama", "{question}"));
+    let (batch, single) = (scorer("llama"), scorer("llama"));
     let chains = chains("llama");
     let mut rows: Vec<_> = chains.iter().map(question_and_steps).collect();
     rows.extend_from_within(..10);
@@ -309,7 +285,7 @@ fn a_batch_gives_what_single_rows_give_and_each_row_is_computed_once() {
 
 #[test]
 fn prompts_are_part_of_a_row() {
-    let short = scorer("qwen2", "{question}");
+    let short = scorer("qwen2");
     let (tokenizer, model) = (Arc::clone(&short.tokenizer), Arc::clone(&short.model));
     let long = Scorer::new(&golden("qwen2"), Some("{question} So: "), tokenizer, model, &Arc::default());
     let chain = QuestionAndSteps { question: "2 + 2?\n".into(), steps: vec!["It is 4.", "", "Done."] };
@@ -318,7 +294,7 @@ fn prompts_are_part_of_a_row() {
     assert!(short.first[0].is_some() && short.first[2].is_some() && short.first[0] != long.first[0]);
     assert_eq!((short.first[1], long.first[1]), (None, None), "a step without text has no first token");
     // So is a system prompt, which precedes the question.
-    let scorer = self::scorer("qwen2", "{question}");
+    let scorer = self::scorer("qwen2");
     let asked = |system, question| QuestionAndSteps { question: Asked { system, question }, ..chain.clone() };
     let asked = [asked(Some("Be brief."), "2?"), asked(None, "Be brief.\n\n2?"), asked(None, "2?")];
     let [system, same, without] =
@@ -328,7 +304,7 @@ fn prompts_are_part_of_a_row() {
 
 #[test]
 fn a_chain_beyond_the_window_says_so_in_numbers() {
-    let scorer = scorer("qwen2", "{question}");
+    let scorer = scorer("qwen2");
     let chain = QuestionAndSteps { question: "Count.".into(), steps: vec!["7 "; 2500] };
     let why = "7,503 tokens with its prompt, the model's window is 4,096";
     let text = format!("Count.{}", ["7 "; 2500].join("\n\n"));
