@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::ask::survival::{Checker, Reader};
-use crate::backend::{Asks, Backend, Continuation, Continued, Fork, IsWanted, Packed, Target, TokenScore};
+use crate::backend::{Backend, Continuation, Continued, Fork, IsWanted, Packed, Target, TokenScore};
 #[cfg(feature = "cuda")]
 use crate::cuda::CudaModel;
 use crate::memo::Memory;
@@ -112,14 +112,6 @@ impl LoadedModel {
     #[must_use]
     pub fn with_window(self, tokens: usize) -> Self {
         Self { window: self.window.min(tokens), ..self }
-    }
-
-    /// Checks that the backend answers what a function asks.
-    ///
-    /// # Errors
-    /// [`LmError::Refused`] if it does not.
-    pub fn check(&self, asks: Asks) -> Result<()> {
-        self.thread.check(asks)
     }
 
     /// Notes on unknown or adjusted fields of the config.

@@ -10,7 +10,7 @@ use asap_kernels::tags::{BEFORE_ANSWER, continuation};
 
 const CLOSING: &str = "\n</think>\n";
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct QuestionAndSteps<'a> {
     pub question: Asked<'a>,
     /// The steps; the model reads them joined by blank lines.
@@ -27,7 +27,7 @@ pub(crate) struct Row {
 }
 
 /// The part of a text with an answer to score.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Over {
     Answer,
     /// Everything after the question: the chain, the closing tag and the answer.

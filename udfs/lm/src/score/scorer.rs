@@ -1,5 +1,6 @@
 //! Scores of chains. Each chain is tokenized once and sent to the model's thread once.
 
+use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::backend::Asks;
 use crate::memo::{Memo, Memory, share};
 use crate::score::loaded::LoadedModel;
 use crate::score::row::{Over, QuestionAndSteps, Row, Scores, Wanted};
-use crate::score::thread::{Answer, Request, RowKey};
+use crate::score::thread::{Request, RowKey};
 use crate::text::prompt::named_token;
 use crate::{LmError, PromptTemplate, Result, Tokenizer, ops};
 use asap_kernels::steps::join;
@@ -25,7 +26,7 @@ pub struct Scorer {
     start: Option<u32>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Reading<'a> {
     /// A chain after its question.
     Chain(QuestionAndSteps<'a>),
@@ -38,7 +39,7 @@ pub enum Reading<'a> {
 }
 
 /// The remainders of a chain to read besides the whole chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Left {
     /// All steps except one, for each step.
     AllButOne,
@@ -59,12 +60,8 @@ impl Left {
     }
 }
 
-/// A row's length, and the row unless it exceeds the model's window.
-#[derive(Debug)]
-struct Tokenized {
-    tokens: usize,
-    row: Option<Arc<Row>>,
-}
+/// A row, or its length in tokens if that exceeds the model's window.
+type Tokenized = std::result::Result<Arc<Row>, usize>;
 
 /// The scores of a row, or why it has none.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,10 +78,6 @@ pub enum Scored {
 }
 
 impl Scored {
-    fn of(answer: Answer) -> Self {
-        answer.map_or_else(Self::Rejected, Self::of_scores)
-    }
-
     fn of_scores(scores: Arc<Scores>) -> Self {
         if scores.is_finite() { Self::Steps(scores) } else { Self::NotFinite }
     }
@@ -125,7 +118,9 @@ impl Scorer {
         let mut answers = answers.into_iter();
         let finish = |row| match row {
             PreparedRow::Known(scored) => Some(scored),
-            PreparedRow::Requested(_) => answers.next().map(Scored::of),
+            PreparedRow::Requested(_) => {
+                answers.next().map(|answer| answer.map_or_else(Scored::Rejected, Scored::of_scores))
+            }
         };
         Ok(prepared.rows.into_iter().filter_map(finish).collect())
     }
@@ -137,28 +132,21 @@ impl Scorer {
             Some(answer) => Reading::Answer { chain, answer, left: Left::Nothing, over: Over::Answer },
             None => Reading::Chain(chain),
         };
-        match self.tokenized(self.key(&reading), &reading) {
-            Ok(tokenized) => Ok(tokenized.row.is_none().then(|| self.describe(&tokenized, &reading))),
-            // It has neither a length nor a score.
-            Err(LmError::Prompt(_)) => Ok(None),
-            Err(error) => Err(error),
+        match self.row(self.key(&reading), &reading)? {
+            Err(Scored::TooLong(why)) => Ok(Some(why)),
+            // Without a prompt it has neither a length nor a score.
+            Ok(_) | Err(_) => Ok(None),
         }
     }
 
     /// Returns the text of each step's first token, or why the chain has no scores. A step without a score has no text.
     pub fn first_tokens(&self, chain: &QuestionAndSteps) -> Result<std::result::Result<Vec<Option<String>>, Scored>> {
         let reading = Reading::Chain(chain.clone());
-        Ok(match self.tokenized(self.key(&reading), &reading) {
-            Ok(tokenized) => match &tokenized.row {
-                Some(row) => {
-                    let text = |id: Option<u32>| id.map(|id| self.tokenizer.text(&[id])).transpose();
-                    Ok(row.first_tokens().map(text).collect::<Result<_>>()?)
-                }
-                None => Err(Scored::TooLong(self.describe(&tokenized, &reading))),
-            },
-            Err(LmError::Prompt(why)) => Err(Scored::NoPrompt(why)),
-            Err(error) => return Err(error),
-        })
+        let text = |id: Option<u32>| id.map(|id| self.tokenizer.text(&[id])).transpose();
+        match self.row(self.key(&reading), &reading)? {
+            Ok(row) => row.first_tokens().map(text).collect::<Result<_>>().map(Ok),
+            Err(scored) => Ok(Err(scored)),
+        }
     }
 
     /// The surprisal in nats of a token drawn uniformly from the vocabulary.
@@ -171,7 +159,7 @@ impl Scorer {
     /// # Errors
     /// [`LmError::Refused`] if it does not.
     pub fn check(&self, asks: Asks) -> Result<()> {
-        self.model.check(asks)
+        self.model.thread.check(asks)
     }
 
     pub fn is_over(&self) -> bool {
@@ -183,16 +171,23 @@ impl Scorer {
         if let Some(scores) = self.model.thread.known(key, wanted) {
             return Ok(PreparedRow::Known(Scored::of_scores(scores)));
         }
-        let tokenized = match self.tokenized(key, reading) {
-            Ok(tokenized) => tokenized,
-            // A template may raise an error for one question; only that row fails.
-            Err(LmError::Prompt(why)) => return Ok(PreparedRow::Known(Scored::NoPrompt(why))),
-            Err(error) => return Err(error),
-        };
-        Ok(match &tokenized.row {
-            Some(row) => PreparedRow::Requested(Request { key, row: Arc::clone(row), wanted }),
-            None => PreparedRow::Known(Scored::TooLong(self.describe(&tokenized, reading))),
+        Ok(match self.row(key, reading)? {
+            Ok(row) => PreparedRow::Requested(Request { key, row, wanted }),
+            Err(scored) => PreparedRow::Known(scored),
         })
+    }
+
+    /// The row of a reading, or why it has no scores.
+    fn row(&self, key: RowKey, reading: &Reading) -> Result<std::result::Result<Arc<Row>, Scored>> {
+        match self.tokenized(key, reading) {
+            Ok(tokenized) => {
+                let row = tokenized.as_ref().as_ref().map(Arc::clone);
+                Ok(row.map_err(|tokens| Scored::TooLong(self.describe(*tokens, reading))))
+            }
+            // A template may raise an error for one question; only that row fails.
+            Err(LmError::Prompt(why)) => Ok(Err(Scored::NoPrompt(why))),
+            Err(error) => Err(error),
+        }
     }
 
     fn tokenized(&self, key: RowKey, reading: &Reading) -> Result<Arc<Tokenized>> {
@@ -207,19 +202,20 @@ impl Scorer {
                 Row::with_answer(&self.tokenizer, &self.prompt, chain.question, chains, answer, *over)?
             }
             Reading::Survival { chain, answer, states } => {
-                Row::checked(&self.tokenizer, &self.prompt, chain, answer, *states, self.question_key(chain))?
+                let question = self.key(&chain.question);
+                Row::checked(&self.tokenizer, &self.prompt, chain, answer, *states, question)?
             }
         };
         let tokens = row.longest();
-        let row = (tokens <= self.model.window).then(|| Arc::new(row));
-        let bytes = 128 + row.as_ref().map_or(0, |row| row.bytes());
-        let tokenized = Arc::new(Tokenized { tokens, row });
+        let fits = tokens <= self.model.window;
+        let bytes = 128 + if fits { row.bytes() } else { 0 };
+        let tokenized = Arc::new(if fits { Ok(Arc::new(row)) } else { Err(tokens) });
         self.rows.insert(key, Arc::clone(&tokenized), bytes);
         Ok(tokenized)
     }
 
-    fn describe(&self, tokenized: &Tokenized, reading: &Reading) -> String {
-        let (tokens, window) = (in_thousands(tokenized.tokens), in_thousands(self.model.window));
+    fn describe(&self, tokens: usize, reading: &Reading) -> String {
+        let (tokens, window) = (in_thousands(tokens), in_thousands(self.model.window));
         let texts = if matches!(reading, Reading::Answer { .. } | Reading::Survival { .. }) {
             "prompt and answer"
         } else {
@@ -233,47 +229,23 @@ impl Scorer {
         self.start.ok_or_else(|| LmError::Tokenize(none.to_string()))
     }
 
-    fn question_key(&self, chain: &QuestionAndSteps) -> RowKey {
-        let mut hash = Sha256::new_with_prefix(self.prompt_key);
-        let system = chain.question.system.unwrap_or_default();
-        hash.update((system.len() as u64).to_le_bytes());
-        hash.update(system);
-        hash.update(chain.question.question);
-        hash.finalize().into()
+    fn key(&self, of: &impl Hash) -> RowKey {
+        let mut hash = Sha(Sha256::new_with_prefix(self.prompt_key));
+        of.hash(&mut hash);
+        hash.0.finalize().into()
+    }
+}
+
+/// SHA-256 of a value; keys of [`Hasher::finish`] would be too short.
+struct Sha(Sha256);
+
+impl Hasher for Sha {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
     }
 
-    fn key(&self, reading: &Reading) -> RowKey {
-        let mut hash = Sha256::new_with_prefix(self.prompt_key);
-        let mut add = |text: &str| {
-            hash.update((text.len() as u64).to_le_bytes());
-            hash.update(text);
-        };
-        let (chain, kind) = match reading {
-            Reading::Chain(chain) => (Some(chain), None),
-            Reading::Alone(step) => {
-                add(step);
-                (None, Some("Alone".to_string()))
-            }
-            Reading::Answer { chain, answer, left, over } => {
-                add(answer);
-                (Some(chain), Some(format!("{left:?} {over:?}")))
-            }
-            Reading::Survival { chain, answer, states } => {
-                add(answer);
-                (Some(chain), Some(format!("Survival {states}")))
-            }
-        };
-        if let Some(chain) = chain {
-            add(chain.question.system.unwrap_or_default());
-            add(chain.question.question);
-            chain.steps.iter().for_each(|step| add(step));
-        }
-        // No text is that long, so other readings have their own keys.
-        if let Some(kind) = kind {
-            hash.update(u64::MAX.to_le_bytes());
-            hash.update(kind);
-        }
-        hash.finalize().into()
+    fn finish(&self) -> u64 {
+        0
     }
 }
 

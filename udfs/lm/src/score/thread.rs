@@ -47,16 +47,10 @@ pub(crate) struct ModelThread {
     calls: Option<mpsc::Sender<Call>>,
     threads: Vec<JoinHandle<()>>,
     tokens_per_batch: usize,
-    answers: Answers,
-    known: Arc<Known>,
-}
-
-/// What the backend answers besides log-probabilities, asked before it moves to its thread.
-#[derive(Debug, Clone, Copy)]
-struct Answers {
     backend: &'static str,
-    entropies: bool,
-    continuations: bool,
+    /// What the backend answers besides log-probabilities, asked before it moves to its thread.
+    answers: Asks,
+    known: Arc<Known>,
 }
 
 #[derive(Debug)]
@@ -88,13 +82,13 @@ impl ModelThread {
                 .map_err(|error| LmError::Thread(format!("cannot start it: {error}")))
         };
         let threads = models.into_iter().map(start).collect::<Result<_>>()?;
-        let answers = Answers { backend, entropies, continuations };
-        Ok(Self { calls: Some(sender), threads, tokens_per_batch, answers, known })
+        let answers = Asks { entropies, continuations };
+        Ok(Self { calls: Some(sender), threads, tokens_per_batch, backend, answers, known })
     }
 
     /// Checks that the backend answers what a function asks.
     pub(crate) fn check(&self, asks: Asks) -> Result<()> {
-        let Answers { backend, entropies, continuations } = self.answers;
+        let (Asks { entropies, continuations }, backend) = (self.answers, self.backend);
         match asks {
             Asks { entropies: true, .. } if !entropies => Err(LmError::Refused { backend, question: ENTROPIES }),
             Asks { continuations: true, .. } if !continuations => Err(LmError::Refused { backend, question: CONTINUE }),
@@ -232,9 +226,8 @@ fn compute(model: &mut dyn Backend, calls: &[Call], known: &Known) -> ScoresByRo
     }
     let mut answers = BTreeMap::new();
     let mut missing = Vec::new();
-    let mut seen = BTreeSet::new();
-    for request in calls.iter().flat_map(|call| &call.requests).filter(|request| seen.insert(request.key)) {
-        let wanted = wanted_of[&request.key];
+    for request in calls.iter().flat_map(|call| &call.requests) {
+        let Some(wanted) = wanted_of.remove(&request.key) else { continue };
         match known.get(request.key, wanted) {
             Some(scores) => drop(answers.insert(request.key, Ok(scores))),
             None => missing.push(Request { wanted, ..request.clone() }),

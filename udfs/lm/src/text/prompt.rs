@@ -38,7 +38,7 @@ pub struct Message<'a> {
 }
 
 /// A question with an optional system prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Asked<'a> {
     pub system: Option<&'a str>,
     pub question: &'a str,
