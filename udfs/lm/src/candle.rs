@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::backend::{Backend, IsWanted, Packed, Target, TokenScore};
 use crate::memo::Memory;
 use crate::model::config;
-use crate::model::weights::Files;
+use crate::model::weights::{ANGLES, Files};
 use crate::ops::SumOfExponentials;
 use crate::{LmError, LoadedModel, Result, Tokenizer};
 
@@ -117,15 +117,8 @@ impl Decoder {
             _ => Self::Qwen3Moe(qwen3_moe::ModelForCausalLM::new(&config.read(folder)?, weights)?),
         };
         let files = files.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let unread = files.unread();
-        match unread.iter().find(|(name, _)| !name.ends_with(".rotary_emb.inv_freq")) {
-            Some((name, path)) => {
-                let found =
-                    format!("tensor '{name}' is not part of the {} model that config.json describes", config.family);
-                Err(LmError::unsupported(path, found))
-            }
-            None => Ok(decoder),
-        }
+        files.refuse_unread(&[ANGLES], &format!("{} model", config.family))?;
+        Ok(decoder)
     }
 
     fn clear(&mut self) {

@@ -89,15 +89,6 @@ impl Named {
             narrow_norm: self.norm(&format!("{prefix}.output.LayerNorm"), hidden)?,
         })
     }
-
-    /// An unread tensor could be a layer that the config does not describe.
-    fn refuse_others(&self, config: &EncoderConfig) -> Result<()> {
-        let is_other = |name: &str| !UNUSED.iter().any(|unused| name.ends_with(unused));
-        let Some((name, path)) = self.0.unread().into_iter().find(|(name, _)| is_other(name)) else { return Ok(()) };
-        let family = config.family;
-        let found = format!("tensor '{name}' is not part of the {family:?} classifier that config.json describes");
-        Err(LmError::unsupported(path, found))
-    }
 }
 
 impl Encoder {
@@ -116,7 +107,7 @@ impl Encoder {
         let layer = |layer| named.layer(&format!("{base}.encoder.layer.{layer}"), &config);
         let layers = (0..config.num_hidden_layers).map(layer).collect::<Result<_>>()?;
         let classifier = named.linear("classifier", 2, hidden)?;
-        named.refuse_others(&config)?;
+        named.0.refuse_unread(&UNUSED, &format!("{:?} classifier", config.family))?;
         let mean_word = words.mean(0)?.to_vec1()?;
         let rooms = Pool::default();
         Ok(Self { config, words, mean_word, positions, types, norm, layers, classifier, rooms })

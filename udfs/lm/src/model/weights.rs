@@ -46,19 +46,32 @@ pub struct LayerWeights<M = Tensor, V = Tensor> {
 
 const EMBED: &str = "model.embed_tokens.weight";
 const LM_HEAD: &str = "lm_head.weight";
+/// The end of the names of tables in some files, which the config implies.
+pub(crate) const ANGLES: &str = ".rotary_emb.inv_freq";
 
-impl<M: Weight> Weights<M> {
-    /// Calls `make` for each tensor of a model with its name and shape: to read, draw or allocate it. Matrices are of
-    /// type `M::dtype`, the rest is f32.
-    pub fn build(config: &ModelConfig, mut make: impl FnMut(&str, &[usize]) -> Result<Tensor>) -> Result<Self> {
+impl<M, V> Weights<M, V> {
+    /// [`Weights::build`], with `matrix` for the weights of projections.
+    pub(crate) fn build_with(
+        config: &ModelConfig,
+        mut make: impl FnMut(&str, &[usize]) -> Result<V>,
+        matrix: impl Fn(V) -> Result<M>,
+    ) -> Result<Self> {
         let (hidden, vocabulary) = (config.hidden_size, config.vocab_size);
         let embed = make(EMBED, &[vocabulary, hidden])?;
         let layers = (0..config.num_hidden_layers)
-            .map(|layer| LayerWeights::build(config, &format!("model.layers.{layer}"), &mut make))
+            .map(|layer| LayerWeights::build(config, &format!("model.layers.{layer}"), &mut make, &matrix))
             .collect::<Result<_>>()?;
         let norm = make("model.norm.weight", &[hidden])?;
         let lm_head = (!config.tie_word_embeddings).then(|| make(LM_HEAD, &[vocabulary, hidden])).transpose()?;
         Ok(Self { embed, layers, norm, lm_head })
+    }
+}
+
+impl<M: Weight> Weights<M> {
+    /// Calls `make` for each tensor of a model with its name and shape: to read, draw or allocate it. Matrices are of
+    /// type `M::dtype`, the rest is f32.
+    pub fn build(config: &ModelConfig, make: impl FnMut(&str, &[usize]) -> Result<Tensor>) -> Result<Self> {
+        Self::build_with(config, make, |weight| Ok(M::new(weight)?))
     }
 
     /// Reads `model.safetensors`, or the shards in `model.safetensors.index.json`, in f32, f16 or bf16. Tensors are
@@ -72,27 +85,16 @@ impl<M: Weight> Weights<M> {
             2 => files.read(name, shape, M::dtype(files.dtype(name))),
             _ => files.read(name, shape, DType::F32),
         })?;
-        for (name, path) in files.unread() {
-            weights.check_unread(name, path, config, &files)?;
-        }
-        Ok(weights)
-    }
-
-    /// Some files have tables that the config implies, or repeat the embedding as the output layer.
-    fn check_unread(&self, name: &str, path: &Path, config: &ModelConfig, files: &Files) -> Result<()> {
-        if name.ends_with(".rotary_emb.inv_freq") {
-            return Ok(());
-        }
-        if name == LM_HEAD {
-            let repeated = files.read(name, &[config.vocab_size, config.hidden_size], self.embed.dtype())?;
-            if repeated.eq(&self.embed)?.min_all()?.to_scalar::<u8>()? == 1 {
-                return Ok(());
+        // Some files repeat the embedding as the output layer.
+        if let Some((_, path)) = files.unread().into_iter().find(|(name, _)| *name == LM_HEAD) {
+            let repeated = files.read(LM_HEAD, &[config.vocab_size, config.hidden_size], weights.embed.dtype())?;
+            if repeated.eq(&weights.embed)?.min_all()?.to_scalar::<u8>()? != 1 {
+                let found = format!("{LM_HEAD} differs from {EMBED}, but config.json sets tie_word_embeddings");
+                return Err(LmError::unsupported(path, found));
             }
-            let found = format!("{LM_HEAD} differs from {EMBED}, but config.json sets tie_word_embeddings");
-            return Err(LmError::unsupported(path, found));
         }
-        let found = format!("tensor '{name}' is not part of the {:?} model that config.json describes", config.family);
-        Err(LmError::unsupported(path, found))
+        files.refuse_unread(&[ANGLES], &format!("{:?} model", config.family))?;
+        Ok(weights)
     }
 
     /// The output layer, [vocabulary, hidden].
@@ -114,15 +116,19 @@ impl Weights {
     }
 }
 
-impl<M: Weight> LayerWeights<M> {
-    fn build(config: &ModelConfig, at: &str, make: &mut impl FnMut(&str, &[usize]) -> Result<Tensor>) -> Result<Self> {
+impl<M, V> LayerWeights<M, V> {
+    fn build(
+        config: &ModelConfig,
+        at: &str,
+        make: &mut impl FnMut(&str, &[usize]) -> Result<V>,
+        matrix: &impl Fn(V) -> Result<M>,
+    ) -> Result<Self> {
         let (hidden, intermediate, width) = (config.hidden_size, config.intermediate_size, config.head_dim);
-        let queries = config.num_attention_heads * width;
-        let keys = config.num_key_value_heads * width;
+        let (queries, keys) = (config.heads().query_width(), config.heads().key_width());
         let mut one = |name: &str, shape: &[usize]| make(&format!("{at}.{name}"), shape);
         let input_norm = one("input_layernorm.weight", &[hidden])?;
-        let mut linear = |name: &str, output: usize, input: usize, bias: bool| -> Result<Linear<M>> {
-            let weight = M::new(one(&format!("self_attn.{name}.weight"), &[output, input])?)?;
+        let mut linear = |name: &str, output: usize, input: usize, bias: bool| -> Result<Linear<M, V>> {
+            let weight = matrix(one(&format!("self_attn.{name}.weight"), &[output, input])?)?;
             let bias = bias.then(|| one(&format!("self_attn.{name}.bias"), &[output])).transpose()?;
             Ok(Linear { weight, bias })
         };
@@ -140,9 +146,9 @@ impl<M: Weight> LayerWeights<M> {
             q_norm: norms.then(|| one("self_attn.q_norm.weight", &[width])).transpose()?,
             k_norm: norms.then(|| one("self_attn.k_norm.weight", &[width])).transpose()?,
             post_norm: one("post_attention_layernorm.weight", &[hidden])?,
-            gate: M::new(one("mlp.gate_proj.weight", &[intermediate, hidden])?)?,
-            up: M::new(one("mlp.up_proj.weight", &[intermediate, hidden])?)?,
-            down: M::new(one("mlp.down_proj.weight", &[hidden, intermediate])?)?,
+            gate: matrix(one("mlp.gate_proj.weight", &[intermediate, hidden])?)?,
+            up: matrix(one("mlp.up_proj.weight", &[intermediate, hidden])?)?,
+            down: matrix(one("mlp.down_proj.weight", &[hidden, intermediate])?)?,
         })
     }
 }
@@ -217,6 +223,14 @@ impl Files {
         let read = self.read.borrow();
         let unread = self.tensors.iter().filter(|(name, _)| !read.contains(*name));
         unread.map(|(name, (path, _))| (name.as_str(), path.as_path())).collect()
+    }
+
+    /// Refuses unread tensors except those with such an end: one could be a layer that the config does not describe.
+    pub(crate) fn refuse_unread(&self, except: &[&str], model: &str) -> Result<()> {
+        let is_other = |name: &str| !except.iter().any(|end| name.ends_with(end));
+        let Some((name, path)) = self.unread().into_iter().find(|(name, _)| is_other(name)) else { return Ok(()) };
+        let found = format!("tensor '{name}' is not part of the {model} that config.json describes");
+        Err(LmError::unsupported(path, found))
     }
 
     pub(crate) fn read(&self, name: &str, shape: &[usize], dtype: DType) -> Result<Tensor> {

@@ -3,7 +3,7 @@
 use super::backward::{self, Room};
 use super::gradient::{Gradient, ModelGradient};
 use super::keep::{Kept, room};
-use super::loss::{ChunkRoom, Head, chunk_rows};
+use super::loss::{ChunkRoom, Head};
 use super::{Batch, Keep};
 use crate::Result;
 use crate::backend::IsWanted;
@@ -58,11 +58,12 @@ impl Activations {
         self.kept.reserve(config, batch.ids.len());
         self.forward(&run, decoder)?;
 
-        let mut by = sum.by_weights(weights);
+        let mut by = sum.by_weights(config)?;
         let learned = (batch.rows.as_slice(), batch.targets.as_slice());
         let nats = read([&weights.norm, weights.output()], |[norm, output]| {
-            let head = Head { norm, epsilon: config.rms_norm_eps, output, chunk_rows: chunk_rows(config.vocab_size) };
-            head.backward(&mut self.x, learned, scale, by.head(), &mut self.chunk)
+            let head = Head { norm, epsilon: config.rms_norm_eps, output };
+            let by_head = [&mut *by.norm, by.lm_head.as_deref_mut().unwrap_or(by.embed)];
+            head.backward(&mut self.x, learned, scale, by_head, &mut self.chunk)
         })??;
         self.backward(&run, decoder, &mut by)?;
         for (id, row) in batch.ids.iter().zip(self.x.chunks_exact(config.hidden_size)) {
@@ -76,7 +77,8 @@ impl Activations {
             let (input, attended, mlp) = self.kept.layer(index);
             input.copy_from_slice(&self.x);
             attended.compute(run, layer, input)?;
-            let left = if self.keep == Keep::All { mlp.left() } else { LeftByMlp::default() };
+            let left =
+                if self.keep == Keep::All { mlp.each_mut().map(Vec::as_mut_slice) } else { LeftByMlp::default() };
             run.finish(layer, &mut self.x, &attended.gathered, left)?;
         }
         Ok(())
@@ -91,7 +93,7 @@ impl Activations {
                 attended.compute(run, layer, input)?;
             }
             if self.keep != Keep::All {
-                run.leave_again(layer, input, &attended.gathered, mlp.left())?;
+                run.leave_again(layer, input, &attended.gathered, mlp.each_mut().map(Vec::as_mut_slice))?;
             }
             backward::layer(run, layer, (input, attended, mlp), &mut self.x, by, &mut self.room)?;
         }

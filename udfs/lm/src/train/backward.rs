@@ -44,7 +44,7 @@ pub(super) fn layer(
 fn through_mlp(
     run: &Run,
     weights: &LayerWeights,
-    Mlp { half, gate, up }: &mut Mlp,
+    [half, gate, up]: &mut Mlp,
     gradient: &mut [f32],
     sum: &mut LayerGradient,
     Room { activated, normed, rows, .. }: &mut Room,

@@ -6,30 +6,18 @@ use super::Batch;
 use crate::model::config::ModelConfig;
 use crate::ops::{Cores, Matrix, Update, multiply};
 
-/// Floating-point operations of forward and backward pass: a multiplication and an addition per weight and token, and
-/// twice that for the gradient. Recomputation is not counted.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Flops {
-    layers: usize,
-    output: usize,
-    queries: usize,
-}
-
-impl Flops {
-    pub(crate) fn of(config: &ModelConfig) -> Self {
-        let heads = config.heads();
-        let attention = 2 * config.hidden_size * (heads.query_width() + heads.key_width());
-        let layers = (attention + 3 * config.hidden_size * config.intermediate_size) * config.num_hidden_layers;
-        let output = config.vocab_size * config.hidden_size;
-        Self { layers, output, queries: heads.query_width() * config.num_hidden_layers }
-    }
-
-    /// FLOPs of a batch. A token attends to half of its example on average, once for scores and once for values.
-    pub(crate) fn step(&self, batch: &Batch) -> f64 {
-        let pairs: f64 = batch.lengths.iter().map(|length| (length * length) as f64 / 2.0).sum();
-        let weights = (self.layers * batch.ids.len() + self.output * batch.targets.len()) as f64;
-        6.0 * (weights + 2.0 * self.queries as f64 * pairs)
-    }
+/// Floating-point operations of forward and backward pass of a batch: a multiplication and an addition per weight and
+/// token, and twice that for the gradient. Recomputation is not counted. A token attends to half of its example on
+/// average, once for scores and once for values.
+pub(super) fn flops(config: &ModelConfig, batch: &Batch) -> f64 {
+    let heads = config.heads();
+    let attention = 2 * config.hidden_size * (heads.query_width() + heads.key_width());
+    let layers = (attention + 3 * config.hidden_size * config.intermediate_size) * config.num_hidden_layers;
+    let output = config.vocab_size * config.hidden_size;
+    let queries = heads.query_width() * config.num_hidden_layers;
+    let pairs: f64 = batch.lengths.iter().map(|length| (length * length) as f64 / 2.0).sum();
+    let weights = (layers * batch.ids.len() + output * batch.targets.len()) as f64;
+    6.0 * (weights + 2.0 * queries as f64 * pairs)
 }
 
 /// Returns the peak FLOPS of all cores in f32 products: the best of a few timings of milliseconds.
@@ -62,12 +50,11 @@ mod tests {
         let config = r#"{"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 8,
             "intermediate_size": 16, "max_position_embeddings": 64, "num_attention_heads": 2, "num_hidden_layers": 3,
             "num_key_value_heads": 1, "rms_norm_eps": 1e-6, "rope_theta": 1e4, "vocab_size": 10}"#;
-        let flops = Flops::of(&ModelConfig::parse(config).unwrap());
-        // Weights: q and o have 8 × 8, k and v 8 × 4, gate, up and down 8 × 16.
-        assert_eq!((flops.layers, flops.output, flops.queries), (3 * (128 + 64 + 384), 80, 24));
         let batch = Batch::new(&[Example { ids: vec![1; 5], prompt: 3 }]);
-        // Four tokens are read and two of them learned; four tokens attend to 8 pairs.
-        assert_eq!(flops.step(&batch), 6.0 * (4.0 * 1728.0 + 2.0 * 80.0 + 2.0 * 24.0 * 8.0));
+        // Weights of 3 layers: q and o have 8 × 8, k and v 8 × 4, gate, up and down 8 × 16. Four tokens are read and two
+        // of them learned; four tokens attend to 8 pairs.
+        let expected = 6.0 * (4.0 * 1728.0 + 2.0 * 80.0 + 2.0 * 24.0 * 8.0);
+        assert_eq!(flops(&ModelConfig::parse(config).unwrap(), &batch), expected);
     }
 
     #[test]

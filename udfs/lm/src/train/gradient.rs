@@ -3,9 +3,9 @@
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::loss::HeadGradient;
+use crate::Result;
+use crate::model::config::ModelConfig;
 use crate::model::weights::{LayerWeights, Weights};
-use crate::ops::Linear;
 use crate::ops::gradients::sum_of_squares;
 
 const PART: usize = 1 << 10;
@@ -18,24 +18,6 @@ pub struct Gradient {
 
 pub(super) type ModelGradient<'a> = Weights<&'a mut [f32], &'a mut [f32]>;
 pub(super) type LayerGradient<'a> = LayerWeights<&'a mut [f32], &'a mut [f32]>;
-
-impl ModelGradient<'_> {
-    pub(super) fn head(&mut self) -> HeadGradient<'_> {
-        HeadGradient { norm: self.norm, output: self.lm_head.as_deref_mut().unwrap_or(self.embed) }
-    }
-}
-
-impl<'a> LayerGradient<'a> {
-    /// `next` returns the tensors in the order of [`LayerWeights::named`].
-    fn slices(layer: &LayerWeights, mut next: impl FnMut() -> &'a mut [f32]) -> Self {
-        let input_norm = next();
-        let mut linear = |linear: &Linear| Linear { weight: next(), bias: linear.bias.as_ref().map(|_| next()) };
-        let (q, k, v, o) = (linear(&layer.q), linear(&layer.k), linear(&layer.v), linear(&layer.o));
-        let (q_norm, k_norm) = (layer.q_norm.as_ref().map(|_| next()), layer.k_norm.as_ref().map(|_| next()));
-        let (post_norm, gate, up, down) = (next(), next(), next(), next());
-        Self { input_norm, q, k, v, o, q_norm, k_norm, post_norm, gate, up, down }
-    }
-}
 
 impl Gradient {
     pub fn zeros(weights: &Weights) -> Self {
@@ -55,13 +37,11 @@ impl Gradient {
         self.tensors.iter().map(tensor).sum::<f64>().sqrt()
     }
 
-    /// Borrows the gradient of each weight, so that the caller can add to it. `weights` must be those passed to
-    /// [`Gradient::zeros`].
-    pub(super) fn by_weights(&mut self, weights: &Weights) -> ModelGradient<'_> {
+    /// Borrows the gradient of each weight, so that the caller can add to it. `config` must be that of the weights
+    /// passed to [`Gradient::zeros`].
+    pub(super) fn by_weights(&mut self, config: &ModelConfig) -> Result<ModelGradient<'_>> {
         let mut tensors = self.tensors.iter_mut();
-        let mut next = || tensors.next().map(Vec::as_mut_slice).unwrap_or_default();
-        let embed = next();
-        let layers = weights.layers.iter().map(|layer| LayerGradient::slices(layer, &mut next)).collect();
-        ModelGradient { embed, layers, norm: next(), lm_head: weights.lm_head.as_ref().map(|_| next()) }
+        let next = |_: &str, _: &[usize]| Ok(tensors.next().map(Vec::as_mut_slice).unwrap_or_default());
+        Weights::build_with(config, next, Ok)
     }
 }

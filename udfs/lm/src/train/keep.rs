@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::loss::chunk_rows;
 use crate::Result;
 use crate::model::config::ModelConfig;
-use crate::model::layer::{LeftByMlp, Run};
+use crate::model::layer::Run;
 use crate::model::weights::LayerWeights;
 
 /// Which activations of each layer to keep for the backward pass (activation checkpointing). The rest are recomputed
@@ -32,11 +32,7 @@ impl FromStr for Keep {
 
 impl Display for Keep {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Inputs => "inputs",
-            Self::Attention => "attention",
-            Self::All => "all",
-        })
+        f.write_str(&format!("{self:?}").to_lowercase())
     }
 }
 
@@ -100,23 +96,13 @@ pub(crate) struct Attended {
     pub log_sums: Vec<f32>,
 }
 
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Mlp {
-    pub half: Vec<f32>,
-    pub gate: Vec<f32>,
-    pub up: Vec<f32>,
-}
+/// The arrays of [`LeftByMlp`](crate::model::layer::LeftByMlp).
+pub(crate) type Mlp = [Vec<f32>; 3];
 
 impl Attended {
     pub(crate) fn compute(&mut self, run: &Run, layer: &LayerWeights, input: &[f32]) -> Result<()> {
         run.project(layer, input, [&mut self.q, &mut self.k, &mut self.v])?;
         run.attend([&self.q, &self.k, &self.v], [&mut self.gathered, &mut self.log_sums])
-    }
-}
-
-impl Mlp {
-    pub(crate) fn left(&mut self) -> LeftByMlp<'_> {
-        [&mut self.half, &mut self.gate, &mut self.up]
     }
 }
 
@@ -136,7 +122,7 @@ impl Kept {
             room(log_sums, tokens * heads.query);
         }
         self.mlps.resize(if self.keep == Keep::All { layers } else { 1 }, Mlp::default());
-        for Mlp { half, gate, up } in &mut self.mlps {
+        for [half, gate, up] in &mut self.mlps {
             room(half, tokens * config.hidden_size);
             [gate, up].into_iter().for_each(|array| room(array, tokens * config.intermediate_size));
         }
@@ -166,9 +152,7 @@ mod tests {
             for Attended { q, k, v, gathered, log_sums } in &kept.attended {
                 sum += [q, k, v, gathered, log_sums].map(Vec::capacity).iter().sum::<usize>();
             }
-            for Mlp { half, gate, up } in &kept.mlps {
-                sum += [half, gate, up].map(Vec::capacity).iter().sum::<usize>();
-            }
+            sum += kept.mlps.iter().flatten().map(Vec::capacity).sum::<usize>();
             sum as u64
         };
         let [inputs, attention, all] = Keep::ALL.map(|keep| keep.bytes(&config, 100));

@@ -20,14 +20,6 @@ pub(crate) struct Head<'a> {
     pub norm: &'a [f32],
     pub epsilon: f64,
     pub output: &'a [f32],
-    /// Rows per pass through the output layer.
-    pub chunk_rows: usize,
-}
-
-#[derive(Debug)]
-pub(crate) struct HeadGradient<'a> {
-    pub norm: &'a mut [f32],
-    pub output: &'a mut [f32],
 }
 
 #[derive(Debug, Default)]
@@ -39,13 +31,14 @@ pub(crate) struct ChunkRoom {
 
 impl Head<'_> {
     /// Returns the sum over `rows` of −ln P(target) in nats, where P = softmax(norm(x) × outputᵀ), with one target per
-    /// row. Replaces `x`, [tokens, hidden], by the gradient of `scale` times the sum. Rows must ascend.
+    /// row. Replaces `x`, [tokens, hidden], by the gradient of `scale` times the sum, and adds those of the weights of
+    /// norm and output. Rows must ascend.
     pub(crate) fn backward(
         &self,
         x: &mut [f32],
         (rows, targets): (&[u32], &[u32]),
         scale: f32,
-        by: HeadGradient,
+        [by_norm, by_output]: [&mut [f32]; 2],
         room: &mut ChunkRoom,
     ) -> Result<f64> {
         let width = self.norm.len();
@@ -56,7 +49,8 @@ impl Head<'_> {
         let output = Matrix::dense(self.output, vocabulary, width);
         let mut nats = 0.0;
         let mut after = 0;
-        for (places, targets) in rows.chunks(self.chunk_rows).zip(targets.chunks(self.chunk_rows)) {
+        let most = chunk_rows(vocabulary);
+        for (places, targets) in rows.chunks(most).zip(targets.chunks(most)) {
             let ChunkRoom { rows, normed, logits } = room;
             rows.clear();
             places.iter().for_each(|place| rows.extend_from_slice(&x[*place as usize * width..][..width]));
@@ -67,9 +61,9 @@ impl Head<'_> {
             multiply(hidden, output.t(), 1.0, logits, Update::Replace, Cores::All);
             nats += surprisals(logits, targets, scale);
             let by_logits = Matrix::dense(logits, places.len(), vocabulary);
-            multiply(by_logits.t(), hidden, 1.0, by.output, Update::Add, Cores::All);
+            multiply(by_logits.t(), hidden, 1.0, by_output, Update::Add, Cores::All);
             multiply(by_logits, output, 1.0, normed, Update::Replace, Cores::All);
-            gradients::add_parts(by.norm, &gradients::rms_norm(normed, rows, self.norm, self.epsilon));
+            gradients::add_parts(by_norm, &gradients::rms_norm(normed, rows, self.norm, self.epsilon));
             for (place, row) in places.iter().zip(normed.chunks_exact(width)) {
                 let place = *place as usize * width;
                 x[after..place].fill(0.0);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::flops::Flops;
+use super::flops::flops;
 use super::optimizer::{Moments, change};
 use super::stored::{self, TensorData};
 use super::{Activations, AdamW, AdamWConfig, Batch, Example, Gradient, Keep, Precision, measure};
@@ -43,7 +43,6 @@ pub struct Trainer {
     sum: Gradient,
     activations: Activations,
     pass_tokens: usize,
-    flops: Flops,
 }
 
 impl Trainer {
@@ -51,8 +50,7 @@ impl Trainer {
         let TrainerConfig { optimizer, pass_tokens, keep } = config;
         let optimizer = AdamW::new(optimizer, &decoder.weights);
         let sum = Gradient::zeros(&decoder.weights);
-        let flops = Flops::of(&decoder.config);
-        Self { decoder, optimizer, sum, activations: Activations::new(keep), pass_tokens, flops }
+        Self { decoder, optimizer, sum, activations: Activations::new(keep), pass_tokens }
     }
 
     pub fn decoder(&self) -> &Decoder {
@@ -71,19 +69,19 @@ impl Trainer {
     pub fn step(&mut self, examples: &[Example], rate: f64, is_wanted: &IsWanted) -> Result<TrainingStep> {
         let learned: usize = examples.iter().map(|example| example.response().len()).sum();
         self.sum.clear();
-        let (mut nats, mut tokens, mut flops) = (0.0, 0, 0.0);
+        let (mut nats, mut tokens, mut operations) = (0.0, 0, 0.0);
         for pass in passes(examples, self.pass_tokens) {
             let batch = Batch::new(pass);
             nats += self.activations.gradient(&self.decoder, &batch, 1.0 / learned as f32, &mut self.sum, is_wanted)?;
             tokens += pass.iter().map(|example| example.ids.len()).sum::<usize>();
-            flops += self.flops.step(&batch);
+            operations += flops(&self.decoder.config, &batch);
         }
         let norm = self.sum.norm();
         if !nats.is_finite() || !norm.is_finite() {
             return Err(LmError::Diverged { steps: self.steps() as usize });
         }
         self.optimizer.step(&self.decoder.weights, &self.sum, norm, rate)?;
-        Ok(TrainingStep { loss: nats / learned as f64, norm, tokens, learned, flops })
+        Ok(TrainingStep { loss: nats / learned as f64, norm, tokens, learned, flops: operations })
     }
 
     /// Returns [`LmError::Diverged`] unless the current weights give this example a finite loss.
