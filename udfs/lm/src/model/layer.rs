@@ -47,7 +47,7 @@ fn shared(rows: usize) -> usize {
     rows.div_ceil(blocks).max(32)
 }
 
-fn rows_of<'a>(x: &'a [f32], rows: &Range<usize>, width: usize) -> &'a [f32] {
+pub(crate) fn rows_of<'a>(x: &'a [f32], rows: &Range<usize>, width: usize) -> &'a [f32] {
     &x[rows.start * width..rows.end * width]
 }
 
@@ -105,13 +105,8 @@ impl<'a> Run<'a> {
     }
 
     /// Computes the attention output, [tokens, heads × head_dim], and the log-sum-exp of scores, [tokens, heads].
-    pub(crate) fn attend(&self, qkv: [&[f32]; 3], results: [&mut [f32]; 2]) -> Result<()> {
-        Ok(ops::attend(qkv, self.config.heads(), self.chains, &self.softmax, results)?)
-    }
-
-    /// [`Run::attend`] for one chain with its own queries, keys and values.
-    pub(crate) fn attend_in(&self, chain: &Sequence, qkv: [&[f32]; 3], results: [&mut [f32]; 2]) -> Result<()> {
-        Ok(ops::attend(qkv, self.config.heads(), std::slice::from_ref(chain), &self.softmax, results)?)
+    pub(crate) fn attend(&self, chains: &[Sequence], qkv: [&[f32]; 3], results: [&mut [f32]; 2]) -> Result<()> {
+        Ok(ops::attend(qkv, self.config.heads(), chains, &self.softmax, results)?)
     }
 
     /// Adds the output projection of the attention output to `x`, then the MLP's output.

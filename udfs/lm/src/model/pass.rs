@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Result;
-use crate::model::layer::{LeftByMlp, Run};
+use crate::model::layer::{LeftByMlp, Run, rows_of};
 use crate::model::weights::Weights;
 use crate::ops::{self, Projection, Sequence};
 
@@ -64,6 +64,12 @@ pub(crate) fn together(tokens: impl Iterator<Item = usize>, most: usize) -> usiz
         sum <= most
     };
     tokens.take_while(fits).count().max(1)
+}
+
+/// Groups items in order, as many per group as have at most `most` tokens together; at least one.
+pub(crate) fn groups<T>(items: &[T], tokens: impl Fn(&T) -> usize, most: usize) -> impl Iterator<Item = &[T]> {
+    let mut rest = items;
+    std::iter::from_fn(move || rest.split_off(..together(rest.iter().map(&tokens), most)))
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,7 +132,7 @@ pub(crate) fn pass<M: Projection>(
         run.project(layer, x, [&mut q, &mut keys, &mut values])?;
         let (qkv, results) = ([&*q, &*keys, &*values], [&mut *gathered, &mut *log_sums]);
         match &mut before {
-            Before::Own([]) => run.attend(qkv, results)?,
+            Before::Own([]) => run.attend(run.chains, qkv, results)?,
             Before::Own(before) => attend_after(&run, index, before, qkv, results)?,
             Before::Shared(before) => attend_from(&run, &before.layers[index], qkv, results)?,
         }
@@ -152,12 +158,23 @@ fn keep_rows(rows: &mut Vec<f32>, asked: &[u32], width: usize) {
     rows.truncate(asked.len() * width);
 }
 
-fn take<'a>(values: &mut &'a [f32], count: usize) -> &'a [f32] {
-    values.split_off(..count).unwrap_or_default()
-}
+type OfChain<'a> = (&'a Sequence, [&'a [f32]; 3], [&'a mut [f32]; 2]);
 
-fn take_mut<'a>(values: &mut &'a mut [f32], count: usize) -> &'a mut [f32] {
-    values.split_off_mut(..count).unwrap_or_default()
+/// The queries, keys and values of each chain, and the parts of the results for it.
+fn by_chain<'a>(run: &'a Run, qkv: [&'a [f32]; 3], results: [&'a mut [f32]; 2]) -> Vec<OfChain<'a>> {
+    let (heads, [mut gathered, mut log_sums]) = (run.config.heads(), results);
+    let mut from = 0;
+    let of_chain = |chain: &'a Sequence| {
+        let tokens = from..from + chain.tokens;
+        from = tokens.end;
+        let [queries, keys] = [heads.query_width(), heads.key_width()];
+        let gathered = gathered.split_off_mut(..chain.tokens * queries).unwrap_or_default();
+        let log_sums = log_sums.split_off_mut(..chain.tokens * heads.query).unwrap_or_default();
+        let [q, k, v] =
+            [(qkv[0], queries), (qkv[1], keys), (qkv[2], keys)].map(|(x, width)| rows_of(x, &tokens, width));
+        (chain, [q, k, v], [gathered, log_sums])
+    };
+    run.chains.iter().map(of_chain).collect()
 }
 
 /// Attention of a layer for chains with KV caches; also appends the keys and values of the new tokens.
@@ -165,40 +182,26 @@ fn attend_after(
     run: &Run,
     layer: usize,
     before: &mut [&mut KvCache],
-    [mut q, mut k, mut v]: [&[f32]; 3],
-    [mut gathered, mut log_sums]: [&mut [f32]; 2],
+    qkv: [&[f32]; 3],
+    results: [&mut [f32]; 2],
 ) -> Result<()> {
-    let heads = run.config.heads();
     let mut tasks = Vec::with_capacity(before.len());
-    for (before, chain) in before.iter_mut().zip(run.chains) {
+    for ((chain, [q, k, v], results), before) in by_chain(run, qkv, results).into_iter().zip(before) {
         let [keys, values] = &mut before.layers[layer];
-        let (queries, own) = (chain.tokens * heads.query_width(), chain.tokens * heads.key_width());
-        keys.extend_from_slice(take(&mut k, own));
-        values.extend_from_slice(take(&mut v, own));
-        let results = [take_mut(&mut gathered, queries), take_mut(&mut log_sums, chain.tokens * heads.query)];
-        tasks.push((chain, [take(&mut q, queries), keys, values], results));
+        keys.extend_from_slice(k);
+        values.extend_from_slice(v);
+        tasks.push((chain, [q, keys, values], results));
     }
-    ops::on_all_cores(tasks, |(chain, qkv, results)| run.attend_in(chain, qkv, results)).map(drop)
+    ops::on_all_cores(tasks, |(chain, qkv, results)| run.attend(std::slice::from_ref(chain), qkv, results)).map(drop)
 }
 
 /// Attention of a layer for chains that continue from one text with these keys and values.
-fn attend_from(
-    run: &Run,
-    [keys, values]: &[Vec<f32>; 2],
-    [mut q, mut k, mut v]: [&[f32]; 3],
-    [mut gathered, mut log_sums]: [&mut [f32]; 2],
-) -> Result<()> {
-    let heads = run.config.heads();
-    let tasks = run.chains.iter().map(|chain| {
-        let (queries, own) = (chain.tokens * heads.query_width(), chain.tokens * heads.key_width());
-        let results = [take_mut(&mut gathered, queries), take_mut(&mut log_sums, chain.tokens * heads.query)];
-        (chain, [take(&mut q, queries), take(&mut k, own), take(&mut v, own)], results)
-    });
-    let attend = |(chain, [q, k, v], results): (&Sequence, [&[f32]; 3], _)| {
-        let shared = ..chain.earlier * heads.key_width();
+fn attend_from(run: &Run, [keys, values]: &[Vec<f32>; 2], qkv: [&[f32]; 3], results: [&mut [f32]; 2]) -> Result<()> {
+    let attend = |(chain, [q, k, v], results): OfChain| {
+        let shared = ..chain.earlier * run.config.heads().key_width();
         // The core that needs them copies them, since keys and values must be contiguous.
         let (keys, values) = ([&keys[shared], k].concat(), [&values[shared], v].concat());
-        run.attend_in(chain, [q, &keys, &values], results)
+        run.attend(std::slice::from_ref(chain), [q, &keys, &values], results)
     };
-    ops::on_all_cores(tasks.collect(), attend).map(drop)
+    ops::on_all_cores(by_chain(run, qkv, results), attend).map(drop)
 }

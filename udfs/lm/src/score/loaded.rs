@@ -12,7 +12,7 @@ use crate::memo::Memory;
 use crate::model::config::{Limits, ModelConfig};
 use crate::model::decoder::Decoder;
 use crate::model::output::{Output, rows_of, targets_in};
-use crate::model::pass::{TOKENS_PER_PASS, together};
+use crate::model::pass::{TOKENS_PER_PASS, groups};
 use crate::model::weights::Weights;
 use crate::ops::{self, Bf16Matrix, F32Matrix, Projection};
 use crate::score::counted::Counted;
@@ -175,10 +175,7 @@ impl<M: Projection> DecoderWithOutput<M> {
         let (rows, targets) = rows_of(whole.targets(0));
         let (hidden, begun) = self.decoder.prefill(&whole.ids, &rows, is_wanted)?;
         let mut scores = self.output.score(&hidden, &targets)?;
-        let mut rest = forks;
-        while !rest.is_empty() {
-            let (run, later) = rest.split_at(together(rest.iter().map(|fork| fork.ids.len()), TOKENS_PER_PASS));
-            rest = later;
+        for run in groups(forks, |fork| fork.ids.len(), TOKENS_PER_PASS) {
             let mut start = 0;
             let targets = run.iter().flat_map(|fork| {
                 start += fork.ids.len();

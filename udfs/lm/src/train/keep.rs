@@ -102,7 +102,7 @@ pub(crate) type Mlp = [Vec<f32>; 3];
 impl Attended {
     pub(crate) fn compute(&mut self, run: &Run, layer: &LayerWeights, input: &[f32]) -> Result<()> {
         run.project(layer, input, [&mut self.q, &mut self.k, &mut self.v])?;
-        run.attend([&self.q, &self.k, &self.v], [&mut self.gathered, &mut self.log_sums])
+        run.attend(run.chains, [&self.q, &self.k, &self.v], [&mut self.gathered, &mut self.log_sums])
     }
 }
 

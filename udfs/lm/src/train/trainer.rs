@@ -8,7 +8,7 @@ use super::stored::{self, TensorData};
 use super::{Activations, AdamW, AdamWConfig, Batch, Example, Gradient, Keep, Precision, measure};
 use crate::backend::IsWanted;
 use crate::model::decoder::Decoder;
-use crate::model::pass::together;
+use crate::model::pass::groups;
 use crate::{LmError, Result};
 
 const STATE_FILES: [&str; 2] = ["weights.safetensors", "moments.safetensors"];
@@ -70,7 +70,7 @@ impl Trainer {
         let learned: usize = examples.iter().map(|example| example.response().len()).sum();
         self.sum.clear();
         let (mut nats, mut tokens, mut operations) = (0.0, 0, 0.0);
-        for pass in passes(examples, self.pass_tokens) {
+        for pass in groups(examples, |example| example.ids.len(), self.pass_tokens) {
             let batch = Batch::new(pass);
             nats += self.activations.gradient(&self.decoder, &batch, 1.0 / learned as f32, &mut self.sum, is_wanted)?;
             tokens += pass.iter().map(|example| example.ids.len()).sum::<usize>();
@@ -129,15 +129,6 @@ impl Trainer {
     }
 }
 
-/// Groups examples in order, as many per pass as fit.
-fn passes(examples: &[Example], most: usize) -> impl Iterator<Item = &[Example]> {
-    let mut rest = examples;
-    std::iter::from_fn(move || {
-        let count = together(rest.iter().map(|example| example.ids.len()), most);
-        rest.split_off(..count)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,7 +172,8 @@ mod tests {
     #[test]
     fn how_examples_are_packed_changes_no_result() {
         let examples = examples();
-        let lengths = |most| passes(&examples, most).map(<[Example]>::len).collect::<Vec<_>>();
+        let tokens = |example: &Example| example.ids.len();
+        let lengths = |most| groups(&examples, tokens, most).map(<[Example]>::len).collect::<Vec<_>>();
         assert_eq!((lengths(1), lengths(220), lengths(10_000)), (vec![1; 6], vec![2, 1, 1, 1, 1], vec![6]));
         let mut alone = trainer("llama", 1, Keep::All);
         let mut together = trainer("llama", 10_000, Keep::All);
