@@ -33,7 +33,7 @@
 //! let (folder, memory) = (locate(SMALL)?, Arc::default());
 //! let tokenizer = Arc::new(Tokenizer::load_within(&folder, &memory)?);
 //! let nats = 2430_f32.ln();
-//! let model = Arc::new(LoadedModel::with_backend(Uniform(nats), &folder, &tokenizer, &memory)?);
+//! let model = Arc::new(LoadedModel::with_backends(vec![Box::new(Uniform(nats))], &folder, &tokenizer, &memory)?);
 //! let scorer = Scorer::new(&folder, None, tokenizer, model, &memory)?;
 //!
 //! let chain = QuestionAndSteps { question: Asked::from("2 + 2?"), steps: vec!["2 + 2 is 4.", "Done."] };

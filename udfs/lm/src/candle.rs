@@ -33,7 +33,8 @@ const FAMILIES: [&str; 3] = ["phi3", "gemma2", "qwen3_moe"];
 pub fn open(folder: &Path, tokenizer: &Arc<Tokenizer>, memory: &Arc<Memory>) -> Result<LoadedModel> {
     let config = config::load(folder, parse)?;
     let decoder = Decoder::load(folder, &config)?;
-    Ok(LoadedModel::with_backend(Candle(decoder), folder, tokenizer, memory)?.with_window(config.window))
+    let model = LoadedModel::with_backends(vec![Box::new(Candle(decoder))], folder, tokenizer, memory)?;
+    Ok(model.with_window(config.window))
 }
 
 /// Whether candle-transformers computes what a folder's `config.json` describes.

@@ -72,31 +72,20 @@ impl LoadedModel {
 
     /// A stub without weights: adds the tokens that it would read to `tokens`, and scores every token with 0.
     pub fn counted(folder: &Path, tokens: Arc<AtomicU64>, tokenizer: &Tokenizer, memory: &Arc<Memory>) -> Result<Self> {
-        let mut model = Self::with_backend(Counted::new(tokens), folder, tokenizer, memory)?;
+        let counted = Box::new(Counted::new(tokens));
+        let mut model = Self::with_backends(vec![counted], folder, tokenizer, memory)?;
         if let Ok(config) = ModelConfig::load(folder) {
             (model.window, model.notes) = (config.max_position_embeddings, config.notes);
         }
         Ok(model)
     }
 
-    /// A model that a backend runs. `folder` has its config and its tokenizer, and needs no weights. Of the config, only
-    /// the sizes of vocabulary and window count. Scores are cached within `memory`.
+    /// A model that a backend runs, or several, such as one for each GPU. Each has a thread; they take rows from one queue.
+    /// `folder` has its config and its tokenizer, and needs no weights. Of the config, only the sizes of vocabulary and
+    /// window count. Scores are cached within `memory`.
     ///
     /// # Errors
     /// If the config lacks these sizes, or if its vocabulary does not cover the tokenizer.
-    pub fn with_backend(
-        backend: impl Backend + 'static,
-        folder: &Path,
-        tokenizer: &Tokenizer,
-        memory: &Arc<Memory>,
-    ) -> Result<Self> {
-        Self::with_backends(vec![Box::new(backend)], folder, tokenizer, memory)
-    }
-
-    /// The same with several backends, such as one for each GPU. Each has a thread; they take rows from one queue.
-    ///
-    /// # Errors
-    /// As [`LoadedModel::with_backend`].
     pub fn with_backends(
         backends: Vec<Box<dyn Backend>>,
         folder: &Path,
