@@ -140,9 +140,28 @@ impl Generator {
         each: impl FnMut(Place, Result<Generated>) -> bool,
         is_wanted: &IsWanted,
     ) {
-        let mut questions =
-            Questions { questions: (0..).zip(questions), samples, sampling, read: None, sample: samples };
-        let next = |generator: &mut Self, _| if is_wanted() { questions.next(generator, is_wanted) } else { None };
+        let mut questions = (0..).zip(questions);
+        let (mut read, mut sample): (Option<(u64, Prompt, ReadPrompt)>, u64) = (None, samples);
+        let next = |generator: &mut Self, _| {
+            if !is_wanted() {
+                return None;
+            }
+            if sample == samples {
+                let (question, text) = questions.next()?;
+                let prompt = generator.prompt(&[Message { role: "user", content: &text }], true);
+                match prompt.and_then(|prompt| Ok((generator.read_prompt(&prompt.ids, is_wanted)?, prompt))) {
+                    Ok((of_prompt, prompt)) => (read, sample) = (Some((question, prompt, of_prompt)), 0),
+                    Err(error) => return Some((Place { question, sample: 0 }, Err(error))),
+                }
+            }
+            let is_last = sample + 1 == samples;
+            // The KV cache of a prompt is large: the last sample takes it instead of a copy.
+            let (question, prompt, of_prompt) = if is_last { read.take()? } else { read.clone()? };
+            let place = Place { question, sample };
+            sample += 1;
+            let sampling = Sampling { seed: place.seed(sampling.seed), ..sampling.clone() };
+            Some((place, generator.begin(&prompt, of_prompt, sampling)))
+        };
         self.run(next, |_| is_wanted(), each);
     }
 
@@ -172,8 +191,8 @@ impl Generator {
                 return;
             }
             texts.retain(|(place, _)| is_wanted(place));
-            let failed =
-                self.go_on(&mut texts.iter_mut().map(|(_, text)| text).collect::<Vec<_>>()).err().map(Arc::new);
+            let unfinished = texts.iter_mut().map(|(_, text)| text).filter(|text| text.finish.is_none());
+            let failed = self.go_on(unfinished.collect()).err().map(Arc::new);
             let is_over = |(_, text): &mut (T, Text)| failed.is_some() || text.finish.is_some();
             for (place, text) in texts.extract_if(.., is_over) {
                 let answer = match &failed {
@@ -188,18 +207,15 @@ impl Generator {
     }
 
     fn read_or_recall(&mut self, prompt: &Vec<u32>, sampling: &Sampling, is_wanted: &IsWanted) -> Result<ReadPrompt> {
-        match self.read.get(prompt) {
-            Some(held) => Ok(held.as_ref().clone()),
-            None => Ok(self.remember(prompt, self.read_prompt(prompt, is_wanted)?, sampling)),
+        if let Some(held) = self.read.get(prompt) {
+            return Ok(held.as_ref().clone());
         }
-    }
-
-    fn remember(&self, prompt: &[u32], read: ReadPrompt, sampling: &Sampling) -> ReadPrompt {
+        let read = self.read_prompt(prompt, is_wanted)?;
         if sampling.temperature > 0.0 {
             let bytes = read.kv_cache.bytes() + size_of_val(read.logits.as_slice());
-            self.read.insert(prompt.to_vec(), Arc::new(read.clone()), bytes);
+            self.read.insert(prompt.clone(), Arc::new(read.clone()), bytes);
         }
-        read
+        Ok(read)
     }
 
     fn read_prompt(&self, prompt: &[u32], is_wanted: &IsWanted) -> Result<ReadPrompt> {
@@ -229,10 +245,8 @@ impl Generator {
         Ok(text)
     }
 
-    fn go_on(&self, texts: &mut [&mut Text]) -> Result<()> {
-        let mut texts: Vec<&mut Text> =
-            texts.iter_mut().map(|text| &mut **text).filter(|text| text.finish.is_none()).collect();
-        let last: Vec<u32> = texts.iter().filter_map(|text| text.ids.last().copied()).collect();
+    fn go_on(&self, mut texts: Vec<&mut Text>) -> Result<()> {
+        let last: Vec<Vec<u32>> = texts.iter().filter_map(|text| Some(vec![*text.ids.last()?])).collect();
         if last.is_empty() {
             return Ok(());
         }
@@ -249,34 +263,6 @@ impl Generator {
         let Text { ids, tokens_in, opens_thought, finish, .. } = text;
         let finish = finish.unwrap_or(Finish::Length);
         Ok(Generated { text: said, tokens_in, tokens_out: ids.len(), ids, opens_thought, finish })
-    }
-}
-
-struct Questions<Q> {
-    questions: Q,
-    samples: u64,
-    sampling: Sampling,
-    read: Option<(u64, Prompt, ReadPrompt)>,
-    sample: u64,
-}
-
-impl<Q: Iterator<Item = (u64, String)>> Questions<Q> {
-    fn next(&mut self, generator: &mut Generator, is_wanted: &IsWanted) -> Option<(Place, Result<Text>)> {
-        if self.sample == self.samples {
-            let (question, text) = self.questions.next()?;
-            let prompt = generator.prompt(&[Message { role: "user", content: &text }], true);
-            match prompt.and_then(|prompt| Ok((generator.read_prompt(&prompt.ids, is_wanted)?, prompt))) {
-                Ok((read, prompt)) => (self.read, self.sample) = (Some((question, prompt, read)), 0),
-                Err(error) => return Some((Place { question, sample: 0 }, Err(error))),
-            }
-        }
-        let is_last = self.sample + 1 == self.samples;
-        // The KV cache of a prompt is large: the last sample takes it instead of a copy.
-        let (question, prompt, read) = if is_last { self.read.take()? } else { self.read.clone()? };
-        let place = Place { question, sample: self.sample };
-        self.sample += 1;
-        let sampling = Sampling { seed: place.seed(self.sampling.seed), ..self.sampling.clone() };
-        Some((place, generator.begin(&prompt, read, sampling)))
     }
 }
 

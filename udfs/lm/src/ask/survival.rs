@@ -90,9 +90,10 @@ pub(crate) struct Reader<'a, M> {
     pub is_wanted: &'a IsWanted<'a>,
 }
 
-/// The tokens of a text that were read, and their keys and values.
+/// The tokens of a question's text that were read, and their keys and values.
 #[derive(Debug)]
 struct Held {
+    question: QuestionKey,
     ids: Vec<u32>,
     kv_cache: KvCache,
 }
@@ -102,10 +103,8 @@ struct Text<'a> {
     place: usize,
     check: &'a Continuation,
     kv_cache: KvCache,
-    log_probability: f64,
-    tokens_read: usize,
     written: Vec<u32>,
-    stated: Option<String>,
+    found: Continued,
 }
 
 impl Checker {
@@ -118,21 +117,20 @@ impl Checker {
         let order =
             walk(checks, |check| self.held.get(&check.question).map_or(0, |held| in_common(&held.ids, &check.shared)));
         let mut found: Vec<(usize, Continued)> = Vec::with_capacity(checks.len());
-        let mut walking: Option<(QuestionKey, Held)> = None;
+        let mut walking: Option<Held> = None;
         let mut texts: Vec<Text> = Vec::new();
         for place in order {
             let check = checks[place];
-            let (question, mut held) = match walking.take() {
-                Some(walking) if walking.0 == check.question => walking,
+            let mut held = match walking.take() {
+                Some(held) if held.question == check.question => held,
                 other => {
                     self.hold(other);
-                    (check.question, self.take(check, reader.decoder))
+                    self.take(check, reader.decoder)
                 }
             };
             let tokens_read = held.go_to(&check.shared, reader)?;
-            let room = check.longest() - check.shared.len();
-            let kv_cache = held.kv_cache.copy_with_room(room);
-            walking = Some((question, held));
+            let kv_cache = held.kv_cache.copy_with_room(check.longest() - check.shared.len());
+            walking = Some(held);
             let copied = |text: &Text| text.kv_cache.bytes();
             let tokens = |text: &Text| text.check.tail();
             if texts.iter().map(copied).sum::<usize>() + kv_cache.bytes() > COPIED
@@ -140,8 +138,8 @@ impl Checker {
             {
                 self.finish(std::mem::take(&mut texts), reader, &mut found)?;
             }
-            let (written, stated) = (Vec::new(), None);
-            texts.push(Text { place, check, kv_cache, log_probability: 0.0, tokens_read, written, stated });
+            let found = Continued { log_probability: 0.0, stated: None, tokens_read, tokens_written: 0 };
+            texts.push(Text { place, check, kv_cache, written: Vec::new(), found });
         }
         self.hold(walking);
         self.finish(texts, reader, &mut found)?;
@@ -151,13 +149,14 @@ impl Checker {
 
     fn take<M: Projection>(&self, check: &Continuation, decoder: &Decoder<M>) -> Held {
         let held = self.held.take(&check.question).and_then(Arc::into_inner);
-        held.unwrap_or_else(|| Held { ids: vec![], kv_cache: decoder.empty_kv_cache(check.shared.len()) })
+        let kv_cache = || decoder.empty_kv_cache(check.shared.len());
+        held.unwrap_or_else(|| Held { question: check.question, ids: vec![], kv_cache: kv_cache() })
     }
 
-    fn hold(&self, walked: Option<(QuestionKey, Held)>) {
-        if let Some((question, held)) = walked {
+    fn hold(&self, walked: Option<Held>) {
+        if let Some(held) = walked {
             let bytes = held.kv_cache.bytes() + size_of_val(held.ids.as_slice());
-            self.held.insert(question, Arc::new(held), bytes);
+            self.held.insert(held.question, Arc::new(held), bytes);
         }
     }
 
@@ -173,10 +172,7 @@ impl Checker {
         }
         score(&mut texts, reader)?;
         self.state(&mut texts, reader)?;
-        found.extend(texts.into_iter().map(|text| {
-            let Text { place, log_probability, tokens_read, written, stated, .. } = text;
-            (place, Continued { log_probability, stated, tokens_read, tokens_written: written.len() })
-        }));
+        found.extend(texts.into_iter().map(|text| (text.place, text.found)));
         Ok(())
     }
 
@@ -184,7 +180,7 @@ impl Checker {
     fn state<M: Projection>(&self, texts: &mut [Text], reader: &Reader<M>) -> Result<()> {
         let mut writing: Vec<&mut Text> = texts.iter_mut().filter(|text| text.check.states).collect();
         let mut next: Vec<Vec<u32>> = writing.iter().map(|text| text.check.before_answer.clone()).collect();
-        writing.iter_mut().zip(&next).for_each(|(text, next)| text.tokens_read += next.len());
+        writing.iter_mut().zip(&next).for_each(|(text, next)| text.found.tokens_read += next.len());
         while !writing.is_empty() {
             let hidden = reader.append(&mut writing, &next)?;
             let mut end = 0;
@@ -197,9 +193,10 @@ impl Checker {
             let vocabulary = logits.len() / writing.len();
             for (text, logits) in writing.iter_mut().zip(logits.chunks_exact_mut(vocabulary)) {
                 text.written.push(likeliest(logits));
-                text.stated = self.stating.stated(&text.written)?;
+                text.found.tokens_written += 1;
+                text.found.stated = self.stating.stated(&text.written)?;
             }
-            writing.retain(|text| text.stated.is_none());
+            writing.retain(|text| text.found.stated.is_none());
             next = writing.iter().map(|text| text.written.last().copied().into_iter().collect()).collect();
         }
         Ok(())
@@ -228,7 +225,7 @@ fn score<M: Projection>(texts: &mut [Text], reader: &Reader<M>) -> Result<()> {
     for text in texts.iter_mut() {
         targets.extend(text.check.targets(start));
         start += text.check.with_answer.len();
-        text.tokens_read += text.check.with_answer.len();
+        text.found.tokens_read += text.check.with_answer.len();
     }
     let ids: Vec<Vec<u32>> = texts.iter().map(|text| text.check.with_answer.clone()).collect();
     let hidden = reader.append(&mut texts.iter_mut().collect::<Vec<_>>(), &ids)?;
@@ -237,7 +234,8 @@ fn score<M: Projection>(texts: &mut [Text], reader: &Reader<M>) -> Result<()> {
     for text in texts {
         let (own, later) = rest.split_at(text.check.with_answer.len() - text.check.answer);
         rest = later;
-        text.log_probability = -own.iter().map(|token| f64::from(token.surprisal)).sum::<f64>() / own.len() as f64;
+        text.found.log_probability =
+            -own.iter().map(|token| f64::from(token.surprisal)).sum::<f64>() / own.len() as f64;
         text.kv_cache.truncate(text.check.shared.len());
     }
     Ok(())
