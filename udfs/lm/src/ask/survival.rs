@@ -36,17 +36,13 @@ fn in_common(a: &[u32], b: &[u32]) -> usize {
 /// The order in which checks share most: question by question, each along its tree of tokens. It begins where texts
 /// share most with what is already read; `read` is the number of these tokens.
 fn walk(checks: &[&Continuation], read: impl Fn(&Continuation) -> usize) -> Vec<usize> {
-    let mut questions: Vec<QuestionKey> = Vec::new();
-    let mut order: Vec<(usize, Reverse<usize>, &[u32], usize)> = Vec::with_capacity(checks.len());
-    for (place, check) in checks.iter().enumerate() {
-        let question = questions.iter().position(|known| *known == check.question).unwrap_or_else(|| {
-            questions.push(check.question);
-            questions.len() - 1
-        });
-        order.push((question, Reverse(read(check)), &check.shared, place));
-    }
-    order.sort();
-    order.into_iter().map(|(_, _, _, place)| place).collect()
+    let question = |check: &Continuation| checks.iter().position(|first| first.question == check.question);
+    let mut order: Vec<usize> = (0..checks.len()).collect();
+    order.sort_by_cached_key(|place| {
+        let check = checks[*place];
+        (question(check), Reverse(read(check)), &check.shared)
+    });
+    order
 }
 
 /// Reads what a model writes greedily into a box.

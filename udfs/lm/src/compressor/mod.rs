@@ -84,25 +84,20 @@ impl Compressor {
             true => self.read(&rules, text),
             false => Ok(vec![]),
         })?;
-        let counts: Vec<usize> = read.iter().map(Vec::len).collect();
-        let chunks: Vec<_> = read
-            .into_iter()
-            .zip(texts)
-            .flat_map(|(chunks, (_, rate))| chunks.into_iter().map(move |chunk| (chunk, 1.0 - rate)))
-            .collect();
+        let of_text = |(place, chunks): (usize, Vec<Vec<Placed>>)| chunks.into_iter().map(move |chunk| (place, chunk));
+        let chunks: Vec<(usize, Vec<Placed>)> = read.into_iter().enumerate().flat_map(of_text).collect();
         let cores = if chunks.len() < rayon::current_num_threads() { Cores::All } else { Cores::One };
-        let compressed = on_all_cores(chunks, |(chunk, dropped)| {
+        let compressed = on_all_cores(chunks, |(place, chunk)| {
             let keep = self.encoder.keep(&chunk, cores)?;
             let written =
                 chunk.iter().zip(keep).filter_map(|(token, keep)| Some((self.tokens.written(token.id)?, keep)));
-            self.tokens.join(rules.kept(rules.words(written), dropped, weigh)?)
+            let kept = rules.kept(rules.words(written), 1.0 - texts[place].1, weigh)?;
+            Ok::<_, LmError>((place, self.tokens.join(kept)?))
         })?;
-        let mut compressed = compressed.into_iter();
-        let finish = |((text, rate), count): (&(&str, f64), usize)| match *rate < 1.0 {
-            true => compressed.by_ref().take(count).collect(),
-            false => text.to_string(),
-        };
-        Ok(texts.iter().zip(counts).map(finish).collect())
+        let unread = |(text, rate): &(&str, f64)| if *rate < 1.0 { String::new() } else { text.to_string() };
+        let mut found: Vec<String> = texts.iter().map(unread).collect();
+        compressed.into_iter().for_each(|(place, text)| found[place].push_str(&text));
+        Ok(found)
     }
 
     /// Returns the chunks of a text as the encoder reads them. As in the published code, the tokens of a chunk are joined into a

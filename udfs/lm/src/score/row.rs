@@ -226,19 +226,14 @@ impl Row {
             scores.first.push(first_score);
             if wanted >= Wanted::AllTokens {
                 let others = tokens.by_ref().take(own.len().saturating_sub(1));
-                let scored = first_score.into_iter().chain(others);
-                let mut each =
-                    first_score.filter(|_| wanted == Wanted::EachToken).map(|_| Vec::with_capacity(own.len()));
-                let sums = scored.fold([0.0, 0.0], |[surprisal, entropy], token| {
-                    each.iter_mut().for_each(|each| each.push(token));
-                    [surprisal + f64::from(token.surprisal), entropy + f64::from(token.entropy)]
-                });
-                let [surprisal, entropy] = sums.map(|sum| sum / own.len() as f64);
+                let each: Vec<TokenScore> = first_score.into_iter().chain(others).collect();
+                let surprisal = each.iter().map(|token| f64::from(token.surprisal)).sum::<f64>() / own.len() as f64;
+                let entropy = each.iter().map(|token| f64::from(token.entropy)).sum::<f64>();
                 scores.perplexity.push(first_score.map(|_| surprisal.exp() as f32));
-                scores.entropy.push(first_score.map(|_| sums[1] as f32));
-                scores.mean_entropy.push(first_score.map(|_| entropy as f32));
+                scores.entropy.push(first_score.map(|_| entropy as f32));
+                scores.mean_entropy.push(first_score.map(|_| (entropy / own.len() as f64) as f32));
                 if wanted == Wanted::EachToken {
-                    scores.tokens.push(each);
+                    scores.tokens.push(first_score.map(|_| each));
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! The token count of steps joined by blank lines, while steps are removed one by one.
 
+use std::collections::BTreeSet;
+
 use asap_kernels::steps::{SEPARATOR, join};
 
 use crate::Result;
@@ -19,10 +21,8 @@ pub struct Joined<'a> {
     steps: &'a [&'a str],
     cuts: Cuts,
     inner: Vec<Option<Inner>>,
-    /// The next step of each step, and at the end the first step of the chain; the number of steps if there is none.
-    next: Vec<usize>,
-    previous: Vec<usize>,
-    /// Number of tokens from a step's last cut, or the chain's start, to the next cut or the chain's end.
+    kept: BTreeSet<usize>,
+    /// Number of tokens from a step's last cut, or at the end from the chain's start, to the next cut or the chain's end.
     junctions: Vec<usize>,
     tokens: usize,
 }
@@ -45,8 +45,7 @@ impl<'a> Joined<'a> {
             steps,
             cuts,
             inner: Vec::with_capacity(steps.len()),
-            next: (1..=start).chain([0]).collect(),
-            previous: [start].into_iter().chain(0..start).collect(),
+            kept: (0..start).collect(),
             junctions: vec![0; start + 1],
             tokens: chain.len(),
         };
@@ -80,8 +79,7 @@ impl<'a> Joined<'a> {
 
     /// The indices of the remaining steps, ascending.
     pub fn kept(&self) -> Vec<usize> {
-        let next = |step: &usize| Some(self.next[*step]).filter(|next| *next < self.steps.len());
-        std::iter::successors(next(&self.steps.len()), next).collect()
+        self.kept.iter().copied().collect()
     }
 
     /// Removes steps in the given order until at most `max_tokens` tokens remain or the order ends. The tokenizer remembers
@@ -104,38 +102,30 @@ impl<'a> Joined<'a> {
         if let Some(inner) = self.inner[step] {
             self.tokens -= inner.tokens + self.junctions[step];
         }
-        let (previous, next) = (self.previous[step], self.next[step]);
-        self.next[previous] = next;
-        self.previous[next] = previous;
+        self.kept.remove(&step);
         self.junctions[before] = self.count_junction(before)?;
         self.tokens += self.junctions[before];
         Ok(())
     }
 
-    /// The step with the last cut before `step`, or the chain's start.
+    /// The step with the last cut before `step`; the number of steps for the chain's start.
     fn junction_before(&self, step: usize) -> usize {
-        let mut before = self.previous[step];
-        while before < self.steps.len() && self.inner[before].is_none() {
-            before = self.previous[before];
-        }
-        before
+        let before = self.kept.range(..step).rev().find(|before| self.inner[**before].is_some());
+        before.copied().unwrap_or(self.steps.len())
     }
 
     /// Counts the tokens from a step's last cut, or the chain's start, to the next cut or the chain's end.
     fn count_junction(&self, before: usize) -> Result<usize> {
-        let first = self.next[before];
+        let (first, mut separator) = if before < self.steps.len() { (before + 1, SEPARATOR) } else { (0, "") };
         let mut text = String::new();
-        let mut step = first;
-        while step < self.steps.len() {
-            if before < self.steps.len() || step != first {
-                text.push_str(SEPARATOR);
-            }
-            if let Some(inner) = self.inner[step] {
-                text.push_str(&self.steps[step][..inner.from]);
+        for step in self.kept.range(first..) {
+            text.push_str(separator);
+            separator = SEPARATOR;
+            if let Some(inner) = self.inner[*step] {
+                text.push_str(&self.steps[*step][..inner.from]);
                 break;
             }
-            text.push_str(self.steps[step]);
-            step = self.next[step];
+            text.push_str(self.steps[*step]);
         }
         match self.inner.get(before).copied().flatten() {
             Some(inner) => self.count_after_cut(self.steps[before], inner.to, &text),
