@@ -55,12 +55,7 @@ pub(super) fn order<'a>(matrix: Matrix, to: &'a mut Vec<f32>) -> Panels<'a> {
     let to = on_lines(to, matrix.columns.next_multiple_of(width) * depth);
     for (panel, to) in to.chunks_exact_mut(depth * width).enumerate() {
         let first = panel * width;
-        let own = matrix.part((0, depth), (first, width.min(matrix.columns - first)));
-        if matrix.column_stride == 1 {
-            copy_lines(own, to, width);
-        } else {
-            transpose(own, to, width);
-        }
+        copy(matrix.part((0, depth), (first, width.min(matrix.columns - first))), to, width);
     }
     Panels::new(to, (depth, matrix.columns), width, depth * width)
 }
@@ -73,18 +68,14 @@ fn on_lines(array: &mut Vec<f32>, length: usize) -> &mut [f32] {
     &mut all[first..][..length]
 }
 
-fn copy_lines(matrix: Matrix, to: &mut [f32], width: usize) {
-    for (line, to) in to.chunks_exact_mut(width).enumerate() {
-        let (own, beyond) = to.split_at_mut(matrix.columns);
-        own.copy_from_slice(&matrix.values[line * matrix.row_stride..][..matrix.columns]);
-        beyond.fill(0.0);
-    }
-}
-
-fn transpose(matrix: Matrix, to: &mut [f32], width: usize) {
+fn copy(matrix: Matrix, to: &mut [f32], width: usize) {
     let mut done = 0;
     #[cfg(target_arch = "x86_64")]
-    if matrix.row_stride == 1 && width.is_multiple_of(8) && std::arch::is_x86_feature_detected!("avx") {
+    if matrix.column_stride != 1
+        && matrix.row_stride == 1
+        && width.is_multiple_of(8)
+        && std::arch::is_x86_feature_detected!("avx")
+    {
         // SAFETY: AVX is present.
         unsafe { squares::transpose(matrix, to, width) };
         done = matrix.rows / 8 * 8;
@@ -92,7 +83,10 @@ fn transpose(matrix: Matrix, to: &mut [f32], width: usize) {
     for (line, to) in to.chunks_exact_mut(width).enumerate().skip(done) {
         let (own, beyond) = to.split_at_mut(matrix.columns);
         let from = &matrix.values[line * matrix.row_stride..];
-        own.iter_mut().enumerate().for_each(|(column, to)| *to = from[column * matrix.column_stride]);
+        match matrix.column_stride {
+            1 => own.copy_from_slice(&from[..matrix.columns]),
+            stride => own.iter_mut().enumerate().for_each(|(column, to)| *to = from[column * stride]),
+        }
         beyond.fill(0.0);
     }
 }

@@ -8,8 +8,10 @@ use std::cell::RefCell;
 
 use candle_core::{DType, Tensor};
 use half::bf16;
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
+use super::tiles::{L2, ask_for};
 #[cfg(target_arch = "x86_64")]
 use super::{Bf16Matrix, amx};
 use super::{Cores, Projection, Result, Update, Weight, read, widen};
@@ -258,109 +260,75 @@ impl Group<'_> {
             self.x.len() == count * V * LANES && self.sums_stride >= V * LANES,
             "x and sums must hold whole vectors"
         );
-        let mut tile = Group { weights, sums, outputs: O, ..*self };
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx512f") {
-            // SAFETY: the CPU has AVX-512F, and the slices' lengths cover all that a tile reads and writes.
-            unsafe { x86::multiply::<O, V>(&mut tile) };
-            return O;
-        }
-        tile.by_loops::<O, V>();
+        Arch::new().dispatch(Tile::<O, V>(Group { weights, sums, outputs: O, ..*self }));
         O
     }
+}
 
-    fn by_loops<const O: usize, const V: usize>(&mut self) {
-        vectorized!({
-            // Loops, not `for_each`, which is not always inlined: otherwise only SSE2 instructions are used.
-            for vector in 0..V {
-                for output in (0..O - O % 4).step_by(4) {
-                    self.vector::<4, V>(output, vector);
-                }
-                for output in O - O % 4..O {
-                    self.vector::<1, V>(output, vector);
-                }
-            }
-        });
-    }
+/// A group of `O` outputs, for `V` vectors of rows.
+struct Tile<'a, const O: usize, const V: usize>(Group<'a>);
+
+impl<const O: usize, const V: usize> WithSimd for Tile<'_, O, V> {
+    type Output = ();
 
     #[inline(always)]
-    fn vector<const P: usize, const V: usize>(&mut self, output: usize, vector: usize) {
-        let count = self.x.len() / (V * LANES);
-        let weights: [&[f32]; P] =
-            std::array::from_fn(|i| &self.weights[(output + i) * self.weights_stride..][..count]);
-        let place = |i: usize| (output + i) * self.sums_stride + vector * LANES;
-        let mut sums = [[0.0; LANES]; P];
-        if self.adds {
-            for (i, sums) in sums.iter_mut().enumerate() {
-                sums.copy_from_slice(&self.sums[place(i)..][..LANES]);
-            }
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        if S::F32_LANES == LANES {
+            return self.multiply::<S, O, V>(simd, 0, 0);
         }
-        let x = self.x.as_chunks::<LANES>().0.iter().skip(vector).step_by(V);
-        for (number, x) in x.enumerate() {
-            for (sums, weights) in sums.iter_mut().zip(weights) {
-                let weight = weights[number];
-                for lane in 0..LANES {
-                    sums[lane] += weight * x[lane];
-                }
+        // Smaller registers hold the sums of fewer outputs and rows.
+        for row in (0..V * LANES).step_by(S::F32_LANES) {
+            for output in (0..O - O % 4).step_by(4) {
+                self.multiply::<S, 4, 1>(simd, output, row);
             }
-        }
-        for (i, sums) in sums.iter().enumerate() {
-            self.sums[place(i)..][..LANES].copy_from_slice(sums);
+            for output in O - O % 4..O {
+                self.multiply::<S, 1, 1>(simd, output, row);
+            }
         }
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use std::arch::x86_64::{
-        _MM_HINT_T1, _mm_prefetch, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps,
-        _mm512_storeu_ps,
-    };
-
-    use super::{Group, LANES};
-
-    /// Keeps all sums in registers, at most 24 of 32.
-    ///
-    /// # Safety
-    /// The CPU has AVX-512F. Each of the O outputs has as many weights as there are groups of V vectors in `x`, and
-    /// room for V vectors of sums.
-    #[target_feature(enable = "avx512f")]
+impl<const O: usize, const V: usize> Tile<'_, O, V> {
+    /// Computes `P` outputs for `R` registers of rows. All sums stay in registers: at most 24 of 32.
+    #[inline(always)]
     #[expect(clippy::needless_range_loop, reason = "sums that iterators lend would not stay in registers")]
-    pub(super) unsafe fn multiply<const O: usize, const V: usize>(tile: &mut Group) {
-        let count = tile.x.len() / (V * LANES);
-        let (weights, x, to) = (tile.weights.as_ptr(), tile.x.as_ptr(), tile.sums.as_mut_ptr());
-        let mut sums = [[_mm512_setzero_ps(); V]; O];
-        // SAFETY: the caller guarantees these numbers.
+    fn multiply<S: Simd, const P: usize, const R: usize>(&mut self, simd: S, output: usize, row: usize) {
+        let Group { weights_stride, sums_stride, adds, .. } = self.0;
+        let count = self.0.x.len() / (V * LANES);
+        let weights = self.0.weights[output * weights_stride..].as_ptr();
+        let (x, to) = (self.0.x[row..].as_ptr(), self.0.sums[output * sums_stride + row..].as_mut_ptr());
+        let mut sums = [[simd.splat_f32s(0.0); R]; P];
+        // SAFETY: `Group::tile` checks that there are `count` weights for each output, as many groups of V vectors in
+        // `x`, and V vectors of sums for each output.
         unsafe {
-            if tile.adds {
-                for o in 0..O {
-                    for v in 0..V {
-                        sums[o][v] = _mm512_loadu_ps(to.add(o * tile.sums_stride + v * LANES));
+            if adds {
+                for p in 0..P {
+                    for r in 0..R {
+                        sums[p][r] = to.add(p * sums_stride + r * S::F32_LANES).cast::<S::f32s>().read_unaligned();
                     }
                 }
             }
             for number in 0..count {
                 if number % LANES == 0 {
-                    for o in 0..O {
+                    for p in 0..P {
                         // Prefetch the next outputs' weights during these products.
-                        let next = weights.wrapping_add((O + o) * tile.weights_stride + number);
-                        _mm_prefetch::<_MM_HINT_T1>(next.cast());
+                        ask_for::<L2>(weights.wrapping_add((P + p) * weights_stride + number));
                     }
                 }
-                let mut vectors = [_mm512_setzero_ps(); V];
-                for v in 0..V {
-                    vectors[v] = _mm512_loadu_ps(x.add((number * V + v) * LANES));
+                let mut vectors = [simd.splat_f32s(0.0); R];
+                for r in 0..R {
+                    vectors[r] = x.add(number * V * LANES + r * S::F32_LANES).cast::<S::f32s>().read_unaligned();
                 }
-                for o in 0..O {
-                    let weight = _mm512_set1_ps(*weights.add(o * tile.weights_stride + number));
-                    for v in 0..V {
-                        sums[o][v] = _mm512_fmadd_ps(weight, vectors[v], sums[o][v]);
+                for p in 0..P {
+                    let weight = simd.splat_f32s(*weights.add(p * weights_stride + number));
+                    for r in 0..R {
+                        sums[p][r] = simd.mul_add_e_f32s(weight, vectors[r], sums[p][r]);
                     }
                 }
             }
-            for o in 0..O {
-                for v in 0..V {
-                    _mm512_storeu_ps(to.add(o * tile.sums_stride + v * LANES), sums[o][v]);
+            for p in 0..P {
+                for r in 0..R {
+                    to.add(p * sums_stride + r * S::F32_LANES).cast::<S::f32s>().write_unaligned(sums[p][r]);
                 }
             }
         }
@@ -379,13 +347,19 @@ mod tests {
         const ROWS: usize = 2 * LANES;
         let inputs = 37;
         let (x, weights) = (numbers(ROWS * inputs, 1), numbers(6 * inputs, 4));
-        let Columns { values: x_of_tile, .. } = &columns(&x, inputs)[0];
+        let tiles = columns(&x, inputs);
         let mut sums = vec![1.0; 6 * ROWS];
-        let (weights_stride, sums_stride, sums) = (inputs, ROWS, sums.as_mut_slice());
-        let mut tile =
-            Group { weights: &weights, weights_stride, outputs: 6, x: x_of_tile, sums, sums_stride, adds: true };
-        tile.by_loops::<6, 2>();
-        let sums = tile.sums.to_vec();
+        let (weights_stride, sums_stride) = (inputs, ROWS);
+        let group = Group {
+            weights: &weights,
+            weights_stride,
+            outputs: 6,
+            x: &tiles[0].values,
+            sums: &mut sums,
+            sums_stride,
+            adds: true,
+        };
+        Tile::<6, 2>(group).with_simd(pulp::Scalar::new());
         for (place, sum) in sums.into_iter().enumerate() {
             let (output, row) = (place / ROWS, place % ROWS);
             let exact: f32 = (0..inputs).map(|i| x[row * inputs + i] * weights[output * inputs + i]).sum();

@@ -181,7 +181,7 @@ impl Row<'_> {
             let lines = self.right.values[panel * self.right.panel..].as_ptr();
             let to: [*mut f32; HEIGHT] =
                 std::array::from_fn(|row| self.target.to.wrapping_add(row * to_width + column));
-            to.iter().for_each(|to| (0..width).step_by(16).for_each(|line| ask_for(to.wrapping_add(line))));
+            to.iter().for_each(|to| (0..width).step_by(16).for_each(|line| ask_for::<L1>(to.wrapping_add(line))));
             let sums = self.sums::<S, HEIGHT, IS_ROW>(simd, lines);
             let columns = width.min(self.right.columns - column);
             if columns == width {
@@ -230,7 +230,7 @@ impl Row<'_> {
             });
             if !IS_ROW {
                 // Columns are too far apart for the hardware prefetcher.
-                ask_for(self.from.wrapping_add((line + AHEAD) * self.step));
+                ask_for::<L1>(self.from.wrapping_add((line + AHEAD) * self.step));
             }
             for (row, sums) in rows.iter().zip(&mut sums) {
                 // SAFETY: the left side has a number in each of these rows for each row of the right side: its matrix
@@ -245,13 +245,16 @@ impl Row<'_> {
     }
 }
 
-/// Prefetches the cache line of a number.
+/// The caches of [`ask_for`].
+pub(super) const L1: i32 = 3;
+pub(super) const L2: i32 = 2;
+
+/// Prefetches the cache line of a number into this cache.
 #[inline(always)]
-fn ask_for(number: *const f32) {
+pub(super) fn ask_for<const CACHE: i32>(number: *const f32) {
+    // SAFETY: a prefetch is a hint and reads nothing.
     #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch is a hint and reads nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(number.cast()) };
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<CACHE>(number.cast());
     }
 }
