@@ -15,7 +15,6 @@ mod kernels;
 mod output;
 mod pass;
 mod tiles;
-mod types;
 mod weights;
 
 use std::cmp::Reverse;
