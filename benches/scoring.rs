@@ -12,7 +12,6 @@ use asap_lm::backend::{Packed, Target};
 use asap_lm::config::ModelConfig;
 use asap_lm::decoder::Decoder;
 use asap_lm::ops::{self, Bf16Matrix, F32Matrix, Pool, Projection, Sequence};
-use asap_lm::output::Output;
 use cpu_time::ProcessTime;
 use random::Random;
 
@@ -66,7 +65,6 @@ impl Case {
             ModelConfig { num_hidden_layers: self.layers, ..ModelConfig::parse(processes::HALF_A_BILLION).unwrap() };
         let mut random = Random(1);
         let weights = random.weights::<M>(&config);
-        let output = Output::new(weights.output().clone());
         let decoder = Decoder::new(config, weights);
         let tokens: usize = self.lengths.iter().sum();
         let (ids, asked) = random::chain(tokens, decoder.config.vocab_size);
@@ -82,7 +80,7 @@ impl Case {
                     |places, hidden| {
                         let own = asked[places].iter().enumerate();
                         let own = own.map(|(place, row)| Target { row: place as u32, id: ids[*row as usize + 1] });
-                        let scores = output.score(&hidden, &own.collect::<Vec<_>>())?;
+                        let scores = decoder.score(&hidden, &own.collect::<Vec<_>>())?;
                         surprisal.extend(scores.iter().map(|score| score.surprisal));
                         Ok(())
                     },

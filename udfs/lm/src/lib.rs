@@ -3,7 +3,7 @@
 //!
 //! A chain is scored in three steps. [`Scorer::prepare`] tokenizes it. [`Scorer::score`] sends it to the model's
 //! thread, which packs chains of many callers into batches. A [`backend`] scores a batch. On CPUs, a batch runs through
-//! [`decoder`], layer by layer of [`ops`], and [`output`] computes surprisal and entropy from the hidden states.
+//! [`decoder`], layer by layer of [`ops`], and the output layer gives surprisal and entropy.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -25,7 +25,7 @@
 //! | module | contains |
 //! |---|---|
 //! | [`backend`] | the contract of what runs a model: three questions about token ids |
-//! | `model` | the CPU's model: [`config`], [`weights`], [`decoder`], [`output`]; the crate [`ops`] has a layer's operations |
+//! | `model` | the CPU's model: [`config`], [`weights`], [`decoder`], `output`; the crate [`ops`] has a layer's operations |
 //! | `cuda` | the decoder on an NVIDIA GPU |
 //! | `candle` | more families, by candle-transformers |
 //! | `text` | tokenizers, prompts, [`example`]s to train on, token counts of pruned chains |
@@ -63,7 +63,7 @@ pub use error::{LmError, Result};
 pub use fingerprint::{fingerprint, model_files};
 pub use locate::{SMALL, locate, locate_folder, parameters};
 pub use model::pass::tokens_read;
-pub use model::{config, decoder, output, weights};
+pub use model::{config, decoder, weights};
 pub use score::loaded::{Computed, Dtype, LoadedModel};
 pub use score::row::{Over, QuestionAndSteps, Scores, Wanted};
 pub use score::scorer::{Left, Prepared, Reading, Scored, Scorer};

@@ -14,10 +14,9 @@ use crate::backend::IsWanted;
 use crate::memo::{Memo, Memory, share};
 use crate::model::config::ModelConfig;
 use crate::model::decoder::Decoder;
-use crate::model::output::Output;
 use crate::model::pass::KvCache;
 use crate::model::weights::Weights;
-use crate::ops::{RopeTable, StoredMatrix};
+use crate::ops::StoredMatrix;
 use crate::text::prompt::opens_thought;
 use crate::{LmError, Message, PromptTemplate, Result, Tokenizer};
 
@@ -64,11 +63,9 @@ pub struct Prompt {
 #[derive(Debug)]
 pub struct Generator {
     decoder: Decoder<StoredMatrix>,
-    output: Output,
     tokenizer: Arc<Tokenizer>,
     prompt: PromptTemplate,
     config: GenerationConfig,
-    table: RopeTable,
     read: Memo<Vec<u32>, ReadPrompt>,
 }
 
@@ -83,13 +80,11 @@ impl Generator {
     pub fn load(folder: &Path, memory: &Arc<Memory>) -> Result<Self> {
         let config = ModelConfig::load(folder)?;
         let weights = Weights::load(folder, &config)?;
-        let output = Output::new(weights.output().clone());
         let decoder = Decoder::new(config, weights);
         let tokenizer = Arc::new(Tokenizer::load_within(folder, memory)?);
         let prompt = PromptTemplate::load(folder, None)?;
         let config = GenerationConfig::load(folder, &tokenizer)?;
-        let table = decoder.rope_table(0);
-        Ok(Self { decoder, output, tokenizer, prompt, config, table, read: Memo::new(memory, share::PROMPTS) })
+        Ok(Self { decoder, tokenizer, prompt, config, read: Memo::new(memory, share::PROMPTS) })
     }
 
     /// Renders and tokenizes a conversation. With `thinks`, the template may open a thought, and one that it closes is
@@ -224,7 +219,7 @@ impl Generator {
             return Err(LmError::TooLong { tokens: prompt.len(), window });
         }
         let (last, kv_cache) = self.decoder.prefill(prompt, &[prompt.len() as u32 - 1], is_wanted)?;
-        let logits = self.output.logits(&last)?;
+        let logits = self.decoder.logits(&last)?;
         Ok(ReadPrompt { logits, kv_cache })
     }
 
@@ -232,9 +227,6 @@ impl Generator {
         let ReadPrompt { mut logits, kv_cache } = read;
         let (tokens_in, opens_thought) = (prompt.ids.len(), prompt.opens_thought);
         let most = sampling.max_tokens.min(self.decoder.config.max_position_embeddings - tokens_in);
-        if self.table.positions() < tokens_in + most {
-            self.table = self.decoder.rope_table(tokens_in + most);
-        }
         let stop = std::mem::take(&mut sampling.stop);
         let sampler = Sampler::new(sampling, self.config.clone(), &prompt.ids);
         let finish = (most == 0).then_some(Finish::Length);
@@ -251,8 +243,8 @@ impl Generator {
             return Ok(());
         }
         let mut before: Vec<&mut KvCache> = texts.iter_mut().map(|text| &mut text.kv_cache).collect();
-        let hidden = self.decoder.next(&last, &mut before, &self.table)?;
-        let mut logits = self.output.logits(&hidden)?;
+        let hidden = self.decoder.append(&last, &mut before, &|| true)?;
+        let mut logits = self.decoder.logits(&hidden)?;
         let vocabulary = logits.len() / last.len();
         let texts = texts.par_iter_mut().zip(logits.par_chunks_exact_mut(vocabulary));
         texts.map(|(text, logits)| text.take(logits, &self.config.ends, &self.tokenizer)).collect()

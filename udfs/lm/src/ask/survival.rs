@@ -21,7 +21,6 @@ use crate::ask::sampling::{GenerationConfig, likeliest};
 use crate::backend::{Continuation, Continued, IsWanted, QuestionKey};
 use crate::memo::{Memo, Memory, share};
 use crate::model::decoder::Decoder;
-use crate::model::output::Output;
 use crate::model::pass::{KvCache, TOKENS_PER_PASS};
 use crate::ops::Projection;
 use crate::{Result, Tokenizer};
@@ -82,7 +81,6 @@ pub(crate) struct Checker {
 /// The model that reads the texts of a call, as long as a caller waits.
 pub(crate) struct Reader<'a, M> {
     pub decoder: &'a Decoder<M>,
-    pub output: &'a Output,
     pub is_wanted: &'a IsWanted<'a>,
 }
 
@@ -185,7 +183,7 @@ impl Checker {
                 end - 1
             };
             let last: Vec<u32> = next.iter().map(last_of).collect();
-            let mut logits = reader.output.logits(&hidden.index_select(&Tensor::new(last, &Device::Cpu)?, 0)?)?;
+            let mut logits = reader.decoder.logits(&hidden.index_select(&Tensor::new(last, &Device::Cpu)?, 0)?)?;
             let vocabulary = logits.len() / writing.len();
             for (text, logits) in writing.iter_mut().zip(logits.chunks_exact_mut(vocabulary)) {
                 text.written.push(likeliest(logits));
@@ -225,7 +223,7 @@ fn score<M: Projection>(texts: &mut [Text], reader: &Reader<M>) -> Result<()> {
     }
     let ids: Vec<Vec<u32>> = texts.iter().map(|text| text.check.with_answer.clone()).collect();
     let hidden = reader.append(&mut texts.iter_mut().collect::<Vec<_>>(), &ids)?;
-    let scores = reader.output.score(&hidden, &targets)?;
+    let scores = reader.decoder.score(&hidden, &targets)?;
     let mut rest = scores.as_slice();
     for text in texts {
         let (own, later) = rest.split_at(text.check.with_answer.len() - text.check.answer);

@@ -44,6 +44,7 @@ pub struct CudaModel {
     weights: GpuWeights,
     buffers: Buffers,
     rope: Rope,
+    positions: usize,
     angles: Angles,
 }
 
@@ -67,12 +68,8 @@ struct Buffers {
 
 type KvCache = [CudaSlice<f16>; 2];
 
-#[derive(Debug)]
-struct Angles {
-    positions: usize,
-    cosines: CudaSlice<f32>,
-    sines: CudaSlice<f32>,
-}
+/// Cosines and sines of [`RopeTable`](crate::ops::RopeTable).
+type Angles = [CudaSlice<f32>; 2];
 
 impl CudaModel {
     /// Loads a folder in Hugging Face's layout onto the visible GPU with this number.
@@ -103,15 +100,14 @@ impl CudaModel {
         let weights = GpuWeights::take(&gpu, weights)?;
         let buffers = Buffers::of(&gpu, &config)?;
         let rope = Rope::new(&config.rope, config.head_dim);
-        let angles = Angles { positions: 0, cosines: gpu.room(0)?, sines: gpu.room(0)? };
-        Ok(Self { config, gpu, weights, buffers, rope, angles })
+        let angles = [gpu.room(0)?, gpu.room(0)?];
+        Ok(Self { config, gpu, weights, buffers, rope, positions: 0, angles })
     }
 
     /// GPU memory in bytes for a model of this shape, without the KV cache of long chains.
     fn bytes(config: &ModelConfig) -> usize {
         let ModelConfig { hidden_size: hidden, intermediate_size: wide, vocab_size: vocabulary, .. } = *config;
-        let queries = config.num_attention_heads * config.head_dim;
-        let keys = config.num_key_value_heads * config.head_dim;
+        let (queries, keys) = (config.heads().query_width(), config.heads().key_width());
         let layer = 2 * hidden * (queries + keys) + 3 * hidden * wide;
         let tables = if config.tie_word_embeddings { 1 } else { 2 };
         let weights = 2 * (config.num_hidden_layers * layer + tables * vocabulary * hidden);
@@ -121,17 +117,15 @@ impl CudaModel {
 
     /// Most tokens of a chain whose KV cache fits the GPU's memory.
     pub fn longest(&self) -> usize {
-        let heads = self.config.heads();
-        let token = 2 * size_of::<f16>() * self.config.num_hidden_layers * heads.key * heads.width;
+        let token = 2 * size_of::<f16>() * self.config.num_hidden_layers * self.config.heads().key_width();
         TOKENS_PER_PASS.max(self.gpu.left / token)
     }
 
     fn reach(&mut self, positions: usize) -> Result<()> {
-        if positions > self.angles.positions {
-            let positions = positions.next_power_of_two();
+        if positions > self.positions {
             let table = self.rope.table(positions);
-            let [cosines, sines] = [&table.cos, &table.sin].map(|angles| self.gpu.copied(angles));
-            self.angles = Angles { positions, cosines: cosines?, sines: sines? };
+            self.angles = [self.gpu.copied(&table.cos)?, self.gpu.copied(&table.sin)?];
+            self.positions = table.positions();
         }
         Ok(())
     }
@@ -163,7 +157,7 @@ impl CudaModel {
     }
 
     fn empty_kv_cache(&self, tokens: usize) -> Result<Vec<KvCache>> {
-        let values = tokens * self.config.num_key_value_heads * self.config.head_dim;
+        let values = tokens * self.config.heads().key_width();
         let room = |_| Ok([self.gpu.room(values)?, self.gpu.room(values)?]);
         (0..self.config.num_hidden_layers).map(room).collect()
     }
@@ -171,8 +165,7 @@ impl CudaModel {
 
 impl Buffers {
     fn of(gpu: &Gpu, config: &ModelConfig) -> Result<Self> {
-        let queries = config.num_attention_heads * config.head_dim;
-        let keys = config.num_key_value_heads * config.head_dim;
+        let (queries, keys) = (config.heads().query_width(), config.heads().key_width());
         Ok(Self {
             x: gpu.room(TOKENS_PER_PASS * config.hidden_size)?,
             normed: gpu.room(TOKENS_PER_PASS * config.hidden_size)?,

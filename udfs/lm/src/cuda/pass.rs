@@ -28,7 +28,7 @@ impl CudaModel {
             gpu.split_heads(
                 &buffers.joined,
                 layer,
-                [&angles.cosines, &angles.sines],
+                angles.each_ref(),
                 &positions,
                 &mut buffers.queries,
                 [&mut keys.slice_mut(first_key..), &mut values.slice_mut(first_key..)],

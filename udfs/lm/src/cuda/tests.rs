@@ -9,8 +9,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use super::*;
 use crate::Tokenizer;
 use crate::model::decoder::Decoder;
-use crate::model::output::Output;
-use crate::testing::{chains, golden};
+use crate::testing::{By, chains, golden};
 
 /// Models with supported heads: with and without a bias, with norms of queries and keys, and a trained one.
 const MODELS: [&str; 4] = ["qwen2", "llama", "qwen3", "../../data/model"];
@@ -20,8 +19,7 @@ fn on_gpu(folder: &Path) -> CudaModel {
 }
 
 fn on_cpu(decoder: &Decoder, chains: Packed, targets: &[Target]) -> Vec<TokenScore> {
-    let output = Output::new(decoder.weights.output().clone());
-    output.score(&decoder.hidden(chains.ids, chains.lengths).unwrap(), targets).unwrap()
+    decoder.score(&decoder.hidden(chains.ids, chains.lengths).unwrap(), targets).unwrap()
 }
 
 fn furthest(found: &[TokenScore], expected: &[TokenScore]) -> f32 {
@@ -82,19 +80,6 @@ fn a_chain_longer_than_a_pass_scores_as_on_the_cpu() {
     assert!(apart < 2e-2, "{apart} nats");
 }
 
-/// Reads forks as whole texts.
-struct Whole(CudaModel);
-
-impl Backend for Whole {
-    fn name(&self) -> &'static str {
-        "whole"
-    }
-
-    fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
-        self.0.score(chains, targets, is_wanted)
-    }
-}
-
 #[test]
 fn forks_score_as_whole_texts() {
     let folder = golden("llama");
@@ -110,7 +95,10 @@ fn forks_score_as_whole_texts() {
         fork(300, ids(11, 90), 2..90),
     ];
     let found = on_gpu(&folder).score_forks(&texts, &|| true).unwrap();
-    let whole = Whole(on_gpu(&folder)).score_forks(&texts, &|| true).unwrap();
+    let mut model = on_gpu(&folder);
+    let mut unshared =
+        By(|chains: Packed, targets: &[Target], is_wanted: &IsWanted| model.score(chains, targets, is_wanted));
+    let whole = unshared.score_forks(&texts, &|| true).unwrap();
     let apart = furthest(&found, &whole);
     assert!(apart < 5e-3, "{apart} nats");
 }

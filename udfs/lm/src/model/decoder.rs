@@ -12,20 +12,29 @@ use crate::model::layer::Run;
 use crate::model::pass::{Before, Chunk, KvCache, TOKENS_PER_PASS, chunked, pass};
 use crate::model::rope::Rope;
 use crate::model::weights::Weights;
-use crate::ops::{self, Projection, RopeTable, Sequence};
+use crate::ops::{self, Projection, Sequence};
 
 /// A decoder. Projections are `M`: `Tensor` in f32, `Bf16Matrix` or `StoredMatrix`.
 #[derive(Debug, Clone)]
 pub struct Decoder<M = Tensor> {
     pub config: ModelConfig,
     pub weights: Weights<M>,
-    rope: Rope,
+    pub(crate) rope: Rope,
+    /// Number of hidden states that went through the output layer so far.
+    #[cfg(test)]
+    pub(crate) output_rows: std::sync::Arc<std::sync::atomic::AtomicUsize>,
 }
 
 impl<M: Projection> Decoder<M> {
     pub fn new(config: ModelConfig, weights: Weights<M>) -> Self {
         let rope = Rope::new(&config.rope, config.head_dim);
-        Self { config, weights, rope }
+        Self {
+            config,
+            weights,
+            rope,
+            #[cfg(test)]
+            output_rows: Default::default(),
+        }
     }
 
     /// Computes the hidden states after the final norm, [rows, hidden]. Calls `each` once per pass with a range and the
@@ -40,7 +49,6 @@ impl<M: Projection> Decoder<M> {
         is_wanted: &IsWanted,
         mut each: impl FnMut(Range<usize>, Tensor) -> Result<()>,
     ) -> Result<()> {
-        let table = self.rope.table(lengths.iter().copied().max().unwrap_or(0));
         let mut before: Option<KvCache> = None;
         for Chunk { tokens, chains, of } in chunked(lengths) {
             if chains[0].earlier == 0 {
@@ -49,17 +57,13 @@ impl<M: Projection> Decoder<M> {
             let before: &mut [&mut KvCache] = &mut before.iter_mut().collect::<Vec<_>>();
             let (places, rows) = asked_in(asked, &tokens);
             let rows = rows.as_deref();
-            each(places, self.pass(&ids[tokens], &chains, &table, Before::Own(before), rows, is_wanted)?)?;
+            each(places, self.pass(&ids[tokens], &chains, Before::Own(before), rows, is_wanted)?)?;
         }
         Ok(())
     }
 
-    pub(crate) fn rope_table(&self, positions: usize) -> RopeTable {
-        self.rope.table(positions)
-    }
-
     pub(crate) fn empty_kv_cache(&self, tokens: usize) -> KvCache {
-        let values = tokens * self.config.num_key_value_heads * self.config.head_dim;
+        let values = tokens * self.config.heads().key_width();
         let room = || [Vec::with_capacity(values), Vec::with_capacity(values)];
         KvCache { tokens: 0, layers: self.weights.layers.iter().map(|_| room()).collect() }
     }
@@ -80,12 +84,11 @@ impl<M: Projection> Decoder<M> {
         is_wanted: &IsWanted,
     ) -> Result<Tensor> {
         let start = before.tokens;
-        let table = self.rope.table(start + ids.len());
         let parts = ids.chunks(TOKENS_PER_PASS).map(|part| {
             let chain = Sequence { earlier: before.tokens, tokens: part.len() };
             let own = chain.earlier - start..chain.earlier - start + chain.tokens;
             let (_, rows) = asked_in(Some(asked), &own);
-            self.pass(part, &[chain], &table, Before::Own(&mut [&mut *before]), rows.as_deref(), is_wanted)
+            self.pass(part, &[chain], Before::Own(&mut [&mut *before]), rows.as_deref(), is_wanted)
         });
         Ok(Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 0)?)
     }
@@ -96,38 +99,29 @@ impl<M: Projection> Decoder<M> {
         let texts = before.iter().zip(ids);
         let chains: Vec<Sequence> =
             texts.map(|(before, ids)| Sequence { earlier: before.tokens, tokens: ids.len() }).collect();
-        let longest = chains.iter().map(|chain| chain.earlier + chain.tokens).max().unwrap_or(0);
-        self.pass(&ids.concat(), &chains, &self.rope.table(longest), Before::Own(before), None, is_wanted)
-    }
-
-    /// Returns the final hidden states of one more token per chain, [chains, hidden]. `table` must cover its position.
-    pub fn next(&self, ids: &[u32], before: &mut [&mut KvCache], table: &RopeTable) -> Result<Tensor> {
-        let chains: Vec<Sequence> =
-            before.iter().map(|before| Sequence { earlier: before.tokens, tokens: 1 }).collect();
-        self.pass(ids, &chains, table, Before::Own(before), None, &|| true)
+        self.pass(&ids.concat(), &chains, Before::Own(before), None, is_wanted)
     }
 
     /// Returns the final hidden states of the texts' own tokens in `asked`, [rows, hidden]. Texts continue `begun`.
     pub(crate) fn forks(&self, texts: &[Fork], begun: &KvCache, asked: &[u32], is_wanted: &IsWanted) -> Result<Tensor> {
         let chains: Vec<Sequence> =
             texts.iter().map(|text| Sequence { earlier: text.from, tokens: text.ids.len() }).collect();
-        let longest = chains.iter().map(|chain| chain.earlier + chain.tokens).max().unwrap_or(0);
         let ids: Vec<u32> = texts.iter().flat_map(|text| text.ids.iter().copied()).collect();
-        self.pass(&ids, &chains, &self.rope.table(longest), Before::Shared(begun), Some(asked), is_wanted)
+        self.pass(&ids, &chains, Before::Shared(begun), Some(asked), is_wanted)
     }
 
     fn pass(
         &self,
         ids: &[u32],
         chains: &[Sequence],
-        table: &RopeTable,
         before: Before,
         asked: Option<&[u32]>,
         is_wanted: &IsWanted,
     ) -> Result<Tensor> {
         let mut x = Vec::new();
         self.embed(ids, &mut x)?;
-        pass(Run::new(&self.config, chains, table, is_wanted), &self.weights, &mut x, before, asked)?;
+        let table = self.rope.table(chains.iter().map(|chain| chain.earlier + chain.tokens).max().unwrap_or(0));
+        pass(Run::new(&self.config, chains, &table, is_wanted), &self.weights, &mut x, before, asked)?;
         Ok(Tensor::from_vec(x, ((), self.config.hidden_size), &Device::Cpu)?)
     }
 

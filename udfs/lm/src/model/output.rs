@@ -7,7 +7,8 @@ use rayon::prelude::*;
 
 use crate::Result;
 use crate::backend::{Target, TokenScore};
-use crate::ops::{self, Cores, Matrix, Pool, SumOfExponentials, Update};
+use crate::model::decoder::Decoder;
+use crate::ops::{self, Cores, Matrix, Pool, Projection, SumOfExponentials, Update};
 
 const ROWS: usize = 512;
 const VOCABULARY: usize = 1024;
@@ -32,29 +33,13 @@ pub(crate) fn rows_of(mut targets: Vec<Target>) -> (Vec<u32>, Vec<Target>) {
     (rows, targets)
 }
 
-#[derive(Debug)]
-pub struct Output {
-    weight: Tensor,
-    #[cfg(test)]
-    rows: std::sync::atomic::AtomicUsize,
-}
-
 #[derive(Debug, Default)]
 struct Scratch {
     logits: Vec<f32>,
     weights: Vec<f32>,
 }
 
-impl Output {
-    /// An output layer with this weight, [vocabulary, hidden], in f32 or bf16.
-    pub fn new(weight: Tensor) -> Self {
-        Self {
-            weight,
-            #[cfg(test)]
-            rows: Default::default(),
-        }
-    }
-
+impl<M: Projection> Decoder<M> {
     /// Scores `targets` from hidden states, [tokens, hidden]. Multiplies only the rows of targets, by a part of the
     /// vocabulary at a time. Logits, softmax and entropy are f32.
     pub fn score(&self, hidden: &Tensor, targets: &[Target]) -> Result<Vec<TokenScore>> {
@@ -64,13 +49,14 @@ impl Output {
             let asked = hidden.index_select(&Tensor::new(rows, &Device::Cpu)?, 0)?;
             ops::read([&asked], |[asked]| self.score_rows(asked, part, &mut scores))??;
             #[cfg(test)]
-            self.rows.fetch_add(part.len(), std::sync::atomic::Ordering::Relaxed);
+            self.output_rows.fetch_add(part.len(), std::sync::atomic::Ordering::Relaxed);
         }
         Ok(scores)
     }
 
     fn score_rows(&self, hidden: &[f32], targets: &[Target], scores: &mut Vec<TokenScore>) -> Result<()> {
-        let (vocabulary, width) = self.weight.dims2()?;
+        let weight = self.weights.output();
+        let (vocabulary, width) = weight.dims2()?;
         let hidden = Matrix::dense(hidden, targets.len(), width);
         let pool = Pool::<Scratch>::default();
         let firsts: Vec<usize> = (0..vocabulary).step_by(VOCABULARY).collect();
@@ -78,7 +64,7 @@ impl Output {
             let ids = *first..vocabulary.min(first + VOCABULARY);
             pool.with(|Scratch { logits, weights }| {
                 let logits = ops::at_least(logits, targets.len() * ids.len());
-                ops::read_rows(&self.weight, ids.clone(), weights, |weights| {
+                ops::read_rows(weight, ids.clone(), weights, |weights| {
                     let weights = Matrix::dense(weights, ids.len(), width);
                     ops::multiply(hidden, weights.t(), 1.0, logits, Update::Replace, Cores::One);
                 })?;
@@ -107,19 +93,14 @@ impl Output {
 
     /// Returns the logits of hidden states, [rows, hidden], as [rows, vocabulary].
     pub fn logits(&self, hidden: &Tensor) -> Result<Vec<f32>> {
-        let (rows, vocabulary) = (hidden.dim(0)?, self.weight.dim(0)?);
+        let weight = self.weights.output();
+        let (rows, vocabulary) = (hidden.dim(0)?, weight.dim(0)?);
         #[cfg(test)]
-        self.rows.fetch_add(rows, std::sync::atomic::Ordering::Relaxed);
+        self.output_rows.fetch_add(rows, std::sync::atomic::Ordering::Relaxed);
         let mut logits = vec![0.0; rows * vocabulary];
         ops::read([hidden], |[hidden]| {
-            ops::multiply_stored(&self.weight, hidden, &mut logits, Update::Replace, Cores::All)
+            ops::multiply_stored(weight, hidden, &mut logits, Update::Replace, Cores::All)
         })??;
         Ok(logits)
-    }
-
-    /// Number of hidden states that went through the layer so far.
-    #[cfg(test)]
-    pub(crate) fn rows(&self) -> usize {
-        self.rows.load(std::sync::atomic::Ordering::Relaxed)
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn count_read(tokens: usize) {
 
 /// The rotated keys and the values of the tokens of one chain, for every layer.
 #[derive(Debug, Clone)]
-pub struct KvCache {
+pub(crate) struct KvCache {
     pub(crate) tokens: usize,
     pub(crate) layers: Vec<[Vec<f32>; 2]>,
 }

@@ -5,6 +5,7 @@
 //! scores by 1e-4 nats.
 
 use std::f64::consts::PI;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::model::config::{RopeConfig, RopeScaling};
 use crate::ops::RopeTable;
@@ -13,6 +14,8 @@ use crate::ops::RopeTable;
 pub(crate) struct Rope {
     frequencies: Vec<f32>,
     attention_factor: f64,
+    /// The longest table so far.
+    held: Arc<Mutex<Arc<RopeTable>>>,
 }
 
 impl Rope {
@@ -64,11 +67,21 @@ impl Rope {
                 }
             }
         }
-        Self { frequencies: frequencies.into_iter().map(|frequency| frequency as f32).collect(), attention_factor }
+        let frequencies = frequencies.into_iter().map(|frequency| frequency as f32).collect();
+        let held = Arc::new(RopeTable { cos: vec![], sin: vec![], pairs: head_dim / 2 });
+        Self { frequencies, attention_factor, held: Arc::new(Mutex::new(held)) }
     }
 
-    /// The table of the positions 0 … `positions` − 1.
-    pub(crate) fn table(&self, positions: usize) -> RopeTable {
+    /// The table of at least the positions 0 … `positions` − 1, which is computed once.
+    pub(crate) fn table(&self, positions: usize) -> Arc<RopeTable> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.positions() < positions {
+            *held = Arc::new(self.compute(positions.next_power_of_two()));
+        }
+        Arc::clone(&held)
+    }
+
+    fn compute(&self, positions: usize) -> RopeTable {
         let pairs = self.frequencies.len();
         let mut table =
             RopeTable { cos: Vec::with_capacity(positions * pairs), sin: Vec::with_capacity(positions * pairs), pairs };

@@ -11,7 +11,7 @@ use crate::cuda::CudaModel;
 use crate::memo::Memory;
 use crate::model::config::{Limits, ModelConfig};
 use crate::model::decoder::Decoder;
-use crate::model::output::{Output, rows_of, targets_in};
+use crate::model::output::{rows_of, targets_in};
 use crate::model::pass::{TOKENS_PER_PASS, groups};
 use crate::model::weights::Weights;
 use crate::ops::{self, Bf16Matrix, F32Matrix, Projection};
@@ -131,19 +131,17 @@ fn spawn<M: Projection + 'static>(
     memory: &Arc<Memory>,
 ) -> Result<ModelThread> {
     let weights = Weights::<M>::load(folder, &config)?;
-    let output = Output::new(weights.output().clone());
     let decoder = Decoder::new(config, weights);
     let checker = Checker::new(folder, tokenizer, memory)?;
-    ModelThread::spawn(vec![Box::new(DecoderWithOutput { decoder, output, checker })], memory)
+    ModelThread::spawn(vec![Box::new(CpuModel { decoder, checker })], memory)
 }
 
-pub(crate) struct DecoderWithOutput<M> {
+pub(crate) struct CpuModel<M> {
     pub(crate) decoder: Decoder<M>,
-    pub(crate) output: Output,
     pub(crate) checker: Checker,
 }
 
-impl<M: Projection> DecoderWithOutput<M> {
+impl<M: Projection> CpuModel<M> {
     fn score_packed(&self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
         let mut scores = vec![TokenScore { surprisal: f32::NAN, entropy: f32::NAN }; targets.len()];
         if targets.is_empty() {
@@ -152,7 +150,7 @@ impl<M: Projection> DecoderWithOutput<M> {
         let (rows, targets) = rows_of(targets.to_vec());
         self.decoder.hidden_by_pass(chains, Some(&rows), is_wanted, |rows, hidden| {
             let (places, own) = targets_in(&rows, &targets);
-            places.into_iter().zip(self.output.score(&hidden, &own)?).for_each(|(place, score)| scores[place] = score);
+            places.into_iter().zip(self.decoder.score(&hidden, &own)?).for_each(|(place, score)| scores[place] = score);
             Ok(())
         })?;
         Ok(scores)
@@ -163,7 +161,7 @@ impl<M: Projection> DecoderWithOutput<M> {
         let Some((whole, forks)) = texts.split_first() else { return Ok(vec![]) };
         let (rows, targets) = rows_of(whole.targets(0));
         let (hidden, begun) = self.decoder.prefill(&whole.ids, &rows, is_wanted)?;
-        let mut scores = self.output.score(&hidden, &targets)?;
+        let mut scores = self.decoder.score(&hidden, &targets)?;
         for run in groups(forks, |fork| fork.ids.len(), TOKENS_PER_PASS) {
             let mut start = 0;
             let targets = run.iter().flat_map(|fork| {
@@ -172,13 +170,13 @@ impl<M: Projection> DecoderWithOutput<M> {
             });
             let (rows, targets) = rows_of(targets.collect());
             let hidden = self.decoder.forks(run, &begun, &rows, is_wanted)?;
-            scores.extend(self.output.score(&hidden, &targets)?);
+            scores.extend(self.decoder.score(&hidden, &targets)?);
         }
         Ok(scores)
     }
 }
 
-impl<M: Projection> Backend for DecoderWithOutput<M> {
+impl<M: Projection> Backend for CpuModel<M> {
     fn name(&self) -> &'static str {
         "cpu"
     }
@@ -196,7 +194,7 @@ impl<M: Projection> Backend for DecoderWithOutput<M> {
     }
 
     fn continue_greedily(&mut self, texts: &[&Continuation], is_wanted: &IsWanted) -> Result<Vec<Continued>> {
-        let Self { decoder, output, checker } = self;
-        ops::on_cores(|| checker.check(&Reader { decoder, output, is_wanted }, texts))
+        let Self { decoder, checker } = self;
+        ops::on_cores(|| checker.check(&Reader { decoder, is_wanted }, texts))
     }
 }

@@ -51,7 +51,7 @@ impl Activations {
         let (config, weights) = (&decoder.config, &decoder.weights);
         let chain = |length: &usize| Sequence { earlier: 0, tokens: *length };
         let chains: Vec<Sequence> = batch.lengths.iter().map(chain).collect();
-        let table = decoder.rope_table(batch.lengths.iter().copied().max().unwrap_or(0));
+        let table = decoder.rope.table(batch.lengths.iter().copied().max().unwrap_or(0));
         let run = Run::new(config, &chains, &table, is_wanted).in_blocks(block(batch.ids.len()));
         room(&mut self.x, batch.ids.len() * config.hidden_size);
         decoder.embed(&batch.ids, &mut self.x)?;

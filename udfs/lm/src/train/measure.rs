@@ -6,7 +6,6 @@ use super::{Batch, Example};
 use crate::Result;
 use crate::backend::Target;
 use crate::model::decoder::Decoder;
-use crate::model::output::Output;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
@@ -20,14 +19,13 @@ pub struct Measured {
 }
 
 pub fn measure(decoder: &Decoder, examples: &[Example]) -> Result<Measured> {
-    let output = Output::new(decoder.weights.output().clone());
     let mut nats = 0.0;
     let mut counts = BTreeMap::new();
     for example in examples {
         let batch = Batch::new([example]);
         let hidden = decoder.hidden(&batch.ids, &batch.lengths)?;
         let targets = batch.rows.iter().zip(&batch.targets).map(|(row, id)| Target { row: *row, id: *id });
-        let scores = output.score(&hidden, &targets.collect::<Vec<_>>())?;
+        let scores = decoder.score(&hidden, &targets.collect::<Vec<_>>())?;
         nats += scores.iter().map(|score| f64::from(score.surprisal)).sum::<f64>();
         batch.targets.iter().for_each(|id| *counts.entry(*id).or_insert(0_u64) += 1);
     }

@@ -35,20 +35,18 @@ fn tokens_one_at_a_time_give_the_logits_of_the_whole_pass() {
     for model in ["qwen2", "llama", "qwen3", "mistral", "yarn", "linear"] {
         let folder = golden(model);
         let decoder: Decoder = Decoder::load(&folder).unwrap();
-        let output = Output::new(decoder.weights.output().clone());
         let tokenizer = Tokenizer::load(&folder).unwrap();
         let texts: Vec<String> = chains(model).iter().take(4).map(|chain| chain.steps.join("\n\n")).collect();
         // Longer than the block of keys in attention.
         let ids = tokenizer.encode(&texts.join("\n\n").repeat(3), true).unwrap().ids;
         let ids = &ids[..ids.len().min(700)];
         let whole = decoder.hidden(ids, &[ids.len()]).unwrap();
-        let table = decoder.rope_table(ids.len());
         let first = ids.len().saturating_sub(300).max(1);
         let (_, mut before) = decoder.prefill(&ids[..first], &[], &|| true).unwrap();
         for (place, id) in ids.iter().enumerate().skip(first) {
-            let hidden = decoder.next(&[*id], &mut [&mut before], &table).unwrap();
-            let found = output.logits(&hidden).unwrap();
-            let expected = output.logits(&whole.narrow(0, place, 1).unwrap()).unwrap();
+            let hidden = decoder.append(&[vec![*id]], &mut [&mut before], &|| true).unwrap();
+            let found = decoder.logits(&hidden).unwrap();
+            let expected = decoder.logits(&whole.narrow(0, place, 1).unwrap()).unwrap();
             let furthest = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(furthest < 1e-4, "{model}, token {place}: {furthest}");
         }
@@ -130,7 +128,7 @@ fn a_prompt_is_read_once_for_all_its_samples() {
     }
     // One row of the output layer per token, and one for the prompt, which is read once.
     let tokens = (1..4).map(|seed| fresh(seed).tokens_out - 1).sum::<usize>();
-    assert_eq!(generator.output.rows(), tokens + 1);
+    assert_eq!(generator.decoder.output_rows.load(Ordering::Relaxed), tokens + 1);
 }
 
 #[test]

@@ -116,7 +116,7 @@ impl ModelConfig {
     /// Returns the number of parameters: embedding, layers, final norm, and the output layer unless it is tied.
     pub fn parameters(&self) -> u64 {
         let (hidden, heads) = (self.hidden_size, self.heads());
-        let (queries, keys) = (heads.query * heads.width, heads.key * heads.width);
+        let (queries, keys) = (heads.query_width(), heads.key_width());
         let attention = hidden * (queries + 2 * keys) + queries * hidden;
         let biases = usize::from(self.qkv_bias) * (queries + 2 * keys) + usize::from(self.output_bias) * hidden;
         let head_norms = if self.family == Family::Qwen3 { 2 * heads.width } else { 0 };

@@ -4,9 +4,8 @@ use super::*;
 use crate::ask::survival::Checker;
 use crate::backend::{Backend, Fork, IsWanted, Packed, Target, TokenScore};
 use crate::model::decoder::Decoder;
-use crate::model::output::Output;
 use crate::model::pass::TOKENS_PER_PASS;
-use crate::score::loaded::DecoderWithOutput;
+use crate::score::loaded::CpuModel;
 use crate::testing::{self, By, ScoredChain, chains, golden, lines, read, steps};
 use crate::{Asked, Computed, Dtype, GreedilyPruned, Joined};
 
@@ -25,11 +24,10 @@ fn self_information(scorer: &Scorer, texts: &[String]) -> Vec<Option<f32>> {
     scored.map(|alone| steps(alone).perplexity[0].map(f32::ln)).collect()
 }
 
-fn model(name: &str) -> DecoderWithOutput<candle_core::Tensor> {
+fn model(name: &str) -> CpuModel<candle_core::Tensor> {
     let decoder = Decoder::load(&golden(name)).unwrap();
-    let output = Output::new(decoder.weights.output().clone());
     let (tokenizer, memory) = (Arc::new(Tokenizer::load(&golden(name)).unwrap()), Arc::default());
-    DecoderWithOutput { decoder, output, checker: Checker::new(&golden(name), &tokenizer, &memory).unwrap() }
+    CpuModel { decoder, checker: Checker::new(&golden(name), &tokenizer, &memory).unwrap() }
 }
 
 fn question_and_steps(chain: &ScoredChain) -> QuestionAndSteps<'_> {
@@ -230,7 +228,7 @@ fn only_the_rows_before_first_tokens_go_through_the_output_layer() {
         model.score(ids, &row.targets(Wanted::FirstTokens, 0), &|| true).unwrap();
         scored_steps += chain.surprisal.iter().flatten().count();
     }
-    assert_eq!(model.output.rows(), scored_steps);
+    assert_eq!(model.decoder.output_rows.load(std::sync::atomic::Ordering::Relaxed), scored_steps);
 }
 
 #[test]

@@ -49,8 +49,8 @@ fn layer(config: &ModelConfig, layer: &LayerWeights, x: &Tensor) -> candle_core:
     let (tokens, width, epsilon) = (x.dim(0)?, config.head_dim, config.rms_norm_eps as f32);
     let group = config.num_attention_heads / config.num_key_value_heads;
     let table = Rope::new(&config.rope, width).table(tokens);
-    let cos = Tensor::from_vec(table.cos, (tokens, width / 2), &Device::Cpu)?;
-    let sin = Tensor::from_vec(table.sin, (tokens, width / 2), &Device::Cpu)?;
+    let angles = |angles: &[f32]| Tensor::from_slice(&angles[..tokens * width / 2], (tokens, width / 2), &Device::Cpu);
+    let (cos, sin) = (angles(&table.cos)?, angles(&table.sin)?);
     let heads = |x: Tensor| x.reshape((1, tokens, (), width))?.transpose(1, 2)?.contiguous();
     let normed_heads = |x: Tensor, norm: &Option<Tensor>| match norm {
         Some(weight) => rms_norm_slow(&heads(x)?, weight, epsilon),
