@@ -4,7 +4,7 @@
 //! The number does not depend on any measurement, because all parts of a run must cut the same slices. A table keeps
 //! the number that it was created with.
 
-use asap_llm::provider::Kind;
+use asap_llm::provider::Provider;
 use asap_lm::locate;
 use asap_udfs::Settings;
 use asap_udfs::plan::UsedModels;
@@ -29,11 +29,11 @@ pub(crate) fn of_cost(asked: UsedModels, settings: &Settings, corpus: &Corpus) -
         corpus.files().fold((0, 0), |(bytes, rows), (_, file)| (bytes + file.file.meta.size, rows + file.rows()));
     let tokens = TOKENS_PER_BYTE * bytes as f64 / rows.max(1) as f64;
     let scored = scored_rows(asked, settings, tokens);
-    let answered = match settings.anchor_provider.kind() {
+    let answered = match settings.anchor_provider {
         _ if !asked.anchorer => MOST,
-        Kind::Rules => MOST,
-        Kind::Endpoint(_) => 2 * settings.anchor_max_concurrent_requests.0 as u64,
-        Kind::Folder => LOCAL_ROWS,
+        Provider::Extractive => MOST,
+        Provider::Openai => 2 * settings.anchor_max_concurrent_requests.0 as u64,
+        Provider::Local => LOCAL_ROWS,
     };
     round(scored.min(answered))
 }

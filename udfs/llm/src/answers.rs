@@ -30,6 +30,8 @@ pub struct Answers {
 struct Shared {
     memo: Memo<RequestKey, Outcome>,
     store: Option<Arc<dyn AnswerStore>>,
+    /// Whether the store keeps new answers. Those of an estimate are not kept.
+    keeps: bool,
     meter: Arc<Meter>,
     /// Each call in flight holds a clone.
     in_flight: Arc<()>,
@@ -39,33 +41,27 @@ struct Shared {
 pub struct Answered {
     pub outcome: Arc<Outcome>,
     pub used: Usage,
-    source: Source,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Source {
-    Called,
-    Kept,
-    Shared,
+    /// Whether no call was made for this outcome.
+    pub(crate) is_cached: bool,
 }
 
 impl Answered {
     /// Creates the outcome of a request without a call; its usage is not counted yet.
-    fn without_call(outcome: Arc<Outcome>, source: Source) -> Self {
-        Self { outcome, used: Usage::default(), source }
-    }
-
-    /// Returns whether no call was made for this outcome.
-    pub(crate) fn is_cached(&self) -> bool {
-        !matches!(self.source, Source::Called)
+    fn without_call(outcome: Arc<Outcome>) -> Self {
+        Self { outcome, used: Usage::default(), is_cached: true }
     }
 }
 
 impl Answers {
-    pub fn new(store: Option<Arc<dyn AnswerStore>>, meter: Arc<Meter>, memory: &Arc<Memory>) -> Self {
+    pub(crate) fn new(
+        store: Option<Arc<dyn AnswerStore>>,
+        keeps: bool,
+        meter: Arc<Meter>,
+        memory: &Arc<Memory>,
+    ) -> Self {
         let memo = Memo::new(memory, share::ANSWERS);
         Self {
-            shared: Arc::new(Shared { memo, store, meter, in_flight: Arc::default() }),
+            shared: Arc::new(Shared { memo, store, keeps, meter, in_flight: Arc::default() }),
             flights: SingleFlight::default(),
         }
     }
@@ -82,13 +78,13 @@ impl Answers {
     ) -> Result<Answered> {
         let key = request.key().map_err(|error| LlmError::Request(error.to_string()))?;
         let mut answered = match statement.and_then(|statement| statement.failure(&key)) {
-            Some(outcome) => Answered::without_call(outcome, Source::Shared),
+            Some(outcome) => Answered::without_call(outcome),
             None => {
                 let (shared, chat, first) = (Arc::clone(&self.shared), Arc::clone(chat), statement.cloned());
                 let asking = |callers| async move { shared.answer(key, &*chat, &request, &callers, first).await };
                 let (answered, joined) = self.flights.join(key, asking).await?;
                 let answered = answered?;
-                if joined { Answered::without_call(answered.outcome, Source::Shared) } else { answered }
+                if joined { Answered::without_call(answered.outcome) } else { answered }
             }
         };
         let is_lost = answered.outcome.as_ref().as_ref().is_err_and(|error| !is_final(error));
@@ -99,12 +95,10 @@ impl Answers {
         if let Some(statement) = statement.filter(|_| is_lost) {
             statement.fail(key, &answered.outcome);
         }
-        let without_call = match answered.source {
-            Source::Called => return Ok(answered),
-            Source::Shared if is_lost => Usage { failed: 1, ..Usage::default() },
-            Source::Kept | Source::Shared => Usage { cache_hits: 1, ..Usage::default() },
-        };
-        answered.used = self.shared.meter.count(without_call);
+        if answered.is_cached {
+            let (failed, cache_hits) = if is_lost { (1, 0) } else { (0, 1) };
+            answered.used = self.shared.meter.count(Usage { failed, cache_hits, ..Usage::default() });
+        }
         Ok(answered)
     }
 
@@ -131,18 +125,19 @@ impl Shared {
         statement: Option<Arc<Statement>>,
     ) -> Result<Answered> {
         if let Some(outcome) = self.memo.get(&key) {
-            return Ok(Answered::without_call(outcome, Source::Kept));
+            return Ok(Answered::without_call(outcome));
         }
         if let Some(outcome) = self.stored(&key).await? {
-            return Ok(Answered::without_call(self.remember(key, outcome), Source::Kept));
+            return Ok(Answered::without_call(self.remember(key, outcome)));
         }
+        let keeping = self.store.as_ref().filter(|_| self.keeps);
         let mut claim = None;
-        if let Some(store) = &self.store {
+        if let Some(store) = keeping {
             store.check().await?;
             claim = store.claim(&key).await?;
             // Another process may have received the answer meanwhile.
             if let Some(outcome) = self.stored(&key).await? {
-                return Ok(Answered::without_call(self.remember(key, outcome), Source::Kept));
+                return Ok(Answered::without_call(self.remember(key, outcome)));
             }
         }
         let call = Arc::clone(&self.in_flight);
@@ -150,23 +145,23 @@ impl Shared {
         let Reply { outcome, mut used, paying } = chat.chat(request, callers).await;
         drop(call);
         used += self.meter.finish(&outcome);
-        let source = Source::Called;
+        let is_cached = false;
         match &outcome {
             Err(error) if error.ends_query() => Err(error.clone().into()),
             Err(error) if !is_final(error) => {
                 let outcome = Arc::new(outcome);
                 // The failure must be known before the request can be sent again.
                 statement.iter().for_each(|statement| statement.fail(key, &outcome));
-                Ok(Answered { outcome, used, source })
+                Ok(Answered { outcome, used, is_cached })
             }
             _ => {
-                if let Some(store) = &self.store {
+                if let Some(store) = keeping {
                     let may_wait = Arc::strong_count(&self.in_flight) > 1;
                     store.keep(key, outcome.clone(), may_wait).await?;
                 }
                 drop(paying);
                 drop(claim);
-                Ok(Answered { outcome: self.remember(key, outcome), used, source })
+                Ok(Answered { outcome: self.remember(key, outcome), used, is_cached })
             }
         }
     }

@@ -10,7 +10,7 @@ use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde::{Deserialize, Serialize};
 
-use crate::flights::{Callers, Paying};
+use crate::flights::{Callers, Hold};
 use crate::request::ChatRequest;
 use crate::usage::Usage;
 
@@ -188,13 +188,14 @@ impl CallError {
 
 pub type Outcome = std::result::Result<Answer, CallError>;
 
+/// The end of a request: its outcome, its usage, and what keeps it alive.
 #[derive(Debug)]
-pub struct Reply {
-    pub outcome: Outcome,
+pub struct Reply<T = Answer> {
+    pub outcome: std::result::Result<T, CallError>,
     /// The usage that its reservations counted; nothing if it was not sent.
     pub used: Usage,
     /// Keeps a paid answer alive although all callers may have left; None if nothing was paid.
-    pub paying: Option<Paying>,
+    pub paying: Option<Hold>,
 }
 
 impl Reply {

@@ -11,7 +11,7 @@ use crate::answers::Answers;
 use crate::chat::{CallError, Chat, ChatResponse, Served};
 use crate::config::Config;
 use crate::local::CONVERSATIONS_IN_FLIGHT;
-use crate::provider::Kind;
+use crate::provider::Provider;
 use crate::request::{ChatRequest, Message};
 use crate::{Llm, LlmError, Result};
 
@@ -49,9 +49,9 @@ impl Completions {
             return Err(LlmError::Setting("a session that only estimates sends no conversations".to_string()));
         }
         let model = llm.model(config)?;
-        let window = match config.provider.kind() {
-            Kind::Folder => CONVERSATIONS_IN_FLIGHT,
-            Kind::Endpoint(_) | Kind::Rules => model.window,
+        let window = match config.provider {
+            Provider::Local => CONVERSATIONS_IN_FLIGHT,
+            Provider::Openai | Provider::Extractive => model.window,
         };
         Ok(Self { name: model.name.clone(), chat: Arc::clone(&model.chat), answers: llm.answers(), window })
     }
@@ -98,7 +98,7 @@ impl Completions {
             Ok(answer) => {
                 let response: ChatResponse =
                     serde_json::from_str(&answer.text).map_err(|error| LlmError::Request(error.to_string()))?;
-                Ok(Ok(ChatResponse { cached: answered.is_cached(), ..response }))
+                Ok(Ok(ChatResponse { cached: answered.is_cached, ..response }))
             }
             Err(error) => Ok(Err(error.clone())),
         }

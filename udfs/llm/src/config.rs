@@ -7,7 +7,8 @@ use reqwest::Url;
 
 use crate::form::Forced;
 use crate::meter::{Budget, Prices};
-use crate::provider::{Kind, Provider};
+use crate::openai;
+use crate::provider::Provider;
 use crate::secret::Secret;
 use crate::throttle::Limits;
 use crate::{LlmError, Result};
@@ -59,13 +60,13 @@ pub struct Config {
 impl Config {
     /// Checks settings that depend on each other. No message shows a text that could be a secret.
     pub(crate) fn check(&self) -> Result<()> {
-        match self.provider.kind() {
-            Kind::Rules => return Ok(()),
-            Kind::Endpoint(api) => {
-                self.base_url(api.path)?;
+        match self.provider {
+            Provider::Extractive => return Ok(()),
+            Provider::Openai => {
+                self.base_url(openai::PATH)?;
                 self.key()?;
             }
-            Kind::Folder => {}
+            Provider::Local => {}
         }
         self.model()?;
         if self.budget.max_cost.is_some() && self.prices == Prices::default() {

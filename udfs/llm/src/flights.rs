@@ -5,7 +5,6 @@ use std::fmt;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
@@ -23,8 +22,8 @@ pub struct Interrupted;
 /// for each other's rows do not deadlock. When no caller waits any longer it is aborted, unless it pays
 /// ([`Callers::pay`]). Then it continues, and a later caller with the same key joins it.
 pub struct SingleFlight<K, V> {
+    /// Each running computation holds a clone.
     open: Arc<Open<K, V>>,
-    running: Arc<AtomicUsize>,
 }
 
 type Open<K, V> = Mutex<HashMap<K, Flight<V>>>;
@@ -57,40 +56,36 @@ impl CallersState {
 impl Callers {
     /// Keeps the computation running while the returned guard lives, even if all callers leave: it is paying for
     /// something. Returns None if no caller waits.
-    pub fn pay(self: &Arc<Self>) -> Option<Paying> {
-        let mut state = self.0.lock();
-        (state.waiting > 0).then(|| {
-            state.paying += 1;
-            Paying(Arc::clone(self))
-        })
+    pub fn pay(self: &Arc<Self>) -> Option<Hold> {
+        self.hold(|state| state.waiting > 0, |state| &mut state.paying)
     }
 
-    fn join(self: &Arc<Self>) -> Option<Seat> {
+    fn join(self: &Arc<Self>) -> Option<Hold> {
+        self.hold(|state| !state.is_aborted, |state| &mut state.waiting)
+    }
+
+    fn hold(self: &Arc<Self>, may_hold: fn(&CallersState) -> bool, count: Count) -> Option<Hold> {
         let mut state = self.0.lock();
-        (!state.is_aborted).then(|| {
-            state.waiting += 1;
-            Seat(Arc::clone(self))
+        may_hold(&state).then(|| {
+            *count(&mut state) += 1;
+            Hold { callers: Arc::clone(self), count }
         })
     }
 }
 
+type Count = fn(&mut CallersState) -> &mut usize;
+
+/// Keeps a computation running: one that waits for it, or one that pays.
 #[derive(Debug)]
-pub struct Paying(Arc<Callers>);
-
-impl Drop for Paying {
-    fn drop(&mut self) {
-        let mut state = self.0.0.lock();
-        state.paying -= 1;
-        state.abort_if_idle();
-    }
+pub struct Hold {
+    callers: Arc<Callers>,
+    count: Count,
 }
 
-struct Seat(Arc<Callers>);
-
-impl Drop for Seat {
+impl Drop for Hold {
     fn drop(&mut self) {
-        let mut state = self.0.0.lock();
-        state.waiting -= 1;
+        let mut state = self.callers.0.lock();
+        *(self.count)(&mut state) -= 1;
         state.abort_if_idle();
     }
 }
@@ -100,7 +95,6 @@ struct Running<K: Eq + Hash, V> {
     key: K,
     open: Arc<Open<K, V>>,
     callers: Arc<Callers>,
-    running: Arc<AtomicUsize>,
 }
 
 impl<K: Eq + Hash, V> Drop for Running<K, V> {
@@ -110,13 +104,12 @@ impl<K: Eq + Hash, V> Drop for Running<K, V> {
         if open.get(&self.key).is_some_and(|flight| Arc::ptr_eq(&flight.callers, &self.callers)) {
             open.remove(&self.key);
         }
-        self.running.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl<K, V> Default for SingleFlight<K, V> {
     fn default() -> Self {
-        Self { open: Arc::default(), running: Arc::default() }
+        Self { open: Arc::default() }
     }
 }
 
@@ -147,7 +140,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone + Send + Sync + 'static> Si
 
     /// Returns whether a computation runs.
     pub fn any(&self) -> bool {
-        self.running.load(Ordering::SeqCst) > 0
+        Arc::strong_count(&self.open) > 1
     }
 
     #[allow(clippy::type_complexity, reason = "the caller takes the tuple apart immediately")]
@@ -155,7 +148,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone + Send + Sync + 'static> Si
         &self,
         key: K,
         compute: impl FnOnce(Arc<Callers>) -> Computing,
-    ) -> (Shared<BoxFuture<'static, Result<V, Interrupted>>>, Option<Seat>, bool)
+    ) -> (Shared<BoxFuture<'static, Result<V, Interrupted>>>, Option<Hold>, bool)
     where
         Computing: Future<Output = V> + Send + 'static,
     {
@@ -177,13 +170,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone + Send + Sync + 'static> Si
         open.insert(key.clone(), Flight { value: value.clone(), callers: Arc::clone(&callers) });
         // A runtime that shuts down drops the task immediately, and the task then locks `open` to remove itself.
         drop(open);
-        self.running.fetch_add(1, Ordering::SeqCst);
-        let running = Running {
-            key,
-            open: Arc::clone(&self.open),
-            callers: Arc::clone(&callers),
-            running: Arc::clone(&self.running),
-        };
+        let running = Running { key, open: Arc::clone(&self.open), callers: Arc::clone(&callers) };
         let computing = AssertUnwindSafe(compute(Arc::clone(&callers))).catch_unwind();
         let task = tokio::spawn(async move {
             let value = computing.await;
@@ -199,6 +186,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone + Send + Sync + 'static> Si
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     use tokio::sync::Semaphore;

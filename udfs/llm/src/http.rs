@@ -1,4 +1,4 @@
-//! A language model at an endpoint over HTTP, in any [`Api`].
+//! A language model at an endpoint over HTTP.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,14 +6,14 @@ use std::time::Instant;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use crate::api::Api;
 use crate::chat::{Answer, CallError, Chat, Defaults, FailureKind, Received, Reply, Served, Standing};
 use crate::config::Config;
 use crate::flights::Callers;
 use crate::form::Sent;
 use crate::health::OwnCalls;
-use crate::line::{BYTES_AROUND, Ended, Estimate, Line, Posted};
+use crate::line::{BYTES_AROUND, Estimate, Line, Posted};
 use crate::meter::Meter;
+use crate::openai;
 use crate::refusal::{self, Advice};
 use crate::request::ChatRequest;
 use crate::response::{self, Failure};
@@ -26,18 +26,13 @@ const FORMS: u32 = 16;
 
 #[derive(Debug)]
 pub(crate) struct HttpChat {
-    api: &'static Api,
     line: Line,
 }
 
 impl HttpChat {
-    pub(crate) fn new(
-        api: &'static Api,
-        config: &Config,
-        meter: Arc<Meter>,
-        own: Arc<Mutex<OwnCalls>>,
-    ) -> crate::Result<Self> {
-        Ok(Self { api, line: Line::new(api.path, api.headers, config, &config.base_url(api.path)?, meter, own)? })
+    pub(crate) fn new(config: &Config, meter: Arc<Meter>, own: Arc<Mutex<OwnCalls>>) -> crate::Result<Self> {
+        let base_url = config.base_url(openai::PATH)?;
+        Ok(Self { line: Line::new(openai::PATH, config, &base_url, meter, own)? })
     }
 
     /// Returns how many rows may wait: twice as many as calls, so that a slow row does not hold up the rows after it.
@@ -88,7 +83,7 @@ impl HttpChat {
 
     async fn post(&self, request: &ChatRequest, sent: Sent) -> Posted<Answer> {
         let begun = Instant::now();
-        let body = match (self.api.body)(request, sent) {
+        let body = match openai::body(request, sent) {
             Ok(body) => body,
             Err(error) => return (Err(Failure::lasting(FailureKind::Refused, error.to_string())), Some((0, 0))),
         };
@@ -99,7 +94,7 @@ impl HttpChat {
         };
         let whole = request.is_whole.then(|| begun.elapsed().as_secs_f64());
         let redact = |text| self.line.without_key(text);
-        let result = response::read(self.api, status, &headers, &text, request.bytes(), whole, &redact);
+        let result = response::read(status, &headers, &text, request.bytes(), whole, &redact);
         let [_, no_temperature, no_top_p] = sent.form.changes;
         let result = result.map(|answer| Answer { defaults: Defaults([no_temperature, no_top_p]), ..answer });
         let tokens = match &result {
@@ -119,7 +114,7 @@ impl Chat for HttpChat {
         let most_in = request.bytes() as u64 + TEMPLATE_TOKENS;
         let cost = self.line.config.prices.cost(most_in, u64::from(request.max_tokens));
         let estimate = Estimate { tokens: estimated_tokens(request), cost };
-        let Ended { outcome, used, paying } =
+        let Reply { outcome, used, paying } =
             self.line.send(estimate, Some(callers), || self.post_as_accepted(request)).await;
         let asked =
             if request.is_whole { "the limit of the response in tokens is" } else { "asap.anchor.max_tokens is" };
@@ -140,7 +135,7 @@ impl Chat for HttpChat {
     }
 
     async fn served(&self) -> Result<Option<Vec<Served>>, CallError> {
-        self.line.served(self.api).await
+        self.line.served().await
     }
 
     fn standing(&self, calls: u64) -> Standing {

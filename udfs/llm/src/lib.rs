@@ -12,7 +12,7 @@
 //! | [`answers`], [`store`] | each answer is paid once: cache, single flight, and storage beyond the session; failures of a statement |
 //! | [`chat`], [`request`] | one request to a language model and its key |
 //! | [`completions`] | whole responses to conversations, to evaluate a model |
-//! | [`provider`], `api`, `openai` | what differs between providers |
+//! | [`provider`], `openai` | what answers prompts, and the API of endpoints |
 //! | `line`, `http`, `response`, [`json`], `retry`, `secret` | an endpoint over HTTP |
 //! | [`posts`] | requests to an endpoint that are no conversations, with the same limits |
 //! | [`local`] | a model in a folder |
@@ -24,7 +24,6 @@
 //! | [`flights`] | one computation for equal requests |
 
 pub mod answers;
-mod api;
 pub mod chat;
 pub mod completions;
 pub mod config;
@@ -65,8 +64,8 @@ use health::OwnCalls;
 use http::HttpChat;
 use local::{Local, LocalModel};
 use meter::Meter;
-use provider::{Kind, Provider};
-use store::{AnswerStore, Purse, ReadOnly, StoreError};
+use provider::Provider;
+use store::{AnswerStore, Purse, StoreError};
 pub use usage::Usage;
 
 /// An error that ends a query with calls to a language model. The failure of one row is its status instead.
@@ -103,19 +102,14 @@ pub type Result<T> = std::result::Result<T, LlmError>;
 /// The language model of a session, with its answers and usage. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Llm {
-    session: Arc<Session>,
-}
-
-#[derive(Debug)]
-struct Session {
     answers: Arc<Answers>,
     meter: Arc<Meter>,
     memory: Arc<Memory>,
     only_estimates: bool,
-    model: Mutex<Option<(Config, Arc<Model>)>>,
-    local: Mutex<Option<(String, Arc<LocalModel>)>>,
+    model: Arc<Mutex<Option<(Config, Arc<Model>)>>>,
+    local: Arc<Mutex<Option<(String, Arc<LocalModel>)>>>,
     own: Arc<Mutex<OwnCalls>>,
-    statements: Statements,
+    statements: Arc<Statements>,
 }
 
 #[derive(Debug)]
@@ -133,15 +127,14 @@ impl Llm {
     /// Creates a language model that is never called. The crate `asap-udfs` estimates what `store` does not have; nothing
     /// is paid, sent or kept. [`Llm::usage`] is the estimated usage, in tokens of the scoring model.
     pub fn estimate(store: Option<Arc<dyn AnswerStore>>) -> Self {
-        Self::with(store.map(|store| Arc::new(ReadOnly(store)) as Arc<dyn AnswerStore>), true)
+        Self::with(store, true)
     }
 
     fn with(store: Option<Arc<dyn AnswerStore>>, only_estimates: bool) -> Self {
         let (meter, memory) = (Arc::new(Meter::default()), Arc::new(Memory::default()));
-        let answers = Arc::new(Answers::new(store, Arc::clone(&meter), &memory));
-        let (model, local) = (Mutex::default(), Mutex::default());
-        let (own, statements) = (Arc::default(), Statements::default());
-        Self { session: Arc::new(Session { answers, meter, memory, only_estimates, model, local, own, statements }) }
+        let answers = Arc::new(Answers::new(store, !only_estimates, Arc::clone(&meter), &memory));
+        let (model, local, own, statements) = Default::default();
+        Self { answers, meter, memory, only_estimates, model, local, own, statements }
     }
 
     /// Returns the model of these settings. Checks the settings and reads the key from the environment. Returns the
@@ -150,13 +143,13 @@ impl Llm {
     /// # Errors
     /// If a setting is wrong. The error names the setting and the problem.
     pub fn model(&self, config: &Config) -> Result<Arc<Model>> {
-        let mut last = self.session.model.lock();
+        let mut last = self.model.lock();
         if let Some((_, model)) = last.as_ref().filter(|(known, of)| known == config && !of.chat.is_over()) {
             return Ok(Arc::clone(model));
         }
         config.check()?;
-        self.session.memory.limit(config.cache_memory);
-        self.session.answers.use_folder(config.cache_folder.as_deref());
+        self.memory.limit(config.cache_memory);
+        self.answers.use_folder(config.cache_folder.as_deref());
         let model = Arc::new(self.open(config)?);
         *last = Some((config.clone(), Arc::clone(&model)));
         Ok(model)
@@ -164,24 +157,24 @@ impl Llm {
 
     /// Returns whether no call is made.
     pub fn only_estimates(&self) -> bool {
-        self.session.only_estimates
+        self.only_estimates
     }
 
     pub fn answers(&self) -> Arc<Answers> {
-        Arc::clone(&self.session.answers)
+        Arc::clone(&self.answers)
     }
 
     pub fn meter(&self) -> Arc<Meter> {
-        Arc::clone(&self.session.meter)
+        Arc::clone(&self.meter)
     }
 
     pub fn memory(&self) -> &Arc<Memory> {
-        &self.session.memory
+        &self.memory
     }
 
     /// Makes all further spending come from a purse that other sessions share.
     pub fn spend_from(&self, purse: Arc<dyn Purse>) {
-        self.session.meter.spend_from(purse);
+        self.meter.spend_from(purse);
     }
 
     /// Settles the purse: the amount taken becomes the amount spent.
@@ -189,22 +182,22 @@ impl Llm {
     /// # Errors
     /// If the purse cannot be written.
     pub async fn settle(&self) -> Result<()> {
-        Ok(self.session.meter.settle().await?)
+        Ok(self.meter.settle().await?)
     }
 
     /// Waits until every request in flight is answered and its answer kept.
     pub async fn drained(&self) {
-        self.session.answers.drained().await;
+        self.answers.drained().await;
     }
 
     /// Returns the message of the first call that a limit rejected, whatever happened to its row.
     pub fn budget_refusal(&self) -> Option<String> {
-        self.session.meter.refusal()
+        self.meter.refusal()
     }
 
     /// Returns whether failed rows of the session may be committed, or whether the endpoint may be the cause.
     pub fn standing(&self) -> Standing {
-        let last = self.session.model.lock();
+        let last = self.model.lock();
         last.as_ref().map_or(Standing::Sound, |(_, model)| model.chat.standing(self.usage().calls))
     }
 
@@ -219,47 +212,44 @@ impl Llm {
     /// Returns the sampling parameters that answers of the session did not get from their requests, but from the
     /// endpoint.
     pub fn defaults(&self) -> Defaults {
-        self.session.meter.defaults()
+        self.meter.defaults()
     }
 
     /// Returns the statement of the engine's context, which all parts of a running statement share.
     pub fn statement<Context: Any + Send + Sync>(&self, context: &Arc<Context>) -> Arc<Statement> {
         let context: Arc<dyn Any + Send + Sync> = Arc::clone(context) as _;
-        self.session.statements.of(&context)
+        self.statements.of(&context)
     }
 
     pub fn usage(&self) -> Usage {
-        self.session.meter.usage()
+        self.meter.usage()
     }
 
     fn open(&self, config: &Config) -> Result<Model> {
-        let (meter, own) = (self.meter(), Arc::clone(&self.session.own));
+        let (meter, own) = (self.meter(), Arc::clone(&self.own));
         let provider = config.provider;
-        match provider.kind() {
-            Kind::Endpoint(api) => {
-                let chat = Arc::new(HttpChat::new(api, config, meter, own)?);
+        match provider {
+            Provider::Openai => {
+                let chat = Arc::new(HttpChat::new(config, meter, own)?);
                 Ok(Model { name: config.model()?.to_string(), window: chat.window(), chat })
             }
-            Kind::Folder => {
+            Provider::Local => {
                 let model = self.local(config.model()?)?;
                 let name = model.name().to_string();
                 Ok(Model { name, window: local::ROWS_IN_FLIGHT, chat: Arc::new(Local::new(config, model, meter, own)) })
             }
-            Kind::Rules => {
-                let models = Provider::language_models();
-                Err(LlmError::Setting(format!(
-                    "asap.anchor.provider = '{provider}' asks no language model; set it to {models}"
-                )))
-            }
+            Provider::Extractive => Err(LlmError::Setting(format!(
+                "asap.anchor.provider = '{provider}' asks no language model; set it to 'openai' or 'local'"
+            ))),
         }
     }
 
     fn local(&self, folder: &str) -> Result<Arc<LocalModel>> {
-        let mut last = self.session.local.lock();
+        let mut last = self.local.lock();
         if let Some((_, model)) = last.as_ref().filter(|(known, model)| known == folder && !model.is_over()) {
             return Ok(Arc::clone(model));
         }
-        let model = Arc::new(LocalModel::load(folder, &self.session.memory)?);
+        let model = Arc::new(LocalModel::load(folder, &self.memory)?);
         *last = Some((folder.to_string(), Arc::clone(&model)));
         Ok(model)
     }

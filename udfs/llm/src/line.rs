@@ -12,14 +12,14 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, Url};
 use tracing::Instrument;
 
-use crate::api::Api;
-use crate::chat::{CallError, FailureKind, Received, Served};
+use crate::chat::{CallError, FailureKind, Received, Reply, Served};
 use crate::config::Config;
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
-use crate::flights::{Callers, Paying};
+use crate::flights::{Callers, Hold};
 use crate::health::{Health, OwnCalls};
 use crate::json;
 use crate::meter::Meter;
+use crate::openai;
 use crate::response::Failure;
 use crate::retry;
 use crate::secret::Secret;
@@ -58,17 +58,9 @@ pub(crate) struct Estimate {
 /// What a request gave, and the tokens that were paid, if they are known.
 pub(crate) type Posted<T> = (Result<T, Failure>, Option<(u64, u64)>);
 
-/// The end of a request: its outcome, its usage, and what keeps it alive.
-pub(crate) struct Ended<T> {
-    pub outcome: Result<T, CallError>,
-    pub used: Usage,
-    pub paying: Option<Paying>,
-}
-
 impl Line {
     pub(crate) fn new(
         path: &'static str,
-        headers: fn(Option<&Secret>) -> HeaderMap,
         config: &Config,
         base_url: &Url,
         meter: Arc<Meter>,
@@ -79,7 +71,7 @@ impl Line {
         let account = key.as_ref().map_or(0, Secret::account);
         Ok(Self {
             health: Health::new(address, Arc::clone(&endpoint.calls), own, account, config.max_error_rate),
-            headers: headers(key.as_ref()),
+            headers: openai::headers(key.as_ref()),
             endpoint,
             path,
             key,
@@ -96,7 +88,7 @@ impl Line {
         estimate: Estimate,
         callers: Option<&Arc<Callers>>,
         post: impl Fn() -> F + Send + Sync,
-    ) -> Ended<T> {
+    ) -> Reply<T> {
         let denials = self.health.denials();
         let (mut used, mut retries, mut alone, mut answered) = (Usage::default(), 0, 0, 0);
         loop {
@@ -150,9 +142,9 @@ impl Line {
         outcome: Result<T, CallError>,
         used: Usage,
         in_flight: Option<InFlight>,
-    ) -> Ended<T> {
+    ) -> Reply<T> {
         let outcome = self.health.report(outcome, denials, Instant::now());
-        Ended { outcome, used, paying: in_flight.and_then(|in_flight| in_flight.paying) }
+        Reply { outcome, used, paying: in_flight.and_then(|in_flight| in_flight.paying) }
     }
 
     /// Sends one request. Returns what it holds if it was sent, and adds its usage to `used`.
@@ -241,8 +233,8 @@ impl Line {
     }
 
     /// Returns the models that the endpoint lists; None if it lists none. It costs nothing.
-    pub(crate) async fn served(&self, api: &Api) -> Result<Option<Vec<Served>>, CallError> {
-        let url = [self.base_url(), api.models_path].concat();
+    pub(crate) async fn served(&self) -> Result<Option<Vec<Served>>, CallError> {
+        let url = [self.base_url(), openai::MODELS_PATH].concat();
         let get = self.endpoint.client.get(&url).timeout(LIST_TIMEOUT).headers(self.headers.clone());
         let response = match get.send().await {
             Ok(response) if response.status().is_success() => response,
@@ -254,7 +246,7 @@ impl Line {
             _ => return Ok(None),
         };
         let Ok(text) = self.text(response, BYTES_AROUND).await else { return Ok(None) };
-        Ok((api.served)(&json::parse(&text).unwrap_or_default()))
+        Ok(openai::served(&json::parse(&text).unwrap_or_default()))
     }
 
     pub(crate) fn base_url(&self) -> &str {
@@ -328,7 +320,7 @@ impl Line {
 
 /// What a request holds until its outcome is known: its callers may leave, and no other call takes its place.
 struct InFlight {
-    paying: Option<Paying>,
+    paying: Option<Hold>,
     _admitted: Admitted,
 }
 

@@ -4,19 +4,55 @@ use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::api::{Api, Choice, Completion, End};
 use crate::chat::Served;
 use crate::form::Sent;
 use crate::request::{ChatRequest, Message};
 use crate::secret::Secret;
 
-pub(super) const API: Api = Api { path: "/chat/completions", headers, body, read, models_path: "/models", served };
+/// The path that is appended to `asap.anchor.base_url`.
+pub(super) const PATH: &str = "/chat/completions";
+/// The path of the list of models, in place of another.
+pub(super) const MODELS_PATH: &str = "/models";
 
-fn headers(key: Option<&Secret>) -> HeaderMap {
+/// A response without an error.
+#[derive(Debug)]
+pub(super) struct Completion {
+    /// The tokens of the prompt and of the answer, if the endpoint counts them.
+    pub tokens: [Option<u64>; 2],
+    /// The model's name by the endpoint.
+    pub model: Option<String>,
+    /// None if the response has no answer.
+    pub answer: Option<Choice>,
+}
+
+/// The answer of a response.
+#[derive(Debug)]
+pub(super) struct Choice {
+    pub text: Option<String>,
+    /// The thought, if the endpoint returns it separately.
+    pub reasoning: Option<String>,
+    pub end: End,
+    /// The end in the endpoint's own word.
+    pub finish_reason: Option<String>,
+}
+
+/// Why an answer ended.
+#[derive(Debug)]
+pub(super) enum End {
+    Stop,
+    Length,
+    Filter,
+    /// The model refused, in these words.
+    Refusal(String),
+}
+
+/// Returns the headers of a request with this key, without the content type.
+pub(super) fn headers(key: Option<&Secret>) -> HeaderMap {
     key.and_then(Secret::bearer).map(|bearer| (AUTHORIZATION, bearer)).into_iter().collect()
 }
 
-fn body(request: &ChatRequest, Sent { form, tokens }: Sent) -> serde_json::Result<Vec<u8>> {
+/// Returns the body of a request in the form that the endpoint accepts, as JSON.
+pub(super) fn body(request: &ChatRequest, Sent { form, tokens }: Sent) -> serde_json::Result<Vec<u8>> {
     #[derive(Serialize)]
     struct Body<'a> {
         model: &'a str,
@@ -43,7 +79,8 @@ fn body(request: &ChatRequest, Sent { form, tokens }: Sent) -> serde_json::Resul
     serde_json::to_vec(&Body { model, messages, temperature, top_p, max_tokens, max_completion_tokens, stop, seed })
 }
 
-fn read(completion: &Value) -> Completion {
+/// Reads the body of a response with a success status.
+pub(super) fn read(completion: &Value) -> Completion {
     let tokens = ["prompt_tokens", "completion_tokens"].map(|name| tokens(&completion["usage"][name]));
     let choice = &completion["choices"][0];
     let answer = choice.is_object().then(|| {
@@ -69,7 +106,8 @@ fn reasoning(message: &Value) -> Option<String> {
     thoughts.find(|thought| !thought.is_empty())
 }
 
-fn served(list: &Value) -> Option<Vec<Served>> {
+/// Reads the list of models; None if it is not such a list.
+pub(super) fn served(list: &Value) -> Option<Vec<Served>> {
     let model = |model: &Value| Some(Served { id: word(&model["id"])?, window: model["max_model_len"].as_u64() });
     Some(list["data"].as_array()?.iter().filter_map(model).collect())
 }

@@ -4,10 +4,9 @@
 use std::sync::Arc;
 
 pub use crate::chat::Unread;
-use crate::chat::{CallError, Served};
+use crate::chat::{CallError, Reply, Served};
 use crate::config::Config;
-use crate::line::{BYTES_AROUND, Ended, Estimate, Line};
-use crate::openai;
+use crate::line::{BYTES_AROUND, Estimate, Line};
 use crate::response;
 
 /// Requests to one path of an endpoint.
@@ -36,7 +35,7 @@ impl Posts {
             let before_version = base_url.path().trim_end_matches('/').trim_end_matches("/v1").to_string();
             base_url.set_path(&before_version);
         }
-        Ok(Self { line: Line::new(path, openai::API.headers, config, &base_url, Arc::default(), Arc::default())? })
+        Ok(Self { line: Line::new(path, config, &base_url, Arc::default(), Arc::default())? })
     }
 
     /// Returns the address that the requests go to, without the path.
@@ -62,7 +61,7 @@ impl Posts {
                 Err((failure, paid)) => (Err(failure), paid),
             }
         };
-        let Ended { outcome, used, .. } = line.send(Estimate { tokens: tokens as u64, cost: 0.0 }, None, post).await;
+        let Reply { outcome, used, .. } = line.send(Estimate { tokens: tokens as u64, cost: 0.0 }, None, post).await;
         Ok((outcome?, used.retries > 0))
     }
 
@@ -71,6 +70,6 @@ impl Posts {
     /// # Errors
     /// If there is no connection to the endpoint.
     pub async fn served(&self) -> Result<Option<Vec<Served>>, CallError> {
-        self.line.served(&openai::API).await
+        self.line.served().await
     }
 }

@@ -1,84 +1,51 @@
-//! What asap knows about each provider. To add one, add an entry to `providers!`. An endpoint with an API of its own also
-//! needs a file with its [`Api`], as `openai.rs`.
+//! What asap knows about each provider. To add one, add a variant: the compiler then reports each `match` that needs it.
 
 use std::fmt;
 
-use crate::api::Api;
-use crate::openai;
-
-/// What answers the prompts of a provider.
-#[derive(Debug, Clone, Copy)]
-pub enum Kind {
+/// What answers prompts: the value of `asap.anchor.provider`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Provider {
     /// Rules, without a language model.
-    Rules,
-    /// An endpoint over HTTP at `asap.anchor.base_url`.
-    Endpoint(&'static Api),
-    /// A model in the folder `asap.anchor.model`.
-    Folder,
-}
-
-macro_rules! providers {
-    ($($(#[$default:meta])? $variant:ident = $name:literal, $kind:expr;)+) => {
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-        pub enum Provider { $($(#[$default])? $variant,)+ }
-
-        impl Provider {
-            const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            pub fn kind(self) -> Kind {
-                match self { $(Self::$variant => $kind,)+ }
-            }
-        }
-    };
-}
-
-providers! {
     #[default]
-    Extractive = "extractive", Kind::Rules;
-    Openai = "openai", Kind::Endpoint(&openai::API);
-    Local = "local", Kind::Folder;
+    Extractive,
+    /// An endpoint over HTTP at `asap.anchor.base_url`, with the API of OpenAI.
+    Openai,
+    /// A model in the folder `asap.anchor.model`.
+    Local,
 }
 
 impl Provider {
     /// The values of `asap.anchor.provider`, for messages.
     pub const EXPECTED: &'static str = "'extractive', 'openai' or 'local'";
+    const NAMES: [(Self, &'static str); 3] =
+        [(Self::Extractive, "extractive"), (Self::Openai, "openai"), (Self::Local, "local")];
 
     /// Returns the provider with this name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|provider| provider.name() == name)
+        Self::NAMES.into_iter().find(|(_, found)| *found == name).map(|(provider, _)| provider)
     }
 
     pub fn is_language_model(self) -> bool {
-        !matches!(self.kind(), Kind::Rules)
+        self != Self::Extractive
     }
 
     pub fn is_endpoint(self) -> bool {
-        matches!(self.kind(), Kind::Endpoint(_))
+        self == Self::Openai
     }
 
     /// Returns the provider in readable words, with the value of `asap.anchor.model`.
     pub fn describe(self, model: &str) -> String {
-        match self.kind() {
-            Kind::Rules => format!("rules ({self})"),
-            Kind::Endpoint(_) => format!("{model} (an endpoint)"),
-            Kind::Folder => format!("{model} (local)"),
+        match self {
+            Self::Extractive => format!("rules ({self})"),
+            Self::Openai => format!("{model} (an endpoint)"),
+            Self::Local => format!("{model} (local)"),
         }
-    }
-
-    /// Returns the providers with a language model, for messages.
-    pub(crate) fn language_models() -> String {
-        let models = Self::ALL.iter().filter(|provider| provider.is_language_model());
-        models.map(|provider| format!("'{provider}'")).collect::<Vec<_>>().join(" or ")
     }
 }
 
 impl fmt::Display for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        Self::NAMES.iter().filter(|(provider, _)| provider == self).try_for_each(|(_, name)| f.write_str(name))
     }
 }
 
@@ -88,10 +55,9 @@ mod tests {
 
     #[test]
     fn every_provider_is_found_and_expected_by_its_name() {
-        for provider in Provider::ALL {
-            assert_eq!(Provider::named(provider.name()), Some(*provider));
+        for (provider, name) in Provider::NAMES {
+            assert_eq!((Provider::named(name), provider.to_string().as_str()), (Some(provider), name));
             assert!(Provider::EXPECTED.contains(&format!("'{provider}'")), "{provider}");
         }
-        assert_eq!(Provider::language_models(), "'openai' or 'local'");
     }
 }

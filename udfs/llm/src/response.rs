@@ -7,9 +7,9 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
-use crate::api::{Api, Choice, Completion, End};
 use crate::chat::{Answer, CallError, ChatResponse, FailureKind, Received, Unread};
 use crate::json;
+use crate::openai::{self, Choice, Completion, End};
 use crate::refusal;
 use crate::retry::retry_after;
 
@@ -55,7 +55,6 @@ impl Failure {
 /// the response, one token per four bytes is assumed. With `whole`, the seconds of the call, the answer is the whole
 /// response. `redact` removes what must not be shown.
 pub(super) fn read(
-    api: &Api,
     status: StatusCode,
     headers: &HeaderMap,
     body: &str,
@@ -73,7 +72,7 @@ pub(super) fn read(
     if !error.is_null() {
         return Err(response.of_error(error));
     }
-    let Completion { tokens: [paid_in, paid_out], model, answer } = (api.read)(&completion);
+    let Completion { tokens: [paid_in, paid_out], model, answer } = openai::read(&completion);
     let answer = answer.map(|choice| Choice {
         text: choice.text.map(redact),
         reasoning: choice.reasoning.map(redact),

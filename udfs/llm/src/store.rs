@@ -2,7 +2,6 @@
 //! Implementations use object stores; this crate does not.
 
 use std::fmt::Debug;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -74,26 +73,4 @@ pub struct Taken {
     pub amount: f64,
     /// The amount that all sessions have taken from the purse.
     pub total: f64,
-}
-
-#[derive(Debug)]
-pub(crate) struct ReadOnly(pub Arc<dyn AnswerStore>);
-
-#[async_trait]
-impl AnswerStore for ReadOnly {
-    async fn get(&self, key: &RequestKey) -> Result<Option<Outcome>, StoreError> {
-        self.0.get(key).await
-    }
-
-    async fn check(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn use_folder(&self, folder: Option<&str>) {
-        self.0.use_folder(folder);
-    }
-
-    async fn keep(&self, _: RequestKey, _: Outcome, _: bool) -> Result<(), StoreError> {
-        Ok(())
-    }
 }

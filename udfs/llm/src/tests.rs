@@ -7,7 +7,7 @@ async fn after_a_panic_of_a_models_thread_the_next_query_loads_it_anew() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/goldens/qwen2").to_string();
     let config = Config { provider: Provider::Local, model: Some(folder.clone()), ..Config::openai() };
     let (llm, fragile) = (Llm::default(), Arc::new(LocalModel::fragile().unwrap()));
-    *llm.session.local.lock() = Some((folder, Arc::clone(&fragile)));
+    *llm.local.lock() = Some((folder, Arc::clone(&fragile)));
     let options = Options { max_tokens: 2, temperature: 0.0, top_p: 1.0, stop: Vec::new(), seed: None };
     let respond = async || {
         let messages = vec![Message { role: "user", content: "a".to_string() }];

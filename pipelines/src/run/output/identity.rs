@@ -8,7 +8,7 @@ use datafusion::sql::parser::DFParserBuilder;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use asap_llm::provider::Kind;
+use asap_llm::provider::Provider;
 use asap_udfs::anchor::prompts::Prompts;
 use asap_udfs::settings::{Effect, PromptSet};
 use asap_udfs::{Settings, scorers};
@@ -44,10 +44,7 @@ impl Identity {
         parts.insert("rules".to_string(), RULES_VERSION.to_string());
         parts.insert("sql".to_string(), hex(&Sha256::digest(without_comments(sql)?)));
         parts.extend(columns.map(|columns| ("columns".to_string(), columns.to_string())));
-        let is_local = match settings.anchor_provider.kind() {
-            Kind::Folder => true,
-            Kind::Rules | Kind::Endpoint(_) => false,
-        };
+        let is_local = settings.anchor_provider == Provider::Local;
         for (key, value, effect) in settings.of_results() {
             match (key, effect) {
                 (
@@ -162,7 +159,6 @@ fn without_comments(sql: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use asap_llm::provider::Provider;
     use asap_udfs::settings::Positive;
 
     use crate::run::output::identity::*;

@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::*;
 use crate::chat::Outcome;
 use crate::flights::SingleFlight;
-use crate::openai;
 use asap_test_support::{Reply as Served, Server};
 
 /// Much longer than a busy machine needs, and much shorter than the requested pause.
@@ -16,7 +15,7 @@ const SOON: Duration = Duration::from_secs(40);
 fn chat(server: &Server, change: impl FnOnce(&mut Config)) -> Arc<HttpChat> {
     let mut config = Config { base_url: Some(server.base_url()), ..Config::openai() };
     change(&mut config);
-    Arc::new(HttpChat::new(&openai::API, &config, Arc::default(), Arc::default()).unwrap())
+    Arc::new(HttpChat::new(&config, Arc::default(), Arc::default()).unwrap())
 }
 
 /// Allows 64 calls at once, six retries, and this many seconds for a call.
