@@ -291,12 +291,16 @@ mod tests {
     use super::*;
     use crate::chat::{Answer, Outcome};
 
-    fn right() -> Outcome {
-        Ok(Answer { tokens_in: 1, tokens_out: 1, ..Answer::default() })
+    /// An outcome by its name: `ok`, or the kind of a failure.
+    fn outcome(name: &str) -> Outcome {
+        match name {
+            "ok" => Ok(Answer { tokens_in: 1, tokens_out: 1, ..Answer::default() }),
+            kind => Err(CallError::new(FailureKind::named(kind).unwrap(), "no")),
+        }
     }
 
-    fn wrong(kind: FailureKind) -> Outcome {
-        Err(CallError::new(kind, "no"))
+    fn record(health: &Health, outcomes: &str, now: Instant) {
+        outcomes.split(' ').for_each(|name| health.record(&outcome(name), now));
     }
 
     const ACCOUNT: Account = 1;
@@ -312,46 +316,40 @@ mod tests {
     #[test]
     fn it_stops_when_more_than_the_allowed_share_fails_and_tries_again_later() {
         let (health, now) = (health(0.5), Instant::now());
-        let record = |outcome: Outcome, now| health.record(&outcome, now);
-        for number in 0..20 {
-            record(if number % 2 == 0 { wrong(FailureKind::Timeout) } else { right() }, now);
+        for _ in 0..10 {
+            record(&health, "timeout ok", now);
         }
         assert_eq!(health.admit(now), Ok(()));
-        record(right(), now);
-        record(wrong(FailureKind::Unavailable), now);
+        record(&health, "ok unavailable", now);
         assert_eq!(health.admit(now), Ok(()));
-        record(wrong(FailureKind::Denied), now);
-        record(wrong(FailureKind::Denied), now);
+        record(&health, "denied denied", now);
         let error = health.admit(now).unwrap_err();
         assert_eq!(error.kind, FailureKind::EndpointDown);
         assert!(error.message.starts_with("11 of the last 20 calls to http://e failed"), "{error}");
         assert!(error.message.contains("denied: no"), "{error}");
-        record(right(), now);
+        record(&health, "ok", now);
         assert!(health.admit(now).is_err() && of_other_account(&health).admit(now).is_err());
         let later = now + DOWN;
         assert_eq!(health.admit(later), Ok(()));
-        record(wrong(FailureKind::Timeout), later);
+        record(&health, "timeout", later);
         assert_eq!(health.admit(later), Ok(()));
     }
 
     #[test]
     fn failures_of_rows_do_not_stop_it_whether_or_not_anything_was_answered() {
-        for is_answered in [false, true] {
-            let (sound, now) = (health(0.0), Instant::now());
-            if is_answered {
-                sound.record(&right(), now);
-            }
-            for kind in [FailureKind::Refused, FailureKind::TooLong, FailureKind::Budget].repeat(20) {
-                sound.record(&wrong(kind), now);
-            }
-            assert_eq!(sound.admit(now), Ok(()));
+        let now = Instant::now();
+        let of_rows = "refused too_long budget";
+        for (allowed, first, others, is_down) in [
+            (0.0, "refused", of_rows, false),
+            (0.0, "ok", of_rows, false),
+            (0.0, "bad_response", "bad_response", true),
+            (1.0, "timeout", "timeout", false),
+        ] {
+            let health = health(allowed);
+            record(&health, first, now);
+            (0..CALLS).for_each(|_| record(&health, others, now));
+            assert_eq!(health.admit(now).is_err(), is_down, "{first}, {others}");
         }
-        let (sound, now) = (health(0.0), Instant::now());
-        (0..CALLS).for_each(|_| sound.record(&wrong(FailureKind::BadResponse), now));
-        assert!(sound.admit(now).is_err());
-        let patient = health(1.0);
-        (0..50).for_each(|_| patient.record(&wrong(FailureKind::Timeout), now));
-        assert_eq!(patient.admit(now), Ok(()));
     }
 
     #[test]
@@ -371,24 +369,12 @@ mod tests {
     #[test]
     fn three_that_are_denied_in_a_row_stop_it_for_their_account() {
         let (health, now) = (health(0.5), Instant::now());
-        let record = |outcome: Outcome| health.record(&outcome, now);
-        (0..5).for_each(|_| record(right()));
-        for outcome in [
-            wrong(FailureKind::Denied),
-            wrong(FailureKind::Denied),
-            right(),
-            wrong(FailureKind::Denied),
-            wrong(FailureKind::Denied),
-        ] {
-            record(outcome);
-        }
+        record(&health, "ok ok ok ok ok denied denied ok denied denied", now);
         assert_eq!(health.admit(now), Ok(()));
-        record(wrong(FailureKind::Denied));
+        record(&health, "denied", now);
+        let said = "the last 3 calls to http://e were denied; the last one: denied: no";
         let error = health.admit(now).unwrap_err();
-        assert!(
-            error.message.starts_with("the last 3 calls to http://e were denied; the last one: denied: no"),
-            "{error}"
-        );
+        assert!(error.message.starts_with(said), "{error}");
         assert_eq!(of_other_account(&health).admit(now), Ok(()));
     }
 
@@ -402,28 +388,23 @@ mod tests {
         };
         assert_eq!(turned_down(&mut health, "400: no (request req_01ab-7f, 17 ms)"), Some(1));
         assert_eq!(turned_down(&mut health, "400: no (request req_9-02, 4 ms)"), Some(2));
-        health.record(&Outcome::Err(CallError::new(FailureKind::Refused, "the filter held the answer back")), 0);
+        health.record(&outcome("refused"), 0);
         assert_eq!(turned_down(&mut health, "400: no (request req_3, 5 ms)"), Some(3));
         assert_eq!(turned_down(&mut health, "400: not that"), Some(1));
-        health.record(&Ok(Answer { tokens_in: 1, tokens_out: 1, ..Answer::default() }), 0);
+        health.record(&outcome("ok"), 0);
         assert!(health.rejections.is_none());
     }
 
     #[test]
     fn a_denial_is_over_once_a_later_request_is_answered() {
         let mut health = OwnCalls::default();
-        let answer = Ok(Answer { tokens_in: 1, tokens_out: 1, ..Answer::default() });
-        let failure = |kind| Err(CallError::new(kind, "no"));
-        health.record(&answer, 0);
+        health.record(&outcome("ok"), 0);
         assert_eq!(health.denial, None);
-        health.record(&failure(FailureKind::Denied), 0);
-        for (outcome, denials) in
-            [(&answer, 0), (&failure(FailureKind::Refused), 1), (&failure(FailureKind::Timeout), 1)]
-        {
-            health.record(outcome, denials);
+        for (name, denials) in [("denied", 0), ("ok", 0), ("refused", 1), ("timeout", 1)] {
+            health.record(&outcome(name), denials);
             assert_eq!(health.denial.as_deref(), Some("denied: no"));
         }
-        health.record(&answer, health.denials);
+        health.record(&outcome("ok"), health.denials);
         assert_eq!(health.denial, None);
     }
 }
