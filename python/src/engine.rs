@@ -23,7 +23,7 @@ pyo3::create_exception!(
 );
 
 /// How often Python looks for signals while it waits.
-const TICK: Duration = Duration::from_millis(50);
+pub(crate) const TICK: Duration = Duration::from_millis(50);
 
 /// How long a fork waits for work that was abandoned.
 const LAST: Duration = Duration::from_secs(10);

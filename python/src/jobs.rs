@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use asap::failure::Failure;
@@ -13,13 +14,12 @@ use asap_pipelines::corpus::CORPUS;
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
 use asap_pipelines::run::output::identity::Identity;
 use asap_udfs::Settings;
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{DataType, IntervalUnit, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::TableReference;
 use datafusion::common::config::ExtensionOptions;
 use datafusion::datasource::MemTable;
 use datafusion::parquet::arrow::ArrowWriter;
-use datafusion::prelude::{SessionContext, col};
+use datafusion::prelude::col;
 use pyo3::prelude::*;
 use pyo3_arrow::input::AnyRecordBatch;
 use tokio::sync::watch;
@@ -92,9 +92,9 @@ pub(crate) fn run(
         flags.extend(["--set".to_string(), format!("{}={value}", key_of(&name)?)]);
     }
     let engine = engine::engine(py)?;
-    let bar = std::sync::Arc::new(Bar::new("pruning", true));
+    let bar = Arc::new(Bar::new("pruning", true));
     let (ask, asked) = watch::channel(false);
-    let own = std::sync::Arc::clone(&bar);
+    let own = Arc::clone(&bar);
     let work = async move { asap::run::run_quietly(flags, returns_rejects, &own, Stop::by(asked)).await };
     let mut task = engine.runtime.spawn(work);
     let (started, read_before) = (Instant::now(), asap_lm::tokens_read());
@@ -132,24 +132,10 @@ pub(crate) fn report(
     wait(py, engine::engine(py)?.as_ref(), work)
 }
 
-/// The table `corpus` of a query.
-struct From {
-    location: String,
-    columns: Option<ColumnMapping>,
-}
-
-impl From {
-    async fn register(&self, context: &SessionContext) -> Result<(), Failure> {
-        let corpus = Corpus::open(&context.state(), &self.location, self.columns.as_ref()).await?;
-        context.register_table(CORPUS, std::sync::Arc::new(corpus.view(&context.state())?))?;
-        Ok(())
-    }
-}
-
-/// A table of a query.
+/// A table of a query: at a location, or in memory.
 enum Table {
     At(String),
-    Held(SchemaRef, Vec<RecordBatch>),
+    Held(Arc<MemTable>),
 }
 
 impl Table {
@@ -160,23 +146,13 @@ impl Table {
         let reader = data.extract::<AnyRecordBatch>()?.into_reader()?;
         let schema = reader.schema();
         let batches = reader.collect::<Result<Vec<_>, _>>().map_err(|error| Error::new_err(error.to_string()))?;
-        Ok(Self::Held(schema, batches))
-    }
-
-    async fn register(self, name: &str, context: &SessionContext) -> Result<(), Failure> {
-        let name = TableReference::bare(name);
-        match self {
-            Self::At(location) => {
-                let table = context.table_provider(TableReference::bare(location)).await?;
-                context.register_table(name, table)?;
-            }
-            Self::Held(schema, batches) => {
-                context.register_table(name, std::sync::Arc::new(MemTable::try_new(schema, vec![batches])?))?;
-            }
-        }
-        Ok(())
+        let table = MemTable::try_new(schema, vec![batches]).map_err(|error| failed(error.into()))?;
+        Ok(Self::Held(Arc::new(table)))
     }
 }
+
+/// The location of the table `corpus`, and its columns.
+type Place = (String, Option<ColumnMapping>);
 
 /// Run a query, and return its rows. `keep` lives until they are read.
 #[pyfunction]
@@ -193,7 +169,7 @@ pub(crate) fn sql(
     let tables = tables.iter().map(|(name, data)| Ok((name.clone(), Table::of(data)?)));
     let tables = tables.collect::<PyResult<Vec<_>>>()?;
     let columns = mapping(columns)?;
-    let corpus = corpus.map(|location| From { location, columns });
+    let corpus = corpus.map(|location| (location, columns));
     rows(py, query, corpus, tables, settings, keep, &[])
 }
 
@@ -207,7 +183,7 @@ pub(crate) fn prune(
     columns: Option<&str>,
     settings: Vec<(String, String)>,
 ) -> PyResult<Reader> {
-    let corpus = From { location: corpus, columns: mapping(columns)? };
+    let corpus = (corpus, mapping(columns)?);
     const WANTED: &[&str] = &["source", "prompt", "completion", "messages", "status", "error"];
     rows(py, sql, Some(corpus), vec![], settings, None, WANTED)
 }
@@ -215,7 +191,7 @@ pub(crate) fn prune(
 fn rows(
     py: Python<'_>,
     query: String,
-    corpus: Option<From>,
+    corpus: Option<Place>,
     tables: Vec<(String, Table)>,
     settings: Vec<(String, String)>,
     keep: Option<Py<PyAny>>,
@@ -227,11 +203,16 @@ fn rows(
     let session = session.map_err(failed)?;
     let context = session.context.clone();
     let work = async move {
-        if let Some(corpus) = corpus {
-            corpus.register(&context).await?;
+        if let Some((location, columns)) = corpus {
+            let corpus = Corpus::open(&context.state(), &location, columns.as_ref()).await?;
+            context.register_table(CORPUS, Arc::new(corpus.view(&context.state())?))?;
         }
         for (name, table) in tables {
-            table.register(&name, &context).await?;
+            let table = match table {
+                Table::At(location) => context.table_provider(TableReference::bare(location)).await?,
+                Table::Held(table) => table,
+            };
+            context.register_table(TableReference::bare(name), table)?;
         }
         let mut frame = context.sql(&query).await?;
         if !wanted.is_empty() {

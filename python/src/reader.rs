@@ -15,11 +15,8 @@ use pyo3::types::{PyCapsule, PyList};
 use pyo3_arrow::error::PyArrowResult;
 use pyo3_arrow::ffi::{ArrayIterator, to_schema_pycapsule, to_stream_pycapsule};
 
-use crate::engine::{Engine, Error, Session, failed};
+use crate::engine::{Engine, Error, Session, TICK, failed};
 use crate::values;
-
-/// How long a reader computes until it looks for signals.
-const TICK: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// A column of results, for any library that reads Arrow data.
 #[pyclass(module = "asap", frozen)]
@@ -125,12 +122,7 @@ impl Reader {
 
     /// Return the rows as a list of dicts.
     fn to_pylist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let mut rows = self.take()?;
-        let mut objects = Vec::new();
-        while let Some(batch) = rows.batch(py)? {
-            objects.extend(values::objects(py, &(Arc::new(StructArray::from(batch)) as ArrayRef))?);
-        }
-        PyList::new(py, objects)
+        self._all(py)?.to_pylist(py)
     }
 
     /// Return an iterator over the rows, as record batches of pyarrow.
