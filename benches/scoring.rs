@@ -54,7 +54,7 @@ fn main() {
         return if case.bf16 { case.measure::<Bf16Matrix>() } else { case.measure::<F32Matrix>() };
     }
     for case in &CASES {
-        processes::run(case.name, case.threads, &[], case.runs > 1);
+        processes::run(case.name, case.threads, case.runs > 1);
     }
 }
 

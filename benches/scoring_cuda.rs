@@ -14,11 +14,7 @@ use candle_core::{DType, Device, Tensor};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-const SHAPE: &str = r#"{
-    "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 3584,
-    "intermediate_size": 18944, "max_position_embeddings": 131072, "num_attention_heads": 28, "num_hidden_layers": 28,
-    "num_key_value_heads": 4, "rms_norm_eps": 1e-6, "rope_theta": 1e4, "tie_word_embeddings": false, "vocab_size": 152064
-}"#;
+const SHAPE: &str = include_str!("common/seven_billion.json");
 const LENGTHS: [usize; 5] = [8192, 10_240, 12_288, 14_336, 16_384];
 const RUNS: usize = 3;
 /// The number of random values that the weights repeat: a prime, so that no two rows of a matrix are equal.

@@ -15,11 +15,12 @@ use cpu_time::ProcessTime;
 
 #[path = "common/processes.rs"]
 mod processes;
-#[path = "common/small.rs"]
-mod small;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The shape of a model with 2.7 million parameters.
+const SMALL: &str = include_str!("common/small.json");
 
 struct Case {
     name: &'static str,
@@ -49,13 +50,13 @@ fn main() {
         return CASES.iter().find(|case| case.name == name).unwrap().measure();
     }
     for case in &CASES {
-        processes::run(case.name, case.threads, &[], case.of_peer);
+        processes::run(case.name, case.threads, case.of_peer);
     }
 }
 
 impl Case {
     const fn small(name: &'static str, chains: usize, tokens: usize) -> Self {
-        Self { name, shape: small::SMALL, keep: Keep::All, threads: 1, chains, tokens, steps: 5, of_peer: true }
+        Self { name, shape: SMALL, keep: Keep::All, threads: 1, chains, tokens, steps: 5, of_peer: true }
     }
 
     const fn large(name: &'static str, keep: Keep) -> Self {

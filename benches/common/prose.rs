@@ -4,16 +4,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 /// The most frequent first, for Zipf's law.
-const WORDS: &str = "the is of we to so that and x a it in for this be n then can not if which have with at are by let \
-    but or from equal wait check number must as on now because all need value one two first since only step case means \
-    each sum find prime gives add next just maybe also would even odd divide by answer than problem time set take \
-    there into total three equation when way least using every other more less solution both right any integer here \
-    root same still count think known square remainder after other multiply product term left given true second \
-    because line side factor write follows hence between point hmm actually modulo whether however otherwise condition \
-    subtract simplify substitute consider suppose therefore original possible remaining conclude array element loop \
-    index function return output input maximum minimum exactly distance speed velocity triangle circle radius angle \
-    perhaps alternatively recall expand coefficient polynomial sequence recurrence hypothesis contradiction assume \
-    perfect verify probability combinations permutations divisor multiple digits consecutive positive negative ≤ π";
+const WORDS: &str = include_str!("words.txt");
 
 pub(crate) struct Prose {
     dice: ChaCha8Rng,
