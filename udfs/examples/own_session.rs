@@ -1,6 +1,4 @@
-//! asap's SQL functions in a DataFusion session of your own.
-//!
-//! `cargo run -p asap-udfs --example own_session`
+// asap's SQL functions in a DataFusion session of your own: `cargo run -p asap-udfs --example own_session`
 
 use asap_llm::Llm;
 use asap_udfs::{Models, Settings, plan, register_all};

@@ -1,23 +1,7 @@
 //! The SQL functions of asap and their runtime.
 //!
 //! ```no_run
-//! use asap_llm::Llm;
-//! use asap_udfs::{Models, Settings, plan, register_all};
-//! use datafusion::execution::SessionStateBuilder;
-//! use datafusion::prelude::{SessionConfig, SessionContext};
-//!
-//! # tokio::runtime::Runtime::new()?.block_on(async {
-//! let config = SessionConfig::new().with_option_extension(Settings::default());
-//! let builder = SessionStateBuilder::new().with_config(config).with_default_features();
-//! let mut state = plan::install(builder).build();
-//! register_all(&mut state, &Models::default(), &Llm::default())?;
-//!
-//! let context = SessionContext::new_with_state(state);
-//! let rows = context.sql("SELECT unnest(cot_steps(E'2 + 2?\\n\\nIt is 4.'))").await?.collect().await?;
-//! assert_eq!(rows.iter().map(|batch| batch.num_rows()).sum::<usize>(), 2);
-//! # Ok::<(), datafusion::error::DataFusionError>(())
-//! # })?;
-//! # Ok::<(), datafusion::error::DataFusionError>(())
+#![doc = include_str!("../examples/own_session.rs")]
 //! ```
 //!
 //! | module | holds |
