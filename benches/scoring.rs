@@ -11,7 +11,7 @@ use std::time::Instant;
 use asap_lm::backend::{Packed, Target};
 use asap_lm::config::ModelConfig;
 use asap_lm::decoder::Decoder;
-use asap_lm::ops::{self, Bf16Matrix, F32Matrix, Pool, Projection, Sequence};
+use asap_lm::ops::{self, Bf16Matrix, Cores, F32Matrix, Pool, Projection, Sees, Sequence};
 use cpu_time::ProcessTime;
 use random::Random;
 
@@ -109,7 +109,8 @@ impl Case {
                 let chain = Sequence { earlier: 0, tokens: *length };
                 let begun = ProcessTime::now();
                 for _ in 0..self.layers {
-                    ops::attend([&q, &k, &v], heads, &[chain], &pool, [&mut gathered, &mut sums]).unwrap();
+                    let (chains, results) = ((&[chain][..], Sees::Earlier), [&mut *gathered, &mut *sums]);
+                    ops::attend([&q, &k, &v], heads, chains, Cores::All, &pool, results).unwrap();
                 }
                 sum += begun.elapsed().as_secs_f64();
             }

@@ -1,4 +1,4 @@
-//! Causal attention in blocks of queries and keys: memory never holds tokens × tokens.
+//! Attention in blocks of queries and keys: memory never holds tokens × tokens.
 
 use super::exp::{exp, exp_in_place, max};
 use super::{Cores, Matrix, Pool, Result, Update, multiply, on_all_cores};
@@ -34,39 +34,54 @@ pub struct Sequence {
     pub tokens: usize,
 }
 
+/// The tokens of its chain that a token attends to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sees {
+    /// Itself and the earlier ones.
+    Earlier,
+    /// All of them, in encoders.
+    All,
+}
+
 /// Computes softmax(Q · Kᵀ / √width) · V for concatenated chains, [tokens, query heads × width], and the log-sum-exp of
-/// the scores, [tokens, query heads]. A token attends to itself and to the earlier tokens of its chain.
+/// the scores, [tokens, query heads].
 ///
 /// `q` is [tokens, query heads × width]. `k` and `v` are [tokens, key heads × width] with all tokens of a chain,
 /// earlier ones first.
 pub fn attend(
     qkv: [&[f32]; 3],
     heads: Heads,
-    chains: &[Sequence],
+    (chains, sees): (&[Sequence], Sees),
+    cores: Cores,
     pool: &Pool<Softmax>,
     [output, log_sums]: [&mut [f32]; 2],
 ) -> Result<()> {
-    let mut blocks = blocks([output, log_sums], heads, chains);
+    let mut blocks = blocks([output, log_sums], heads, chains, sees);
     // Longest first, so that no core waits at the end.
-    blocks.sort_by_key(|block| std::cmp::Reverse(block.from));
-    on_all_cores(blocks, |mut block| {
+    blocks.sort_by_key(|block| std::cmp::Reverse(block.end));
+    let attend = |mut block| {
         pool.with(|softmax| (0..heads.key).for_each(|key_head| softmax.attend(qkv, heads, key_head, &mut block)));
         Ok(())
-    })
-    .map(drop)
+    };
+    match cores {
+        Cores::One => blocks.into_iter().try_for_each(attend),
+        Cores::All => on_all_cores(blocks, attend).map(drop),
+    }
 }
 
 struct Block<'a> {
     chain: usize,
     query: usize,
+    /// The position from which on its first row hides keys, and the keys that its last row sees.
     from: usize,
+    end: usize,
     rows: usize,
     output: &'a mut [f32],
     log_sums: &'a mut [f32],
 }
 
-fn blocks<'a>([output, log_sums]: [&'a mut [f32]; 2], heads: Heads, chains: &[Sequence]) -> Vec<Block<'a>> {
-    let (mut output, mut log_sums) = (output, log_sums);
+fn blocks<'a>(results: [&'a mut [f32]; 2], heads: Heads, chains: &[Sequence], sees: Sees) -> Vec<Block<'a>> {
+    let [mut output, mut log_sums] = results;
     let rows_at_most = (QUERIES / (heads.query / heads.key)).max(1);
     let mut blocks = Vec::new();
     let (mut chain, mut query) = (0, 0);
@@ -77,7 +92,11 @@ fn blocks<'a>([output, log_sums]: [&'a mut [f32]; 2], heads: Heads, chains: &[Se
             let rows = rows_each.min(tokens - from);
             let output = output.split_off_mut(..rows * heads.query_width()).unwrap_or_default();
             let log_sums = log_sums.split_off_mut(..rows * heads.query).unwrap_or_default();
-            blocks.push(Block { chain, query, from: earlier + from, rows, output, log_sums });
+            let (from, end) = match sees {
+                Sees::Earlier => (earlier + from, earlier + from + rows),
+                Sees::All => (earlier + tokens, earlier + tokens),
+            };
+            blocks.push(Block { chain, query, from, end, rows, output, log_sums });
             query += rows;
         }
         chain += earlier + tokens;
@@ -101,8 +120,8 @@ impl Softmax {
     fn attend(&mut self, [q, k, v]: [&[f32]; 3], heads: Heads, key_head: usize, block: &mut Block) {
         let Heads { query, key, width } = heads;
         let shared = query / key;
-        let (rows, from) = (block.rows * shared, block.from);
-        let end = from + block.rows;
+        let Block { from, end, .. } = *block;
+        let rows = block.rows * shared;
         self.width = width;
         self.queries.clear();
         for token in block.query..block.query + block.rows {
@@ -173,17 +192,11 @@ fn reset(values: &mut Vec<f32>, length: usize, value: f32) {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Attention and its log-sum-exp by the definition. `sees` is the number of tokens that a token of a text attends to.
-    pub(crate) fn plain(
-        [q, k, v]: [&[f32]; 3],
-        heads: Heads,
-        lengths: &[usize],
-        sees: impl Fn(usize) -> usize,
-    ) -> (Vec<f64>, Vec<f64>) {
+    fn plain([q, k, v]: [&[f32]; 3], heads: Heads, lengths: &[usize], sees: Sees) -> (Vec<f64>, Vec<f64>) {
         let Heads { query, key, width } = heads;
         let (mut output, mut log_sums) = (Vec::new(), Vec::new());
         let mut chain = 0;
@@ -197,11 +210,12 @@ pub(crate) mod tests {
                     let terms = (0..width).map(|i| at(q, token, query, head, i) * at(k, other, key, key_head, i));
                     terms.sum::<f64>() / (width as f64).sqrt()
                 };
-                let weights: Vec<f64> = (0..sees(token)).map(|other| score(other).exp()).collect();
+                let seen = if sees == Sees::All { *length } else { token + 1 };
+                let weights: Vec<f64> = (0..seen).map(|other| score(other).exp()).collect();
                 let sum: f64 = weights.iter().sum();
                 log_sums.push(sum.ln());
                 output.extend((0..width).map(|i| {
-                    (0..sees(token)).map(|other| weights[other] / sum * at(v, other, key, key_head, i)).sum::<f64>()
+                    (0..seen).map(|other| weights[other] / sum * at(v, other, key, key_head, i)).sum::<f64>()
                 }));
             }
             chain += length;
@@ -214,8 +228,9 @@ pub(crate) mod tests {
         #[test]
         fn blocks_and_packing_agree_with_the_definition(
             lengths in prop::collection::vec(prop_oneof![1_usize..40, 100_usize..160, Just(700)], 1..4),
-            seed in any::<u64>(),
+            seed in any::<u64>(), all in any::<bool>(),
         ) {
+            let sees = if all { Sees::All } else { Sees::Earlier };
             let heads = Heads { query: 4, key: 2, width: 6 };
             let tokens: usize = lengths.iter().sum();
             let mut state = seed;
@@ -228,18 +243,20 @@ pub(crate) mod tests {
             let (q, k, v) = (draw(tokens * 24), draw(tokens * 12), draw(tokens * 12));
             let chains: Vec<Sequence> = lengths.iter().map(|tokens| Sequence { earlier: 0, tokens: *tokens }).collect();
             let (mut whole, mut whole_sums) = (vec![0.0; tokens * 24], vec![0.0; tokens * 4]);
-            attend([&q, &k, &v], heads, &chains, &Pool::default(), [&mut whole, &mut whole_sums]).unwrap();
+            let results = [&mut *whole, &mut *whole_sums];
+            attend([&q, &k, &v], heads, (&chains, sees), Cores::All, &Pool::default(), results).unwrap();
             // The last chain's second half, after its first half, gives the same rows.
             let (last, before) = (lengths[lengths.len() - 1], tokens - lengths[lengths.len() - 1]);
             let chain = Sequence { earlier: last / 2, tokens: last - last / 2 };
             let half = before + last / 2;
             let (mut continued, mut sums) = (vec![0.0; chain.tokens * 24], vec![0.0; chain.tokens * 4]);
             let qkv = [&q[half * 24..], &k[before * 12..], &v[before * 12..]];
-            attend(qkv, heads, &[chain], &Pool::default(), [&mut continued, &mut sums]).unwrap();
+            let results = [&mut *continued, &mut *sums];
+            attend(qkv, heads, (&[chain], sees), Cores::One, &Pool::default(), results).unwrap();
             for (found, expected) in continued.iter().zip(&whole[half * 24..]) {
                 prop_assert!((found - expected).abs() < 1e-5);
             }
-            let (output, log_sums) = plain([&q, &k, &v], heads, &lengths, |token| token + 1);
+            let (output, log_sums) = plain([&q, &k, &v], heads, &lengths, sees);
             for (found, expected) in [(whole, output), (whole_sums, log_sums)] {
                 prop_assert_eq!(found.len(), expected.len());
                 for (found, expected) in found.iter().zip(&expected) {

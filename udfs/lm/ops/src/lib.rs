@@ -8,7 +8,7 @@
 //! | `matrix`, `gemm`, `tiles`, `panels` | matrix products in f32 |
 //! | `bf16`, `f32_matrix`, `stored`, `projection` | products with weights, by data type and memory layout |
 //! | `arithmetic`, `amx`, `dots`, `lines` | instructions for bf16 products, and their memory layout |
-//! | `attention`, `attend_all`, `attend_backward` | causal attention, encoder attention, causal attention backward |
+//! | `attention`, `attend_backward` | attention, and causal attention backward |
 //! | `norm`, `rotate`, `swiglu`, `gelu`, `exp`, `sums` | RMSNorm, layer norm, RoPE and activations |
 //! | `cores` | the threads of all cores, also in a forked process |
 //! | `pool` | reusable scratch memory of tasks |
@@ -18,7 +18,6 @@ pub mod adamw;
 #[cfg(target_arch = "x86_64")]
 mod amx;
 mod arithmetic;
-mod attend_all;
 mod attend_backward;
 mod attention;
 mod bf16;
@@ -52,9 +51,8 @@ use candle_core::{DType, Error, Storage, Tensor, WithDType};
 use rayon::prelude::*;
 
 use asap_kernels::vectorized;
-pub use attend_all::{Scores, attend_all};
 pub use attend_backward::{BackwardScratch, Gathered, attend_backward};
-pub use attention::{Heads, Sequence, Softmax, attend};
+pub use attention::{Heads, Sees, Sequence, Softmax, attend};
 pub use bf16::Bf16Matrix;
 pub use cores::{on_cores, spawn_on_cores};
 pub use exp::SumOfExponentials;

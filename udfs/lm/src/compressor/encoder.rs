@@ -6,7 +6,7 @@ use candle_core::{DType, Tensor};
 
 use crate::model::config::{EncoderConfig, EncoderFamily};
 use crate::model::weights::Files;
-use crate::ops::{self, Cores, F32Matrix, Linear, Pool, Scores, Update, Weight};
+use crate::ops::{self, Cores, F32Matrix, Heads, Linear, Pool, Sees, Sequence, Softmax, Update, Weight};
 use crate::{LmError, Result};
 
 const KEEP: usize = 1;
@@ -32,6 +32,7 @@ pub(super) struct Encoder {
     layers: Vec<Layer>,
     classifier: Linear<F32Matrix>,
     rooms: Pool<Room>,
+    softmax: Pool<Softmax>,
 }
 
 #[derive(Debug)]
@@ -56,7 +57,7 @@ struct Room {
     qkv: [Vec<f32>; 3],
     gathered: Vec<f32>,
     wide: Vec<f32>,
-    scores: Scores,
+    log_sums: Vec<f32>,
 }
 
 /// The files of a model, to read its tensors by name.
@@ -109,8 +110,8 @@ impl Encoder {
         let classifier = named.linear("classifier", 2, hidden)?;
         named.0.refuse_unread(&UNUSED, &format!("{:?} classifier", config.family))?;
         let mean_word = words.mean(0)?.to_vec1()?;
-        let rooms = Pool::default();
-        Ok(Self { config, words, mean_word, positions, types, norm, layers, classifier, rooms })
+        let (rooms, softmax) = (Pool::default(), Pool::default());
+        Ok(Self { config, words, mean_word, positions, types, norm, layers, classifier, rooms, softmax })
     }
 
     /// Returns the probability of each token to be kept. Runs on the calling thread, or products run on all cores.
@@ -146,15 +147,18 @@ impl Encoder {
 
     fn pass(&self, layer: &Layer, room: &mut Room, cores: Cores) -> Result<()> {
         let EncoderConfig { hidden_size: hidden, intermediate_size, num_attention_heads: heads, .. } = self.config;
-        let Room { x, qkv, gathered, wide, scores } = room;
+        let Room { x, qkv, gathered, wide, log_sums } = room;
+        let chain = [Sequence { earlier: 0, tokens: x.len() / hidden }];
+        let log_sums = ops::at_least(log_sums, chain[0].tokens * heads);
+        let heads = Heads { query: heads, key: heads, width: hidden / heads };
         let mut qkv = qkv.each_mut().map(|to| ops::at_least(to, x.len()));
         let gathered = ops::at_least(gathered, x.len());
-        let wide = ops::at_least(wide, x.len() / hidden * intermediate_size);
+        let wide = ops::at_least(wide, chain[0].tokens * intermediate_size);
         for (linear, to) in layer.qkv.iter().zip(&mut qkv) {
             linear.multiply(x, to, Update::Replace, cores)?;
         }
         let qkv = qkv.map(|x| &*x);
-        ops::attend_all(qkv, heads, hidden / heads, scores, gathered, cores);
+        ops::attend(qkv, heads, (&chain, Sees::All), cores, &self.softmax, [gathered, log_sums])?;
         layer.gathered.multiply(gathered, x, Update::Add, cores)?;
         self.norm(&layer.gathered_norm, x)?;
 

@@ -12,7 +12,7 @@ use candle_core::Tensor;
 use crate::backend::IsWanted;
 use crate::model::config::ModelConfig;
 use crate::model::weights::LayerWeights;
-use crate::ops::{self, Cores, Direction, Pool, Projection, RopeTable, Sequence, Softmax, Update};
+use crate::ops::{self, Cores, Direction, Pool, Projection, RopeTable, Sees, Sequence, Softmax, Update};
 use crate::{LmError, Result};
 
 /// Most tokens per block: between the projections of an MLP a token is several times as wide.
@@ -106,7 +106,8 @@ impl<'a> Run<'a> {
 
     /// Computes the attention output, [tokens, heads × head_dim], and the log-sum-exp of scores, [tokens, heads].
     pub(crate) fn attend(&self, chains: &[Sequence], qkv: [&[f32]; 3], results: [&mut [f32]; 2]) -> Result<()> {
-        Ok(ops::attend(qkv, self.config.heads(), chains, &self.softmax, results)?)
+        let chains = (chains, Sees::Earlier);
+        Ok(ops::attend(qkv, self.config.heads(), chains, Cores::All, &self.softmax, results)?)
     }
 
     /// Adds the output projection of the attention output to `x`, then the MLP's output.
