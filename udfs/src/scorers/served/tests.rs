@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use asap_lm::config::ModelConfig;
 use asap_lm::decoder::Decoder;
 use asap_lm::ops::F32Matrix;
-use asap_lm::output::Output;
 use asap_lm::weights::Weights;
 use asap_lm::{Left, Over, QuestionAndSteps, Reading, Scored, Scorer, Wanted};
 use asap_test_support::{Call, Reply, Server as TestServer};
@@ -36,7 +35,6 @@ enum Kind {
 /// A model that replies as a kind of server.
 struct Whole {
     decoder: Decoder<F32Matrix>,
-    output: Output,
     tokenizer: Tokenizer,
     kind: Kind,
     /// Added to each value: what it returns are no log-probabilities then.
@@ -48,16 +46,15 @@ impl Whole {
         let folder = golden(model);
         let config = ModelConfig::load(&folder).unwrap();
         let weights = Weights::<F32Matrix>::load(&folder, &config).unwrap();
-        let output = Output::new(weights.output().clone());
         let tokenizer = Tokenizer::load(&folder).unwrap();
-        Self { decoder: Decoder::new(config, weights), output, tokenizer, kind, shift: 0.0 }
+        Self { decoder: Decoder::new(config, weights), tokenizer, kind, shift: 0.0 }
     }
 
     /// The values of all tokens after each token of a text.
     fn rows(&self, ids: &[u32]) -> Vec<Vec<f64>> {
         let mut rows = Vec::new();
         let each = |_, hidden| {
-            for row in self.output.logits(&hidden)?.chunks_exact(self.decoder.config.vocab_size) {
+            for row in self.decoder.logits(&hidden)?.chunks_exact(self.decoder.config.vocab_size) {
                 let sum = row.iter().map(|logit| f64::from(*logit).exp()).sum::<f64>().ln();
                 rows.push(row.iter().map(|logit| f64::from(*logit) - sum + self.shift).collect());
             }
