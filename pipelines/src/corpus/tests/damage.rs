@@ -64,3 +64,21 @@ async fn what_is_left_of_such_files_is_read_or_named() {
     }
     assert!(failed > 0);
 }
+
+#[tokio::test]
+async fn a_damaged_file_decides_nothing_for_others() {
+    let rows = format!("SELECT 'two?' AS input, {TAGGED} AS text_out FROM range(500)");
+    let folder = folder_of(&[("a.parquet", &rows), ("b.parquet", &rows)]).await;
+    let path = folder.path().join("a.parquet");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let end = u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap()) as usize + 8;
+    let pages = 4..bytes.len() - end;
+    bytes[pages].fill(0x5a);
+    std::fs::write(&path, bytes).unwrap();
+    let corpus = open(folder.path(), None).await.unwrap();
+    assert!(corpus.notes[0].contains("column text_out of"), "{:?}", corpus.notes);
+    assert!(corpus.damaged(&context().state()).await.unwrap().to_string().contains("a.parquet"));
+    std::fs::remove_file(folder.path().join("b.parquet")).unwrap();
+    let error = refusal(folder.path()).await;
+    assert!(error.contains("a.parquet is a damaged Parquet file"), "{error}");
+}

@@ -1,5 +1,6 @@
 use std::os::unix::fs::symlink;
 
+use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::physical_plan::displayable;
 use datafusion::prelude::col;
 
@@ -8,14 +9,6 @@ use crate::run::plan;
 
 const NUMBERED: &str =
     "SELECT 'q' AS question, concat('c', i) AS cot, 'a' AS answer, i AS number FROM generate_series(0, 999) AS t (i)";
-
-const NESTED: &str = "{'a b': 1, 'question': 'n'} AS nested, 'c' AS \"Is.Correct\"";
-
-/// A folder with these rows, and with rows of another shape and the same nested column.
-async fn nested(plain: &str) -> TempDir {
-    let tagged = format!("SELECT 'q' AS prompt, 'c</think>a' AS generation, {NESTED}");
-    folder_of(&[("a.parquet", plain), ("b.parquet", &tagged)]).await
-}
 
 async fn physical_plan(corpus: &Corpus, sql: &str) -> String {
     let plan = context_of(corpus).sql(sql).await.unwrap().create_physical_plan().await.unwrap();
@@ -75,46 +68,17 @@ async fn a_query_reads_only_the_columns_that_it_names() {
     assert_eq!(query(&corpus, "SELECT count(*) FROM corpus WHERE status IS NULL").await, ["2"]);
 }
 
-/// Field accesses move through projections, filters and unions, past columns of the same name.
-#[tokio::test]
-async fn every_kind_of_query_is_planned() {
-    let folder = nested(&format!("SELECT 'i' AS id, *, {NESTED} FROM ({PLAIN})")).await;
-    for location in [folder.path().to_path_buf(), folder.path().join("a.parquet")] {
-        let corpus = open(&location, None).await.unwrap();
-        for sql in [
-            "SELECT * FROM corpus",
-            "SELECT nested['a b'], * FROM corpus",
-            "SELECT nested['a b'] AS n, question, source_question, nested['question'], id FROM corpus",
-            "SELECT source['row'], source_question, question, source_cot, \"Is.Correct\" FROM corpus WHERE nested['a b'] = 1",
-            "SELECT question, source_id FROM corpus WHERE nested['question'] = 'n' AND source['file'] LIKE '%.parquet'",
-            "WITH a AS (SELECT *, upper(cot) AS big FROM corpus WHERE status IS NULL) \
-             SELECT source, big, nested, source_question FROM a WHERE nested['a b'] + source['row'] = 1",
-            "SELECT x.cot, y.nested['a b'] FROM corpus x JOIN corpus y ON x.source = y.source AND x.question = y.question",
-            "SELECT question, nested FROM corpus ORDER BY nested['a b'], source['file']",
-        ] {
-            assert_eq!(query(&corpus, sql).await.len(), corpus.files().count(), "{sql}");
-        }
-        for place in
-            ["sum(source['row'])", "max(source['row'] * 2)", "min(source)['row']", "count(source['row']) - count(*)"]
-        {
-            assert_eq!(query(&corpus, &format!("SELECT {place} FROM corpus")).await, ["0"]);
-            assert_eq!(query(&corpus, &format!("SELECT {place} FROM corpus GROUP BY question")).await, ["0"]);
-        }
-        assert_eq!(
-            query(&corpus, "SELECT nested['a b'] AS n, count(DISTINCT cot) FROM corpus GROUP BY n").await,
-            ["1 | 1"]
-        );
-    }
-}
-
 #[tokio::test]
 async fn a_pipeline_carries_the_original_columns() {
-    let folder = nested(&format!("SELECT *, {NESTED} FROM ({PLAIN})")).await;
+    let nested = "{'a b': 1, 'question': 'n'} AS nested";
+    let tagged = format!("SELECT 'q' AS prompt, 'c</think>a' AS generation, {nested}");
+    let folder =
+        folder_of(&[("a.parquet", &format!("SELECT *, {nested} FROM ({PLAIN})")), ("b.parquet", &tagged)]).await;
     let corpus = open(folder.path(), None).await.unwrap();
     let context = context();
     let sql = "WITH t AS (SELECT *, nested['a b'] AS n FROM corpus WHERE status IS NULL) \
                SELECT source, id, upper(cot) AS cot, n + source['row'] AS n, source_question FROM t WHERE nested['a b'] = 1";
-    context.register_table("corpus", Arc::new(plan::CorpusTable(corpus.schema()))).unwrap();
+    context.register_table("corpus", Arc::new(plan::CorpusTable::new(corpus.schema()))).unwrap();
     let plan = context.sql(sql).await.unwrap().into_unoptimized_plan();
     plan::check(&plan).unwrap();
     let files = corpus.view(&context.state()).unwrap().logical_plan().clone();
@@ -160,25 +124,6 @@ async fn a_file_is_known_by_its_path_below_the_location_and_listed_afresh() {
 }
 
 #[tokio::test]
-async fn any_location_is_a_table_in_sql() {
-    let rows = "SELECT 'q' AS \"Frage\", 'c' AS \"Kette\", 'a' AS \"Antwort\"";
-    let folder = folder_of(&[("a.parquet", rows)]).await;
-    let context = context();
-    let location = folder.path().display();
-    let sql = format!("SELECT cot FROM cot_corpus('{location}', 'question=Frage,cot=Kette,answer=Antwort')");
-    let found = context.sql(&sql).await.unwrap().to_string().await.unwrap();
-    assert!(found.contains("| c   |"), "{found}");
-    for (sql, named) in [
-        (format!("SELECT * FROM cot_corpus('{location}')"), "fit no shape"),
-        ("SELECT * FROM cot_corpus(3)".to_string(), "takes a location"),
-        ("SELECT * FROM cot_corpus('/no/such')".to_string(), "there is no file or folder"),
-    ] {
-        let error = context.sql(&sql).await.unwrap_err().to_string();
-        assert!(error.contains(named), "{error}");
-    }
-}
-
-#[tokio::test]
 async fn large_rows_come_in_small_batches_and_the_session_keeps_its_own() {
     // About one kilobyte per row that does not compress.
     let rows = "SELECT 'q' || a.value AS question, string_agg(md5(a.value || '-' || b.value), ' ') AS cot, 'a' AS answer \
@@ -196,4 +141,49 @@ async fn large_rows_come_in_small_batches_and_the_session_keeps_its_own() {
         }
     }
     assert_eq!(context.state().config().batch_size(), 8192);
+}
+
+#[tokio::test]
+async fn the_columns_of_a_corpus_come_first_and_have_one_type_each() {
+    let clashing = "SELECT *, 1 AS id, 2 AS source, 3 AS source_source, 4 AS \"Level 1\", 5 AS \"a.b\", 6 AS __row, 7 AS __file, \
+                    8 AS text FROM";
+    let (_folder, corpus) = opened(&format!("{clashing} ({PLAIN})")).await;
+    let schema: &Schema = &corpus.schema();
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    assert_eq!(names[..8], ["source", "id", "question", "cot", "answer", "system", "status", "error"]);
+    let originals = "source_question, source_cot, source_answer, source_id, source_source_source, source_source, Level 1, \
+                     a.b, __row, __file, text";
+    assert_eq!(names[8..].join(", "), originals);
+    assert_eq!(corpus.original_columns().join(", "), originals);
+    assert_eq!(corpus.original_names()[3..6], ["id", "source", "source_source"]);
+    let types: Vec<&DataType> = schema.fields().iter().take(8).map(|field| field.data_type()).collect();
+    assert_eq!(types[1..], [&DataType::Utf8; 7]);
+    let DataType::Struct(source) = types[0] else { panic!("{}", types[0]) };
+    let fields: Vec<String> = source.iter().map(|field| format!("{} {}", field.name(), field.data_type())).collect();
+    assert_eq!(fields, ["file Utf8", "row Int64"]);
+    assert!(source.iter().chain(schema.fields()).all(|field| field.metadata().is_empty()));
+    let sql =
+        "SELECT source_source_source, source_source, \"Level 1\", \"a.b\", __row, __file, text, source_id FROM corpus";
+    assert_eq!(query(&corpus, sql).await, ["2 | 3 | 4 | 5 | 6 | 7 | 8 | 1"]);
+}
+
+#[tokio::test]
+async fn many_rows_keep_their_numbers() {
+    let lines: Vec<String> = (0..3000)
+        .map(|row| format!(r#"{{"question": "q{row}", "cot": "{}", "answer": "{row}"}}"#, "step ".repeat(row % 50 + 1)))
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.jsonl"), lines.join("\n")).unwrap();
+    let corpus = open(folder.path(), None).await.unwrap();
+    let sql =
+        "SELECT count(*), count(DISTINCT source['row']), bool_and(answer = CAST(source['row'] AS VARCHAR)) FROM corpus";
+    assert_eq!(query(&corpus, sql).await, ["3000 | 3000 | true"]);
+}
+
+#[tokio::test]
+async fn a_folder_above_is_a_folder_too() {
+    let folder = folder_of(&[("a/b.parquet", PLAIN)]).await;
+    std::fs::create_dir(folder.path().join("c")).unwrap();
+    let corpus = open(&folder.path().join("c/../a"), None).await.unwrap();
+    assert_eq!(corpus.files().next().unwrap().1.file.name, folder.path().join("a/b.parquet").display().to_string());
 }

@@ -2,13 +2,10 @@
 
 mod damage;
 mod files;
-mod json;
-mod published;
 mod refusals;
 mod rows;
-mod shapes;
-mod types;
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,8 +20,6 @@ use asap_llm::Llm;
 
 const PLAIN: &str = "SELECT 'q' AS question, 'c' AS cot, 'a' AS answer";
 const TAGGED: &str = "'<think>\n2 and 2\n</think>\nfour'";
-const READ: &str = "two? | 2 and 2 | four | NULL";
-const ROWS: &str = "SELECT question, cot, answer, status FROM corpus ORDER BY source['row']";
 
 fn context() -> SessionContext {
     session(Settings::default(), &Llm::default()).unwrap()
@@ -35,6 +30,12 @@ async fn write(folder: &Path, name: &str, sql: &str) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     let sql = format!("COPY ({sql}) TO '{}' STORED AS PARQUET", path.display());
     context().sql(&sql).await.unwrap().collect().await.unwrap();
+}
+
+fn gzipped(text: &str) -> Vec<u8> {
+    let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    writer.write_all(text.as_bytes()).unwrap();
+    writer.finish().unwrap()
 }
 
 async fn folder_of(files: &[(&str, &str)]) -> TempDir {
@@ -53,17 +54,12 @@ async fn opened(sql: &str) -> (TempDir, Corpus) {
 }
 
 async fn open(location: &Path, mapping: Option<&str>) -> datafusion::common::Result<Corpus> {
-    let mapping = mapping.map(|mapping| mapping.parse::<ColumnMapping>().unwrap());
+    let mapping = mapping.map(str::parse::<ColumnMapping>).transpose()?;
     Corpus::open(&context().state(), &location.display().to_string(), mapping.as_ref()).await
 }
 
-/// The refusal of a file of these rows.
-async fn refused(sql: &str, mapping: Option<&str>) -> String {
-    refusal(folder_of(&[("a.parquet", sql)]).await.path(), mapping).await
-}
-
-async fn refusal(location: &Path, mapping: Option<&str>) -> String {
-    match open(location, mapping).await {
+async fn refusal(location: &Path) -> String {
+    match open(location, None).await {
         Ok(_) => panic!("{} was opened", location.display()),
         Err(error) => error.to_string(),
     }
@@ -76,7 +72,11 @@ fn context_of(corpus: &Corpus) -> SessionContext {
 }
 
 async fn query(corpus: &Corpus, sql: &str) -> Vec<String> {
-    let batches = context_of(corpus).sql(sql).await.unwrap().collect().await.unwrap();
+    rows_of(corpus, sql).await.unwrap()
+}
+
+async fn rows_of(corpus: &Corpus, sql: &str) -> datafusion::common::Result<Vec<String>> {
+    let batches = context_of(corpus).sql(sql).await?.collect().await?;
     let options = FormatOptions::new().with_null("NULL");
     let mut rows = Vec::new();
     for batch in batches {
@@ -87,14 +87,5 @@ async fn query(corpus: &Corpus, sql: &str) -> Vec<String> {
             rows.push(cells.join(" | "));
         }
     }
-    rows
-}
-
-async fn recognized(sql: &str, mapping: Option<&str>) -> Vec<String> {
-    let folder = folder_of(&[("a.parquet", sql)]).await;
-    query(&open(folder.path(), mapping).await.unwrap(), ROWS).await
-}
-
-fn turn(role: &str, content: &str) -> String {
-    format!("{{'role': '{role}', 'content': {content}}}")
+    Ok(rows)
 }

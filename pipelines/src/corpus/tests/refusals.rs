@@ -1,21 +1,13 @@
 use std::path::PathBuf;
 
+use serde_json::json;
+
 use super::*;
 
 fn assert_names(error: &str, names: &[&str]) {
     for name in names {
         assert!(error.contains(name), "{name} is missing: {error}");
     }
-}
-
-#[tokio::test]
-async fn nothing_to_read() {
-    let folder = tempfile::tempdir().unwrap();
-    assert_names(&refusal(&folder.path().join("no such"), None).await, &["there is no file or folder", "no such"]);
-    let shown = folder.path().display().to_string();
-    assert_names(&refusal(folder.path(), None).await, &["no Parquet file", &shown]);
-    std::fs::write(folder.path().join("README.md"), "hello").unwrap();
-    assert_names(&refusal(folder.path(), None).await, &["no Parquet file"]);
 }
 
 async fn follow(error: &str, folder: &Path) -> PathBuf {
@@ -47,10 +39,10 @@ async fn other_formats_come_with_the_way_to_convert_them() {
         std::fs::write(&path, content).unwrap();
         // The file itself, and a folder with nothing else.
         for location in [path.as_path(), folder.path()] {
-            let error = refusal(location, None).await;
+            let error = refusal(location).await;
             assert_names(&error, &[&path.display().to_string(), format, "not Parquet", "asap sql"]);
         }
-        let converted = follow(&refusal(&path, None).await, folder.path()).await;
+        let converted = follow(&refusal(&path).await, folder.path()).await;
         let corpus = open(&converted, None).await.unwrap();
         let sql = "SELECT DISTINCT question, replace(cot, '\n\nd', ''), answer, \"n, of 2\", status FROM corpus";
         assert_eq!(query(&corpus, sql).await, ["q | c | a | 007 | NULL"], "{name}");
@@ -76,37 +68,19 @@ async fn files_that_are_not_whole() {
         ([b"PAR1", &[7; 40][..], &[40, 0, 0, 0], b"PAR1"].concat(), "damaged"),
     ] {
         std::fs::write(folder.path().join("b.parquet"), content).unwrap();
-        assert_names(&refusal(folder.path(), None).await, &["b.parquet", named]);
+        assert_names(&refusal(folder.path()).await, &["b.parquet", named]);
     }
 }
 
 #[tokio::test]
-async fn a_mapping_to_a_column_that_is_not_there() {
-    let rows = "SELECT 'x' AS \"Question\", 'y' AS reasoning, 'z' AS final";
-    let error = refused(rows, Some("question=question,cot=reasoning,answer=final")).await;
-    assert_names(&error, &["a.parquet", "no column question", "did you mean Question?"]);
-    let error = refused(rows, Some("question=Question,cot=qqq,answer=final")).await;
-    assert_names(&error, &["no column qqq", "reasoning", "final"]);
-    assert!(!error.contains("did you mean"), "{error}");
-}
-
-#[tokio::test]
-async fn a_delta_table_is_more_than_its_files() {
+async fn a_compressed_file_that_was_cut_short_is_named() {
+    let product = |row: u64| format!("{row} * {}?", row * 7919 % 1009);
+    let row = |row| json!({ "question": product(row), "thinking": "2 and 2", "answer": "four" }).to_string() + "\n";
+    let whole = gzipped(&(0..2000).map(row).collect::<String>());
     let folder = tempfile::tempdir().unwrap();
-    let table = folder.path().join("table");
-    write(&table, "a.parquet", PLAIN).await;
-    std::fs::create_dir(table.join("_delta_log")).unwrap();
-    std::fs::write(table.join("_delta_log/00000000000000000000.json"), "{}").unwrap();
-    let shown = table.display().to_string();
-    assert_names(&refusal(folder.path(), None).await, &["the Delta table", "name the table's own folder", &shown]);
-    assert_names(&refusal(&table.join("a.parquet"), None).await, &["the Delta table", &shown]);
-    assert_names(&refusal(&table, None).await, &["cannot read the log", "columns"]);
-}
-
-#[tokio::test]
-async fn a_folder_above_is_a_folder_too() {
-    let folder = folder_of(&[("a/b.parquet", PLAIN)]).await;
-    std::fs::create_dir(folder.path().join("c")).unwrap();
-    let corpus = open(&folder.path().join("c/../a"), None).await.unwrap();
-    assert_eq!(corpus.files().next().unwrap().1.file.name, folder.path().join("a/b.parquet").display().to_string());
+    let path = folder.path().join("a.jsonl.gz");
+    for length in [whole.len() / 2, whole.len() - 4, 3] {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        assert_names(&refusal(&path).await, &["a.jsonl.gz"]);
+    }
 }

@@ -1,7 +1,11 @@
-//! Files of a few rows, one a line of `rows.jsonl`: how they are read, and the notes about them. Those of the kind `corpus` are
-//! like the files of published corpora.
+//! Files of a few rows, one case a line of `rows.jsonl`: how they are read, and what is said of them. Those of the kind
+//! `corpus` are like the files of published corpora.
 
+use std::collections::BTreeMap;
+
+use datafusion::common::Result;
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
 use super::*;
 
@@ -9,70 +13,101 @@ use super::*;
 struct Case {
     kind: String,
     case: String,
-    /// The content of a file.
+    /// By their paths in a folder: the rows of Parquet files in SQL, and the content of other files.
+    files: BTreeMap<String, String>,
+    /// What is read in the folder, if not all of it.
     #[serde(default)]
-    text: String,
-    /// The rows of a Parquet file, in place of a text.
-    sql: Option<String>,
-    /// The mapping by which it is read.
+    open: String,
     mapping: Option<String>,
+    /// Whether the other files hold each character as one byte.
     #[serde(default)]
-    want: Vec<String>,
-    /// The statuses of the rows, in place of all that is wanted.
-    statuses: Option<Vec<String>>,
-    /// The system prompt of the row.
-    system: Option<String>,
+    latin1: bool,
+    #[serde(default)]
+    gzip: bool,
     /// Whether the mapping that an inspection prints reads the same.
     #[serde(default)]
     again: bool,
-    /// Parts of notes.
+    /// Queries, each with its rows or its error.
+    #[serde(default)]
+    queries: Vec<(String, Vec<String>)>,
+    /// Parts of the notes, or of the error.
     #[serde(default)]
     notes: Vec<String>,
-    error: Option<String>,
+    /// What neither the notes nor the error say.
     #[serde(default)]
-    file: Option<String>,
-    /// Whether the file holds each character as one byte.
-    #[serde(default)]
-    latin1: bool,
+    unsaid: Vec<String>,
+    /// All of `want` (the rows), `statuses`, `system` (prompts), `all_notes`, `table_notes`, `originals` and `inspected`.
+    #[serde(flatten)]
+    wanted: Map<String, Value>,
 }
 
+const ROWS: &str = "SELECT question, cot, answer, status FROM corpus ORDER BY source['row']";
 const SYSTEM: &str = "SELECT system FROM corpus ORDER BY source['row']";
+
+impl Case {
+    async fn write(&self, folder: &Path) {
+        for (name, content) in &self.files {
+            if name.ends_with(".parquet") {
+                write(folder, name, content).await;
+                continue;
+            }
+            let bytes = match (self.latin1, self.gzip) {
+                (true, _) => content.chars().map(|held| held as u8).collect(),
+                (_, true) => gzipped(content),
+                _ => content.clone().into_bytes(),
+            };
+            let path = folder.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        }
+    }
+
+    async fn read(&self, folder: &Path) -> Result<Value> {
+        let path = &folder.join(&self.open);
+        let corpus = open(path, self.mapping.as_deref()).await?;
+        let (want, system) = (query(&corpus, ROWS).await, query(&corpus, SYSTEM).await);
+        let statuses: Vec<_> = want.iter().map(|row| row.rsplit(" | ").next()).collect();
+        let mut queried = Vec::new();
+        for (sql, _) in &self.queries {
+            let rows = rows_of(&corpus, &sql.replace("DIR", &folder.display().to_string())).await;
+            let mut rows = rows.unwrap_or_else(|error| vec![error.strip_backtrace()]);
+            if !sql.contains("ORDER BY") {
+                rows.sort();
+            }
+            queried.push((sql, rows));
+        }
+        let mut found = json!({
+            "want": want, "statuses": statuses, "system": system.join("\n"), "queries": queried, "all_notes": corpus.notes,
+            "table_notes": corpus.delta_notes(), "originals": corpus.original_names(),
+        });
+        if self.again || self.wanted.contains_key("inspected") {
+            let inspected = corpus.inspect(&context(), 2).await?;
+            let again = open(path, Some(&inspected[0].mapping)).await?;
+            assert_eq!((query(&again, ROWS).await, query(&again, SYSTEM).await), (want, system), "{}", self.case);
+            found["inspected"] = json!(inspected);
+        }
+        Ok(found)
+    }
+}
 
 #[tokio::test]
 async fn each_file_is_read_as_its_line_wants() {
     let mut wrong = Vec::new();
     for line in include_str!("rows.jsonl").lines() {
         let case: Case = serde_json::from_str(line).unwrap();
-        let Case { kind, case: name, text, want, mapping, notes, error, .. } = &case;
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(case.file.as_deref().unwrap_or("a.jsonl"));
-        let bytes = if case.latin1 { text.chars().map(|held| held as u8).collect() } else { text.clone().into_bytes() };
-        match &case.sql {
-            Some(sql) => write(folder.path(), "a.parquet", sql).await,
-            None => std::fs::write(&path, bytes).unwrap(),
-        }
-        let path = if case.sql.is_some() { folder.path() } else { &path };
-        let (found, said) = match open(path, mapping.as_deref()).await {
-            Ok(corpus) => {
-                let (found, system) = (query(&corpus, ROWS).await, query(&corpus, SYSTEM).await);
-                assert!(case.system.as_ref().is_none_or(|expected| system == [expected.clone()]), "{name}: {system:?}");
-                if case.again {
-                    let mapping = corpus.inspect(&context(), 1).await.unwrap()[0].mapping.clone();
-                    let again = open(path, Some(&mapping)).await.unwrap();
-                    let again = (query(&again, ROWS).await, query(&again, SYSTEM).await);
-                    assert_eq!(again, (found.clone(), system), "{name}: {mapping}");
-                }
-                (found, corpus.notes.join("\n"))
-            }
-            Err(error) => (vec![], error.to_string()),
-        };
-        let is_wanted = match &case.statuses {
-            Some(statuses) => found.iter().map(|row| row.rsplit(" | ").next().unwrap()).eq(statuses),
-            None => found == *want,
-        };
-        let missing: Vec<&String> = notes.iter().chain(error).filter(|part| !said.contains(*part)).collect();
-        if !is_wanted || !missing.is_empty() {
-            wrong.push(format!("{kind}, {name}: found {found:#?}, wanted {want:#?}; not said: {missing:?}\n{said}"));
+        case.write(folder.path()).await;
+        let read = case.read(folder.path()).await;
+        let found = read.unwrap_or_else(|error| json!({ "want": [], "all_notes": [error.to_string()] }));
+        let shown = found.to_string().replace(&folder.path().display().to_string(), "DIR");
+        let found: Value = serde_json::from_str(&shown).unwrap();
+        let said = found["all_notes"].as_array().unwrap().iter().filter_map(Value::as_str).collect::<String>();
+        let is_read = case.wanted.iter().all(|(what, wanted)| found[what] == *wanted)
+            && (case.queries.is_empty() || found["queries"] == json!(case.queries));
+        let is_said =
+            case.notes.iter().all(|part| said.contains(part)) && !case.unsaid.iter().any(|part| said.contains(part));
+        if !is_read || !is_said {
+            wrong.push(format!("{} ({}): {line}\nfound {found:#}", case.case, case.kind));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
