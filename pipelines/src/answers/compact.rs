@@ -9,7 +9,7 @@ use serde::Serialize;
 use url::Url;
 
 use crate::answers::external;
-use crate::answers::folder::{Folder, Segment, SegmentRead};
+use crate::answers::folder::{Folder, Segment, Unread};
 use crate::answers::segment::Record;
 
 /// A segment of this many bytes stays unchanged, unless one of its answers is removed.
@@ -79,18 +79,16 @@ impl Compaction {
     }
 
     async fn take(&mut self, segment: Segment) -> std::result::Result<(), StoreError> {
-        let read = match self.folder.entries(&segment).await? {
-            SegmentRead::Whole((metadata, entries)) => {
-                self.folder.records(&segment, metadata, 0..entries.len()).await?
-            }
-            SegmentRead::Damaged(why) => SegmentRead::Damaged(why),
-            SegmentRead::Missing => SegmentRead::Missing,
+        let read = async {
+            let (metadata, entries) = self.folder.entries(&segment).await?;
+            self.folder.records(&segment, metadata, 0..entries.len()).await
         };
-        let (read, mut is_damaged) = match read {
-            SegmentRead::Whole(records) => (records, false),
-            SegmentRead::Damaged(_) => (vec![], true),
+        let (read, mut is_damaged) = match read.await {
+            Ok(records) => (records, false),
+            Err(Unread::Damaged(_)) => (vec![], true),
             // Another process compacted it.
-            SegmentRead::Missing => return Ok(()),
+            Err(Unread::Missing) => return Ok(()),
+            Err(Unread::Failed(error)) => return Err(error),
         };
         let all = read.len();
         let mut records = Vec::with_capacity(all);

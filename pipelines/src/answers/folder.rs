@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use asap_llm::store::StoreError;
@@ -32,7 +32,6 @@ const UNFINISHED: Duration = Duration::from_secs(3600);
 #[derive(Debug, Clone)]
 pub(super) struct Folder {
     place: location::Folder,
-    listed_at: Arc<Mutex<Option<SystemTime>>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,25 +46,25 @@ impl Segment {
     }
 }
 
+/// Why a segment was not read.
 #[derive(Debug)]
-pub(super) enum SegmentRead<T> {
-    Whole(T),
+pub(super) enum Unread {
     Damaged(String),
     Missing,
+    Failed(StoreError),
 }
 
-pub(super) type Read<T> = Result<SegmentRead<T>, StoreError>;
+pub(super) type Read<T> = Result<T, Unread>;
 
 impl Folder {
     pub(super) fn new(url: &Url) -> datafusion::common::Result<Self> {
-        Ok(Self { place: location::Folder::open(url)?, listed_at: Arc::default() })
+        Ok(Self { place: location::Folder::open(url)? })
     }
 
     #[cfg(test)]
     pub(crate) fn of_store(store: Arc<dyn ObjectStore>, prefix: &str) -> Self {
         let store = Arc::new(object_store::prefix::PrefixStore::new(store, prefix));
-        let place = location::Folder { store, local: None, shown: prefix.to_string() };
-        Self { place, listed_at: Arc::default() }
+        Self { place: location::Folder { store, local: None, shown: prefix.to_string() } }
     }
 
     pub(super) fn shown(&self) -> &str {
@@ -100,16 +99,6 @@ impl Folder {
         modified.elapsed().is_ok_and(|age| age > CLOCK).then_some(modified)
     }
 
-    /// Whether the folder was listed since this modification time.
-    pub(crate) fn was_listed_at(&self, modified: Option<SystemTime>) -> bool {
-        modified.is_some() && *self.listed_at.lock().unwrap_or_else(PoisonError::into_inner) == modified
-    }
-
-    /// Records that a listing that began at this modification time has ended.
-    pub(crate) fn set_listed_at(&self, modified: Option<SystemTime>) {
-        *self.listed_at.lock().unwrap_or_else(PoisonError::into_inner) = modified;
-    }
-
     pub(crate) async fn holds_folder(&self, name: &str) -> Result<bool, StoreError> {
         Ok(self.listed().await?.common_prefixes.iter().any(|folder| folder.filename() == Some(name)))
     }
@@ -130,17 +119,17 @@ impl Folder {
 
     async fn read<T>(&self, segment: &Segment, read: impl Future<Output = Result<T, ParquetError>>) -> Read<T> {
         let error = match guarded_future(read).await {
-            Ok(Ok(found)) => return Ok(SegmentRead::Whole(found)),
+            Ok(Ok(found)) => return Ok(found),
             Ok(Err(error)) => error,
             Err(panicked) => ParquetError::General(panicked),
         };
         match error {
             ParquetError::External(external) => match external.downcast::<object_store::Error>() {
-                Ok(error) if matches!(*error, object_store::Error::NotFound { .. }) => Ok(SegmentRead::Missing),
-                Ok(error) => Err(self.failed(&format!("read {} in", segment.name), *error)),
-                Err(other) => Ok(SegmentRead::Damaged(other.to_string())),
+                Ok(error) if matches!(*error, object_store::Error::NotFound { .. }) => Err(Unread::Missing),
+                Ok(error) => Err(Unread::Failed(self.failed(&format!("read {} in", segment.name), *error))),
+                Err(other) => Err(Unread::Damaged(other.to_string())),
             },
-            damage => Ok(SegmentRead::Damaged(damage.to_string())),
+            damage => Err(Unread::Damaged(damage.to_string())),
         }
     }
 

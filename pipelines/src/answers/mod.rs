@@ -35,7 +35,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use asap_llm::chat::Outcome;
 use asap_llm::request::RequestKey;
@@ -46,14 +46,14 @@ use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, exec_err};
 use etcetera::BaseStrategy;
 use etcetera::base_strategy::Xdg;
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use lru::LruCache;
 use tokio::sync::{OnceCell, mpsc, oneshot};
 use url::Url;
 
 use crate::answers::claims::Claims;
 pub use crate::answers::compact::{Compacted, compact};
-use crate::answers::folder::{ENDING, Folder, Read, Segment, SegmentRead, now};
+use crate::answers::folder::{ENDING, Folder, Read, Segment, Unread, now};
 use crate::answers::groups::Waiting;
 use crate::answers::index::{Index, Indexed, Place};
 use crate::answers::segment::{GROUP_ANSWERS, Record};
@@ -79,6 +79,8 @@ pub struct AnswerFolder {
     /// The time of the last listing. The lock is held while the folder is listed, so that many callers that miss a
     /// segment list it once.
     listing: tokio::sync::Mutex<Instant>,
+    /// The modification time of the folder at which the last listing for a claim began.
+    listed_at: Mutex<Option<SystemTime>>,
     /// None if the folder is not local, or its file system has no locks.
     claims: OnceCell<Option<Claims>>,
     is_writable: OnceCell<()>,
@@ -105,6 +107,7 @@ impl AnswerFolder {
             folder,
             index,
             listing,
+            listed_at: Mutex::default(),
             claims,
             is_writable: OnceCell::new(),
             read_groups: Mutex::new(LruCache::new(READ_GROUPS)),
@@ -125,18 +128,19 @@ impl AnswerFolder {
             self.index().forget_segments(&gone);
 
             let new: Vec<_> = listed.iter().filter(|segment| !indexed.contains(&segment.name)).cloned().collect();
-            let read = async |segment: Segment| Ok((self.folder.entries(&segment).await?, segment));
+            let read = async |segment: Segment| (self.folder.entries(&segment).await, segment);
             let mut found = futures::stream::iter(new).map(read).buffered(SEGMENTS_AT_ONCE);
             let mut missed = false;
-            while let Some((found, segment)) = found.try_next().await? {
+            while let Some((found, segment)) = found.next().await {
                 match found {
-                    SegmentRead::Whole((metadata, entries)) => self.index().add(segment, Some(metadata), &entries),
-                    SegmentRead::Damaged(why) => {
+                    Ok((metadata, entries)) => self.index().add(segment, Some(metadata), &entries),
+                    Err(Unread::Damaged(why)) => {
                         self.warn_of_damage(&segment, &why);
                         self.index().add(segment, None, &[]);
                     }
                     // Compacted after the listing: its answers are in a segment that the next listing shows.
-                    SegmentRead::Missing => missed = true,
+                    Err(Unread::Missing) => missed = true,
+                    Err(Unread::Failed(error)) => return Err(error),
                 }
             }
             if !missed {
@@ -173,29 +177,15 @@ impl AnswerFolder {
             let mut groups = self.read_groups.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(groups.get_or_insert((place.segment, group), Arc::default))
         };
-        let read = async || match self.read_group(group, found).await {
-            Ok(SegmentRead::Whole(records)) => Ok(records),
-            other => Err(other),
-        };
-        match cell.get_or_try_init(read).await {
-            Ok(records) => Ok(SegmentRead::Whole(records.get(row).cloned().flatten())),
-            Err(Ok(SegmentRead::Damaged(why))) => Ok(SegmentRead::Damaged(why)),
-            Err(Ok(_)) => Ok(SegmentRead::Missing),
-            Err(Err(error)) => Err(error),
-        }
+        let records = cell.get_or_try_init(|| self.read_group(group, found)).await?;
+        Ok(records.get(row).cloned().flatten())
     }
 
     async fn read_group(&self, group: usize, found: &Indexed) -> Read<Vec<Option<Record>>> {
-        let metadata = match found.metadata.get() {
-            Some(metadata) => metadata.clone(),
-            None => match self.folder.entries(&found.segment).await? {
-                SegmentRead::Whole((metadata, _)) => found.metadata.get_or_init(async || metadata).await.clone(),
-                SegmentRead::Damaged(why) => return Ok(SegmentRead::Damaged(why)),
-                SegmentRead::Missing => return Ok(SegmentRead::Missing),
-            },
-        };
+        let metadata = async || Ok::<_, Unread>(self.folder.entries(&found.segment).await?.0);
+        let metadata = found.metadata.get_or_try_init(metadata).await?;
         let first = group * GROUP_ANSWERS;
-        self.folder.records(&found.segment, metadata, first..first + GROUP_ANSWERS).await
+        self.folder.records(&found.segment, metadata.clone(), first..first + GROUP_ANSWERS).await
     }
 
     fn index(&self) -> MutexGuard<'_, Index> {
@@ -208,17 +198,18 @@ impl AnswerStore for AnswerFolder {
     async fn get(&self, key: &RequestKey) -> std::result::Result<Option<Outcome>, StoreError> {
         loop {
             let Some((place, found)) = self.index().find(key) else { return Ok(None) };
-            match self.read(place, &found).await? {
-                SegmentRead::Whole(Some(record)) if record.key == *key => return Ok(Some(record.outcome)),
-                SegmentRead::Whole(_) => {
+            match self.read(place, &found).await {
+                Ok(Some(record)) if record.key == *key => return Ok(Some(record.outcome)),
+                Ok(_) => {
                     self.warn_of_damage(&found.segment, "the content of an answer has changed since it was stored");
                     self.index().forget_place(key, place);
                 }
-                SegmentRead::Damaged(why) => {
+                Err(Unread::Damaged(why)) => {
                     self.warn_of_damage(&found.segment, &why);
                     self.index().forget_answers(&found.segment.name);
                 }
-                SegmentRead::Missing => {
+                Err(Unread::Failed(error)) => return Err(error),
+                Err(Unread::Missing) => {
                     let mut listed = self.listing.lock().await;
                     if self.index().find(key).is_some_and(|(again, _)| again == place) {
                         *listed = Instant::now();
@@ -246,9 +237,10 @@ impl AnswerStore for AnswerFolder {
                     // The time is read before the listing and kept after it, so that no other call relies on a listing
                     // that has not ended.
                     let modified = self.folder.modified();
-                    if !self.folder.was_listed_at(modified) {
+                    let listed_at = || self.listed_at.lock().unwrap_or_else(PoisonError::into_inner);
+                    if modified.is_none() || *listed_at() != modified {
                         self.look_again(Duration::ZERO).await?;
-                        self.folder.set_listed_at(modified);
+                        *listed_at() = modified;
                     }
                     return Ok(Some(Box::new(claim)));
                 }

@@ -12,62 +12,45 @@ use tokio::sync::OnceCell;
 
 use crate::answers::{AnswerFolder, shared};
 
-/// The answers that belong to no output (`asap.cache.dir`).
+/// The answers that belong to no output: the folder (`asap.cache.dir`), and its answers.
 #[derive(Debug)]
-pub struct SharedAnswers {
-    folder: Mutex<Arc<FolderOnce>>,
-}
-
-#[derive(Debug)]
-struct FolderOnce {
-    /// `asap.cache.dir`.
-    dir: Option<String>,
-    answers: OnceCell<AnswerFolder>,
-}
-
-impl FolderOnce {
-    fn new(dir: Option<&str>) -> Arc<Self> {
-        Arc::new(Self { dir: dir.map(str::to_string), answers: OnceCell::new() })
-    }
-
-    async fn answers(&self) -> Result<&AnswerFolder, StoreError> {
-        let open = || async { AnswerFolder::open(&shared(self.dir.as_deref())?).await };
-        self.answers.get_or_try_init(open).await.map_err(|error| StoreError(error.strip_backtrace()))
-    }
-}
+pub struct SharedAnswers(Mutex<(Option<String>, Arc<OnceCell<Arc<AnswerFolder>>>)>);
 
 impl SharedAnswers {
     pub fn new(settings: &Settings) -> Self {
-        Self { folder: Mutex::new(FolderOnce::new(settings.cache_dir.as_deref())) }
+        Self(Mutex::new((settings.cache_dir.clone(), Arc::default())))
     }
 
-    fn current(&self) -> Arc<FolderOnce> {
-        Arc::clone(&self.folder.lock().unwrap_or_else(PoisonError::into_inner))
+    async fn answers(&self) -> Result<Arc<AnswerFolder>, StoreError> {
+        let (dir, answers) = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let open = async || Ok(Arc::new(AnswerFolder::open(&shared(dir.as_deref())?).await?));
+        let opened: datafusion::common::Result<_> = answers.get_or_try_init(open).await.cloned();
+        opened.map_err(|error| StoreError(error.strip_backtrace()))
     }
 }
 
 #[async_trait]
 impl AnswerStore for SharedAnswers {
     async fn get(&self, key: &RequestKey) -> Result<Option<Outcome>, StoreError> {
-        self.current().answers().await?.get(key).await
+        self.answers().await?.get(key).await
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        self.current().answers().await?.check().await
+        self.answers().await?.check().await
     }
 
     async fn claim(&self, key: &RequestKey) -> Result<Option<Claim>, StoreError> {
-        self.current().answers().await?.claim(key).await
+        self.answers().await?.claim(key).await
     }
 
     fn use_folder(&self, dir: Option<&str>) {
-        let mut folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
-        if folder.dir.as_deref() != dir {
-            *folder = FolderOnce::new(dir);
+        let mut folder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if folder.0.as_deref() != dir {
+            *folder = (dir.map(str::to_string), Arc::default());
         }
     }
 
     async fn keep(&self, key: RequestKey, outcome: Outcome, may_wait: bool) -> Result<(), StoreError> {
-        self.current().answers().await?.keep(key, outcome, may_wait).await
+        self.answers().await?.keep(key, outcome, may_wait).await
     }
 }

@@ -1,11 +1,11 @@
 //! Sums up an answer cache from its listing and the keys of its segments.
 
 use datafusion::common::Result;
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use serde::Serialize;
 use url::Url;
 
-use crate::answers::folder::{Folder, Segment, SegmentRead};
+use crate::answers::folder::{Folder, Segment, Unread};
 use crate::answers::{SEGMENTS_AT_ONCE, external};
 
 /// Times are in milliseconds since 1970 (UTC).
@@ -24,18 +24,19 @@ pub struct Totals {
 pub async fn survey(url: &Url) -> Result<Totals> {
     let folder = Folder::new(url)?;
     let segments = folder.list().await.map_err(external)?;
-    let look = async |segment: Segment| folder.entries(&segment).await.map(|read| (segment.size, read));
+    let look = async |segment: Segment| (segment.size, folder.entries(&segment).await);
     let mut found = futures::stream::iter(segments).map(look).buffered(SEGMENTS_AT_ONCE);
     let mut totals = Totals::default();
-    while let Some((bytes, read)) = found.try_next().await.map_err(external)? {
+    while let Some((bytes, read)) = found.next().await {
         let entries = match read {
-            SegmentRead::Whole((_, entries)) => entries,
-            SegmentRead::Damaged(_) => {
+            Ok((_, entries)) => entries,
+            Err(Unread::Damaged(_)) => {
                 totals.damaged += 1;
                 vec![]
             }
             // Compacted since the listing.
-            SegmentRead::Missing => continue,
+            Err(Unread::Missing) => continue,
+            Err(Unread::Failed(error)) => return Err(external(error)),
         };
         totals.segments += 1;
         totals.bytes += bytes;

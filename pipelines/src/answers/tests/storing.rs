@@ -11,21 +11,6 @@ use crate::answers::folder::Folder;
 use crate::answers::tests::{answer, assert_holds, files, folder, get, keep, key};
 
 #[tokio::test]
-async fn what_is_kept_is_found_by_the_next_process() {
-    let (folder, url) = folder();
-    let store = AnswerFolder::open(&url).await.unwrap();
-    assert!(store.index().len() == 0 && store.get(&key(1)).await.unwrap().is_none());
-    keep(&store, 0..200).await;
-    assert_holds(&get(&store, 0..200).await);
-    // Three full groups and the eight remaining answers.
-    assert_eq!(files(folder.path()).len(), 4);
-    let next = AnswerFolder::open(&url).await.unwrap();
-    assert_eq!(next.index().len(), 200);
-    assert_holds(&get(&next, 0..200).await);
-    assert_eq!(next.get(&key(200)).await.unwrap(), None);
-}
-
-#[tokio::test]
 async fn an_object_store_holds_answers_below_its_prefix() {
     let memory = Arc::new(InMemory::new());
     let folder = Folder::of_store(memory.clone(), "out/_asap/cache");
