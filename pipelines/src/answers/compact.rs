@@ -45,7 +45,7 @@ pub async fn compact(url: &Url, oldest: Option<i64>, dry_run: bool) -> Result<Co
     let (folder, done) = (Folder::new(url)?, Compacted { dry_run, ..Compacted::default() });
     let mut compaction = Compaction { folder, oldest, seen: HashSet::new(), open: Batch::default(), done };
     compaction.run().await.map_err(external)?;
-    compaction.done.unfinished_removed = compaction.folder.remove_unfinished(dry_run).await.map_err(external)?;
+    compaction.done.unfinished_removed = compaction.folder.remove_unfinished(dry_run).map_err(external)?;
     Ok(compaction.done)
 }
 

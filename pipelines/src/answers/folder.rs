@@ -174,25 +174,19 @@ impl Folder {
 
     /// Removes partial segments that killed processes left, if they are older than an hour, and counts them. A dry run
     /// only counts. Only local folders have them, because a segment is first written under another name there.
-    pub(crate) async fn remove_unfinished(&self, dry_run: bool) -> Result<u64, StoreError> {
+    pub(crate) fn remove_unfinished(&self, dry_run: bool) -> Result<u64, StoreError> {
         let Some(folder) = &self.place.local else { return Ok(0) };
-        let failed = |error: std::io::Error| StoreError(format!("cannot remove from {}: {error}", self.shown()));
-        let mut files = match tokio::fs::read_dir(folder).await {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
-            files => files.map_err(failed)?,
+        let removed = || {
+            let mut left = location::unfinished(folder, SystemTime::now() - UNFINISHED)?;
+            left.retain(|(path, _)| {
+                path.to_string_lossy().rsplit_once('#').is_some_and(|(name, _)| name.ends_with(ENDING))
+            });
+            for (path, _) in left.iter().filter(|_| !dry_run) {
+                location::if_exists(std::fs::remove_file(path))?;
+            }
+            std::io::Result::Ok(left.len() as u64)
         };
-        let mut removed = 0;
-        while let Some(file) = files.next_entry().await.map_err(failed)? {
-            let name = file.file_name().to_string_lossy().into_owned();
-            let is_unfinished = name.rsplit_once('#').is_some_and(|(name, _)| name.ends_with(ENDING));
-            if !is_unfinished {
-                continue;
-            }
-            if removed_if_old(&file, dry_run).await.map_err(failed)? {
-                removed += 1;
-            }
-        }
-        Ok(removed)
+        removed().map_err(|error| StoreError(format!("cannot remove from {}: {error}", self.shown())))
     }
 
     pub(super) async fn remove(&self, name: &str) -> Result<(), StoreError> {
@@ -201,21 +195,6 @@ impl Folder {
 
     fn failed(&self, what: &str, error: object_store::Error) -> StoreError {
         StoreError(format!("cannot {what} {}: {error}", self.shown()))
-    }
-}
-
-/// Removes a file that no process is still writing, except in a dry run. A missing file was finished under its own name.
-async fn removed_if_old(file: &tokio::fs::DirEntry, dry_run: bool) -> std::io::Result<bool> {
-    let removed = async {
-        let is_old = file.metadata().await?.modified()?.elapsed().is_ok_and(|age| age > UNFINISHED);
-        if is_old && !dry_run {
-            tokio::fs::remove_file(file.path()).await?;
-        }
-        std::io::Result::Ok(is_old)
-    };
-    match removed.await {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        removed => removed,
     }
 }
 

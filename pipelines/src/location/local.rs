@@ -3,8 +3,10 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
+use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -48,6 +50,32 @@ fn remove_empty(file: PathBuf) {
             return;
         }
     }
+}
+
+/// None for a file that does not exist.
+pub(crate) fn if_exists<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// Files below a folder that killed processes left before a time, with their sizes. A store first writes a file under a name
+/// that its listings hide, `<name>#<number>`.
+pub(crate) fn unfinished(folder: &std::path::Path, before: SystemTime) -> io::Result<Vec<(PathBuf, u64)>> {
+    let mut found = Vec::new();
+    for entry in if_exists(folder.read_dir())?.into_iter().flatten() {
+        let path = entry?.path();
+        let name = path.to_string_lossy();
+        let is_unfinished = name.rsplit_once('#').is_some_and(|(_, number)| number.parse::<u64>().is_ok());
+        let Some(metadata) = if_exists(path.symlink_metadata())? else { continue };
+        if metadata.is_dir() {
+            found.append(&mut unfinished(&path, before)?);
+        } else if is_unfinished && metadata.modified()? <= before {
+            found.push((path, metadata.len()));
+        }
+    }
+    Ok(found)
 }
 
 #[async_trait]

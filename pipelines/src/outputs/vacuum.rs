@@ -4,7 +4,6 @@
 //! those that a log lists as removed.
 
 use std::collections::HashSet;
-use std::path::{Path as LocalPath, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, Utc};
@@ -72,9 +71,7 @@ pub async fn vacuum(location: &str, retain: Duration, dry_run: bool) -> Result<V
         done.add("", other.location.as_ref(), other.size);
     }
     if let Some(root) = location::local_path(&output.url) {
-        let mut found = Vec::new();
-        unfinished(&root, before, &mut found)?;
-        for (path, bytes) in found {
+        for (path, bytes) in location::unfinished(&root, before)? {
             if !dry_run {
                 std::fs::remove_file(&path)?;
                 path.ancestors().skip(1).take_while(|folder| std::fs::remove_dir(folder).is_ok()).for_each(drop);
@@ -151,20 +148,4 @@ fn is_ours(path: &Path) -> bool {
     let name = path.filename().unwrap_or_default();
     let is_merged = || name.starts_with("part-") && name.ends_with(".parquet");
     path.as_ref().starts_with(ATTEMPT) || is_merged() || name.starts_with(delta::PROBE)
-}
-
-/// Partial files that killed processes left on the local disk under names that stores hide, `<name>#<number>`, with
-/// their sizes.
-fn unfinished(folder: &LocalPath, before: SystemTime, found: &mut Vec<(PathBuf, u64)>) -> Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        let (name, metadata) = (entry.file_name().to_string_lossy().into_owned(), entry.metadata()?);
-        let is_unfinished = name.rsplit_once('#').is_some_and(|(_, number)| number.parse::<u64>().is_ok());
-        if metadata.is_dir() {
-            unfinished(&entry.path(), before, found)?;
-        } else if is_unfinished && metadata.modified()? <= before {
-            found.push((entry.path(), metadata.len()));
-        }
-    }
-    Ok(())
 }
