@@ -27,7 +27,7 @@ use url::{Position, Url};
 pub use folder::Folder;
 pub(crate) use local::{if_exists, unfinished};
 pub use redact::redact;
-pub(crate) use retry::{Unavailable, failed, is_refused_by_disk};
+pub(crate) use retry::{Unavailable, causes, failed, is_refused_by_disk};
 pub use retry::{advice, is_unavailable, retry_timeout, set_retry_timeout};
 
 /// Parses a folder or a file as typed: a local path, or `scheme://…`.

@@ -45,7 +45,8 @@ pub fn advice(error: &(dyn Error + 'static)) -> Option<&'static str> {
     causes(error).find_map(advice_of)
 }
 
-fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+/// An error, and what caused it.
+pub(crate) fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error| (*error).source())
 }
 

@@ -2,11 +2,10 @@
 
 use std::fmt;
 
-use datafusion::arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
 use serde::{Deserialize, Serialize};
 
-use crate::location::{Unavailable, is_unavailable};
+use crate::location::{Unavailable, causes, is_unavailable};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileFailure {
@@ -38,19 +37,7 @@ impl FileFailure {
 
     /// Returns the file failure that caused an error.
     pub fn of(error: &DataFusionError) -> Option<&Self> {
-        match error {
-            DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => Self::of(inner),
-            DataFusionError::Shared(inner) => Self::of(inner),
-            DataFusionError::External(inner) => match inner.downcast_ref::<Self>() {
-                Some(failure) => Some(failure),
-                None => Self::of(inner.downcast_ref::<DataFusionError>()?),
-            },
-            DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
-                ArrowError::ExternalError(inner) => Self::of(inner.downcast_ref::<DataFusionError>()?),
-                _ => None,
-            },
-            _ => None,
-        }
+        causes(error).find_map(|cause| cause.downcast_ref())
     }
 }
 
