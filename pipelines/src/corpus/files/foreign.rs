@@ -3,6 +3,8 @@
 
 use std::io::Read;
 
+use datafusion::arrow::csv::reader::Format;
+use datafusion::arrow::datatypes::FieldRef;
 use datafusion::common::{Result, exec_err};
 use flate2::bufread::MultiGzDecoder;
 use futures::TryStreamExt;
@@ -134,9 +136,11 @@ fn refuse_csv<T>(name: &str, start: &[u8], format: &str, delimiter: &str) -> Res
         // The input is truncated, so an error at its end is expected.
         let _ = MultiGzDecoder::new(start).read_to_end(&mut header);
     }
-    let columns = header_cells(&String::from_utf8_lossy(&header), if delimiter.is_empty() { ',' } else { '\t' });
-    let columns: Vec<String> =
-        columns.iter().map(|column| format!("\\\"{}\\\" TEXT", column.replace('"', "\\\"\\\""))).collect();
+    let header = String::from_utf8_lossy(&header);
+    let reader = Format::default().with_header(true).with_delimiter(if delimiter.is_empty() { b',' } else { b'\t' });
+    let (schema, _) = reader.infer_schema(header.trim_start_matches('\u{feff}').as_bytes(), Some(0))?;
+    let quoted = |field: &FieldRef| format!("\\\"{}\\\" TEXT", field.name().replace('"', "\\\"\\\""));
+    let columns: Vec<String> = schema.fields().iter().map(quoted).collect();
     let compression = if is_compressed { ", 'format.compression' 'GZIP'" } else { "" };
     exec_err!(
         "{name} is {format}, not Parquet; convert it first: asap sql \
@@ -145,19 +149,4 @@ fn refuse_csv<T>(name: &str, start: &[u8], format: &str, delimiter: &str) -> Res
         columns.join(", "),
         name.replace('\'', "''")
     )
-}
-
-fn header_cells(text: &str, delimiter: char) -> Vec<String> {
-    let mut cells = vec![String::new()];
-    let mut is_quoted = false;
-    for character in text.trim_start_matches('\u{feff}').chars() {
-        match character {
-            '"' => is_quoted = !is_quoted,
-            '\n' if !is_quoted => break,
-            '\r' if !is_quoted => {}
-            _ if character == delimiter && !is_quoted => cells.push(String::new()),
-            _ => cells.last_mut().into_iter().for_each(|cell| cell.push(character)),
-        }
-    }
-    cells
 }
