@@ -180,8 +180,7 @@ async fn by_first_source(context: &SessionContext, corpus: &Corpus, files: &[Arc
         text_of(coalesced(col(FIRST_SOURCE).field("file"), lit(""))),
         coalesced(cast(col(FIRST_SOURCE).field("row"), DataType::Int64), lit(0i64)),
     ])?;
-    let mut firsts: HashMap<String, u32> = HashMap::new();
-    let mut found: Vec<(u32, i64, SourceRow)> = Vec::with_capacity(corpus.rows() as usize);
+    let mut found: HashMap<String, Vec<(i64, SourceRow)>> = HashMap::new();
     let mut batches = rows.execute_stream().await?;
     while let Some(batch) = batches.next().await {
         let batch = batch?;
@@ -189,29 +188,23 @@ async fn by_first_source(context: &SessionContext, corpus: &Corpus, files: &[Arc
         let [rows, first_rows] = [1, 3].map(|column| batch.column(column).as_primitive::<Int64Type>());
         for index in 0..batch.num_rows() {
             let number = numbers.get(names.value(index)).copied().unwrap_or(usize::MAX);
-            let next = firsts.len() as u32;
-            let first = match firsts.get(first_names.value(index)) {
-                Some(first) => *first,
-                None => *firsts.entry(first_names.value(index).to_string()).or_insert(next),
-            };
-            found.push((first, first_rows.value(index), place(number, rows.value(index) as u64)?));
+            let found_row = (first_rows.value(index), place(number, rows.value(index) as u64)?);
+            match found.get_mut(first_names.value(index)) {
+                Some(of_file) => of_file.push(found_row),
+                None => drop(found.insert(first_names.value(index).to_string(), vec![found_row])),
+            }
         }
     }
-    let mut names: Vec<(&str, u32)> = firsts.iter().map(|(name, number)| (name.as_str(), *number)).collect();
-    names.sort_unstable();
-    let mut rank = vec![0u32; names.len()];
-    for (place, (_, number)) in names.iter().enumerate() {
-        rank[*number as usize] = place as u32;
+    let mut by_name: Vec<(String, Vec<(i64, SourceRow)>)> = found.into_iter().collect();
+    by_name.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    let mut places = Vec::with_capacity(corpus.rows() as usize);
+    for (_, mut of_file) in by_name {
+        // Two rows of one source, which no run makes, are ordered by their files.
+        let key = |(row, place): &(i64, SourceRow)| (*row, &files[place.file as usize], place.row);
+        of_file.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
+        places.extend(of_file.into_iter().map(|(_, place)| place));
     }
-    // Two rows of one source, which no run makes, are ordered by their files.
-    found.sort_unstable_by(|a, b| {
-        let key = |of: &(u32, i64, SourceRow)| (rank[of.0 as usize], of.1);
-        key(a)
-            .cmp(&key(b))
-            .then_with(|| files[a.2.file as usize].cmp(&files[b.2.file as usize]))
-            .then(a.2.row.cmp(&b.2.row))
-    });
-    Ok(found.into_iter().map(|(_, _, place)| place).collect())
+    Ok(places)
 }
 
 fn coalesced(expr: Expr, other: Expr) -> Expr {
