@@ -122,7 +122,7 @@ pub async fn list(
     let mut all = Files { files: vec![], tables: vec![], notes: vec![] };
     for source in sources {
         if let Some(table) = Table::find(session, source, since(source)).await? {
-            if table.log().state.files.is_empty() {
+            if table.log.state.files.is_empty() {
                 all.notes.push(format!("the Delta table {} has no files", table.shown()));
             }
             all.tables.push(table);

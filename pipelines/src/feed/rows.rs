@@ -74,7 +74,7 @@ impl Rows {
             rows.add(files, location).await?;
             return Ok(rows);
         };
-        let log = table.log();
+        let log = &table.log;
         rows.table = Some(log.state.metadata.id.clone());
         rows.version = version.unwrap_or(log.state.version);
         rows.known = rows.version;
@@ -106,7 +106,7 @@ impl Rows {
     }
 
     async fn take_commits(&mut self, table: &corpus::Table) -> Result<()> {
-        let Followed { state, later, .. } = table.log();
+        let Followed { state, later, .. } = &table.log;
         let is_removed = |path: &String| (!state.files.contains_key(path)).then_some(state.version);
         let known = self.known;
         for version in later.iter().filter(|version| version.version > known) {

@@ -23,12 +23,12 @@ const HASH_DIGITS: usize = 32;
 pub const FINGERPRINT: &str = "delta-";
 
 pub struct Table {
-    source: Source,
+    pub source: Source,
+    pub log: Followed,
     store: Arc<dyn ObjectStore>,
     store_url: ObjectStoreUrl,
     folder: Path,
     columns: SchemaRef,
-    log: Followed,
 }
 
 pub struct Former<'a> {
@@ -64,16 +64,8 @@ impl Table {
         Ok(Some(Self { source: source.clone(), store, store_url, folder, columns, log }))
     }
 
-    pub fn source(&self) -> &Source {
-        &self.source
-    }
-
     pub fn shown(&self) -> String {
         location::display(&self.source.url)
-    }
-
-    pub fn log(&self) -> &Followed {
-        &self.log
     }
 
     /// The files of the newest version. Fails if one is outside the table's folder.

@@ -25,57 +25,42 @@ use crate::run::request::OnChange;
 /// Prefix of the transactions that record how far an output has followed a table.
 const PREFIX: &str = "asap/input";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pin {
-    /// The output reads the files of this version, some of which may be open.
-    Begun(u64),
-    Done(u64),
-}
-
-impl Pin {
-    /// The version of a transaction: odd if all is done, as for a slice.
-    fn number(self) -> i64 {
-        match self {
-            Self::Begun(version) => (version as i64) << 1,
-            Self::Done(version) => (version as i64) << 1 | 1,
-        }
-    }
-
-    fn of(number: i64) -> Self {
-        let version = (number >> 1).unsigned_abs();
-        if number & 1 == 1 { Self::Done(version) } else { Self::Begun(version) }
-    }
-
-    fn since(self) -> Since {
-        match self {
-            Self::Begun(version) => Since::Snapshot(version),
-            Self::Done(version) => Since::Version(version),
-        }
+/// The version of the transaction that records where to resume: odd after a version of which all is done, as for a slice. In
+/// a snapshot, some files may be open.
+fn number(since: Since) -> i64 {
+    match since {
+        Since::Snapshot(version) => (version as i64) << 1,
+        Since::Version(version) => (version as i64) << 1 | 1,
     }
 }
 
-/// The pins of an output by the name of the source, which may be empty: the table's id, and how far it was followed.
+fn since(number: i64) -> Since {
+    let version = (number >> 1).unsigned_abs();
+    if number & 1 == 1 { Since::Version(version) } else { Since::Snapshot(version) }
+}
+
+/// Where an output resumes, by the name of the source, which may be empty: the table's id, and how far it was followed.
 #[derive(Debug, Default)]
-pub(crate) struct Pins(HashMap<String, (String, Pin)>);
+pub(crate) struct Pins(HashMap<String, (String, Since)>);
 
 impl Pins {
     pub(crate) fn of(state: Option<&LogState>, generation: u64) -> Self {
         let begin = format!("{PREFIX}/{generation}/");
         let pin = |(name, said): (&String, &delta::Transaction)| {
             let (table, source) = name.strip_prefix(&begin)?.rsplit_once('/')?;
-            Some((source.to_string(), (table.to_string(), Pin::of(said.version))))
+            Some((source.to_string(), (table.to_string(), since(said.version))))
         };
         Self(state.into_iter().flat_map(|state| &state.transactions).filter_map(pin).collect())
     }
 
     /// Where to resume following a source; None if it was not read before.
     pub(crate) fn since(&self, source: &Source) -> Option<Since> {
-        self.0.get(source.name.as_deref().unwrap_or_default()).map(|(_, pin)| pin.since())
+        self.0.get(source.name.as_deref().unwrap_or_default()).map(|(_, since)| *since)
     }
 
-    fn of_table(&self, table: &Table) -> Result<Option<Pin>> {
-        let Some((id, pin)) = self.0.get(name_of(table)) else { return Ok(None) };
-        let found = &table.log().state.metadata.id;
+    fn of_table(&self, table: &Table) -> Result<Option<Since>> {
+        let Some((id, since)) = self.0.get(name_of(table)) else { return Ok(None) };
+        let found = &table.log.state.metadata.id;
         if id != found {
             return exec_err!(
                 "{} is another table (id {found}) than the one that the output was built from (id {id}): give it another name \
@@ -83,29 +68,28 @@ impl Pins {
                 table.shown()
             );
         }
-        Ok(Some(*pin))
+        Ok(Some(*since))
     }
 }
 
 fn name_of(table: &Table) -> &str {
-    table.source().name.as_deref().unwrap_or_default()
+    table.source.name.as_deref().unwrap_or_default()
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Mark {
     app_id: String,
     shown: String,
-    held: Option<Pin>,
+    held: Option<Since>,
     newest: u64,
 }
 
 impl Mark {
     /// The action that records the starting version, in the first commit with rows of the table.
     pub(crate) fn begin(&self, state: &LogState) -> Result<Option<String>> {
-        let begun = Pin::Begun(self.newest);
         match (self.held, self.said(state)) {
-            (None, None) => Ok(Some(delta::transaction(&self.app_id, begun.number()))),
-            (None, Some(Pin::Begun(other))) if other != self.newest => {
+            (None, None) => Ok(Some(delta::transaction(&self.app_id, number(Since::Snapshot(self.newest))))),
+            (None, Some(Since::Snapshot(other))) if other != self.newest => {
                 Err(RunError::OtherSnapshot { table: self.shown.clone(), other, ours: self.newest }.into())
             }
             _ => Ok(None),
@@ -115,13 +99,13 @@ impl Mark {
     /// The action that records that everything is done, unless it is already recorded.
     pub(crate) fn done(&self, state: &LogState) -> Option<String> {
         let said = self.said(state);
-        let is_ours = said == self.held || said == Some(Pin::Begun(self.newest));
-        let done = Pin::Done(self.newest);
-        (is_ours && said != Some(done)).then(|| delta::transaction(&self.app_id, done.number()))
+        let is_ours = said == self.held || said == Some(Since::Snapshot(self.newest));
+        let done = Since::Version(self.newest);
+        (is_ours && said != Some(done)).then(|| delta::transaction(&self.app_id, number(done)))
     }
 
-    fn said(&self, state: &LogState) -> Option<Pin> {
-        state.transactions.get(&self.app_id).map(|said| Pin::of(said.version))
+    fn said(&self, state: &LogState) -> Option<Since> {
+        state.transactions.get(&self.app_id).map(|said| since(said.version))
     }
 }
 
@@ -156,15 +140,15 @@ impl Inputs {
         let mut inputs = Self::default();
         for table in tables {
             let held = pins.of_table(table)?;
-            let app_id = format!("{PREFIX}/{}/{}/{}", ledger.generation, table.log().state.metadata.id, name_of(table));
-            inputs.marks.push(Mark { app_id, shown: table.shown(), held, newest: table.log().state.version });
+            let app_id = format!("{PREFIX}/{}/{}/{}", ledger.generation, table.log.state.metadata.id, name_of(table));
+            inputs.marks.push(Mark { app_id, shown: table.shown(), held, newest: table.log.state.version });
             let mut following =
                 Following { table, sources, ledger, input: BTreeMap::new(), gone: BTreeMap::new(), compares_all: None };
             if lacks_rows {
                 following.compares_all = Some(format!("{} no longer has them", table.shown()));
             }
             following.begin(held)?;
-            for version in &table.log().later {
+            for version in &table.log.later {
                 // Versions after a failed one may replace what it removed.
                 if !following.go_on(version, on_change, &mut inputs)? {
                     break;
@@ -176,7 +160,7 @@ impl Inputs {
             let former = tried.difference(&here).filter_map(|path| {
                 let held = &ledger.file(path)?.version;
                 Some(Former {
-                    path: below(table.source(), path, sources)?,
+                    path: below(&table.source, path, sources)?,
                     size: held.size,
                     fingerprint: &held.fingerprint,
                 })
@@ -216,8 +200,8 @@ struct Wanted {
 }
 
 impl Following<'_> {
-    fn begin(&mut self, held: Option<Pin>) -> Result<()> {
-        let log = self.table.log();
+    fn begin(&mut self, held: Option<Since>) -> Result<()> {
+        let log = &self.table.log;
         let files = match held {
             None => &log.state.files,
             // It is empty if all of its files are done.
@@ -321,7 +305,7 @@ impl Following<'_> {
             let live: HashSet<&str> = inputs.files.iter().map(|file| file.path.as_str()).collect();
             let held = self.ledger.files().filter(|(path, held)| {
                 held.version.fingerprint.starts_with(FINGERPRINT)
-                    && below(self.table.source(), path, self.sources).is_some()
+                    && below(&self.table.source, path, self.sources).is_some()
             });
             let gone = held.filter(|(path, _)| !live.contains(path.as_str()));
             let mut gone: Vec<Gone> = gone.map(|(path, _)| Gone { path: path.clone(), why: why.clone() }).collect();
@@ -349,17 +333,17 @@ mod tests {
 
     #[test]
     fn a_pin_is_read_as_it_was_written() {
-        for pin in [Pin::Begun(0), Pin::Done(0), Pin::Begun(7), Pin::Done(7)] {
-            assert_eq!(Pin::of(pin.number()), pin);
+        for pin in [Since::Snapshot(0), Since::Version(0), Since::Snapshot(7), Since::Version(7)] {
+            assert_eq!(since(number(pin)), pin);
         }
         let mut state = LogState::default();
         for (app_id, pin) in [
-            ("asap/input/1/some-id/math", Pin::Done(3)),
-            ("asap/input/1/other-id/", Pin::Begun(4)),
-            ("asap/input/0/some-id/math", Pin::Done(9)),
-            ("asap/finished/1", Pin::Done(5)),
+            ("asap/input/1/some-id/math", Since::Version(3)),
+            ("asap/input/1/other-id/", Since::Snapshot(4)),
+            ("asap/input/0/some-id/math", Since::Version(9)),
+            ("asap/finished/1", Since::Version(5)),
         ] {
-            let said = delta::Transaction { app_id: app_id.to_string(), version: pin.number(), last_updated: None };
+            let said = delta::Transaction { app_id: app_id.to_string(), version: number(pin), last_updated: None };
             state.transactions.insert(app_id.to_string(), said);
         }
         let pins = Pins::of(Some(&state), 1);
