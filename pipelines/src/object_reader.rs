@@ -10,22 +10,25 @@ use datafusion::parquet::errors::{ParquetError, Result};
 use datafusion::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::{OBJECT_STORE_COALESCE_DEFAULT, ObjectMeta, ObjectStore, coalesce_ranges};
 
-/// An object. Ranges beyond its end, as a damaged footer may claim, are not requested from the store.
+use crate::corpus::files::file::get_range;
+
+/// An object as listed: reads fail if it was replaced since. Ranges beyond its end, as a damaged footer may claim, are not
+/// requested from the store.
 pub(crate) struct ObjectReader {
     pub store: Arc<dyn ObjectStore>,
-    pub path: Path,
-    pub size: u64,
+    pub object: ObjectMeta,
     /// Bytes at the end that are read together with the length of the footer.
     pub prefetch: Option<usize>,
+    /// The footer, if it is known.
+    pub footer: Option<Arc<ParquetMetaData>>,
 }
 
 impl ObjectReader {
     fn check(&self, range: &Range<u64>) -> Result<()> {
-        if range.start >= range.end || range.end > self.size {
-            return Err(ParquetError::EOF(format!("expected bytes {range:?}, found {}", self.size)));
+        if range.start >= range.end || range.end > self.object.size {
+            return Err(ParquetError::EOF(format!("expected bytes {range:?}, found {}", self.object.size)));
         }
         Ok(())
     }
@@ -35,7 +38,7 @@ impl AsyncFileReader for ObjectReader {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes>> {
         async move {
             self.check(&range)?;
-            Ok(self.store.get_range(&self.path, range).await?)
+            Ok(get_range(self.store.as_ref(), &self.object, range).await?)
         }
         .boxed()
     }
@@ -43,7 +46,8 @@ impl AsyncFileReader for ObjectReader {
     fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, Result<Vec<Bytes>>> {
         async move {
             ranges.iter().try_for_each(|range| self.check(range))?;
-            Ok(self.store.get_ranges(&self.path, &ranges).await?)
+            let fetch = |range| get_range(self.store.as_ref(), &self.object, range);
+            Ok(coalesce_ranges(&ranges, fetch, OBJECT_STORE_COALESCE_DEFAULT).await?)
         }
         .boxed()
     }
@@ -52,7 +56,13 @@ impl AsyncFileReader for ObjectReader {
         &'a mut self,
         _: Option<&'a ArrowReaderOptions>,
     ) -> BoxFuture<'a, Result<Arc<ParquetMetaData>>> {
-        let (size, reader) = (self.size, ParquetMetaDataReader::new().with_prefetch_hint(self.prefetch));
-        async move { Ok(Arc::new(reader.load_and_finish(self, size).await?)) }.boxed()
+        let (size, reader) = (self.object.size, ParquetMetaDataReader::new().with_prefetch_hint(self.prefetch));
+        async move {
+            match &self.footer {
+                Some(footer) => Ok(Arc::clone(footer)),
+                None => Ok(Arc::new(reader.load_and_finish(self, size).await?)),
+            }
+        }
+        .boxed()
     }
 }

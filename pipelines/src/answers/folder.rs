@@ -16,6 +16,7 @@ use uuid::Uuid;
 use crate::answers::claims::Claims;
 use crate::answers::segment;
 use crate::answers::segment::{Entry, Record};
+use crate::corpus::files::file::of_any_version;
 use crate::corpus::guarded_future;
 use crate::delta::PROBE;
 use crate::location;
@@ -134,8 +135,9 @@ impl Folder {
     }
 
     fn object(&self, segment: &Segment) -> ObjectReader {
-        let (store, path) = (Arc::clone(&self.place.store), segment.name.as_str().into());
-        ObjectReader { store, path, size: segment.size, prefetch: Some(FOOTER_BYTES) }
+        let (store, object) =
+            (Arc::clone(&self.place.store), of_any_version(segment.name.as_str().into(), segment.size));
+        ObjectReader { store, object, prefetch: Some(FOOTER_BYTES), footer: None }
     }
 
     /// Writes records as a new segment that sorts at `time` (milliseconds since 1970). Returns it when it is durable.

@@ -84,7 +84,6 @@ pub use plain::plain_table;
 
 use crate::corpus::files::groups::{group, read_footers};
 use crate::corpus::files::listing::Listing;
-use crate::corpus::scan::slices_table::SlicesTable;
 use crate::corpus::scan::table::FilesTable;
 use crate::corpus::shape::view::Original;
 use shape::Shape;
@@ -220,12 +219,10 @@ impl Corpus {
         let mut recognized = Vec::new();
         for ((group, (schema, file)), left_out) in groups.into_iter().zip(&schemas).zip(united) {
             let table = FilesTable::new(group);
-            let read = match left_out {
-                Err(refusal) => Err(refusal),
-                Ok(left_out) => {
-                    let shape = shape::recognize::shape_of(session, &table, schema, mapping, file, &mut notes).await;
-                    shape.map(|shape| (shape, left_out))
-                }
+            let read = async {
+                let left_out = left_out?;
+                let shape = shape::recognize::shape_of(session, &table, schema, mapping, file, &mut notes).await?;
+                Ok::<_, DataFusionError>((shape, left_out))
             };
             match read {
                 Ok((shape, left_out)) => {
@@ -302,7 +299,7 @@ impl Corpus {
     /// Like the view of a group, over slices of its files.
     pub(crate) fn view_of_slices(&self, session: &dyn Session, group: usize) -> Result<LogicalPlan> {
         let Recognised { table, shape, originals } = &self.groups[group];
-        shape::view::plan(session, Arc::new(SlicesTable::new(table.file_schema())), table, shape, originals)
+        shape::view::of_files(session, &table.in_slices(), shape, originals)
     }
 
     /// The columns of the corpus: those of the module's table, then the original columns.

@@ -8,13 +8,14 @@ use datafusion::common::{Column, Result};
 use datafusion::datasource::ViewTable;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use futures::TryStreamExt;
+use object_store::ObjectStore;
 use object_store::path::Path;
-use object_store::{Error, ObjectStore};
 
 use crate::corpus::files::groups::{group, read_footers};
 use crate::corpus::files::{is_hidden, json};
 use crate::corpus::scan::table::FilesTable;
 use crate::corpus::{Files, Source, list};
+use crate::objects::existing;
 
 /// A table of the Parquet and JSON files of a folder or pattern, or of one JSON file. A column that a file lacks is NULL in its
 /// rows. `None` where there is no such file.
@@ -70,9 +71,6 @@ async fn has_rows(session: &dyn Session, source: &Source) -> Result<bool> {
         let name = file.filename().unwrap_or_default();
         !parts.any(|part| is_hidden(part.as_ref())) && (name.ends_with(".parquet") || json::is_lines(name))
     };
-    match store.list(Some(&root)).try_filter(|file| ready(is_read(&file.location))).try_next().await {
-        Ok(found) => Ok(found.is_some()),
-        Err(Error::NotFound { .. }) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+    let first = store.list(Some(&root)).try_filter(|file| ready(is_read(&file.location))).try_next().await;
+    Ok(existing(first)?.flatten().is_some())
 }

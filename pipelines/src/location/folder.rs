@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use datafusion::common::{Result, config_datafusion_err};
+use object_store::ObjectStore;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
-use object_store::{Error, ObjectStore, ObjectStoreExt};
 use url::Url;
 
 use super::{display, local_path, store};
+use crate::objects;
 
 #[derive(Debug, Clone)]
 pub struct Folder {
@@ -29,9 +30,6 @@ impl Folder {
 
     /// Removes a file. A missing file is not an error.
     pub async fn remove(&self, name: &str) -> object_store::Result<()> {
-        match self.store.delete(&name.into()).await {
-            Err(Error::NotFound { .. }) => Ok(()),
-            removed => removed,
-        }
+        objects::delete(self.store.as_ref(), &name.into()).await
     }
 }

@@ -23,6 +23,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 
+use crate::corpus::files::file::of_any_version;
 use crate::delta::{LiveFile, Log};
 use crate::location;
 use crate::object_reader::ObjectReader;
@@ -72,8 +73,8 @@ fn rejects_that_count(output: &Output) -> Result<Vec<(&Log, &LiveFile)>> {
 
 /// The rows of a shard with some columns, or with all if none is named. Only the needed part of the object is read.
 async fn read(log: &Log, shard: &LiveFile, columns: &[&str]) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-    let (store, path) = (Arc::clone(&log.store), shard.location()?);
-    let reader = ObjectReader { store, path, size: shard.size, prefetch: None };
+    let (store, object) = (Arc::clone(&log.store), of_any_version(shard.location()?, shard.size));
+    let reader = ObjectReader { store, object, prefetch: None, footer: None };
     let mut builder = ParquetRecordBatchStreamBuilder::new(reader).await?;
     if !columns.is_empty() {
         let indices = columns.iter().map(|column| builder.schema().index_of(column));

@@ -14,6 +14,7 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 
 use crate::answers;
+use crate::corpus::files::is_hidden;
 use crate::delta::{self, Log, store_of};
 use crate::location;
 use crate::objects::{self, existing};
@@ -123,7 +124,7 @@ async fn left_by_the_killed(store: &dyn ObjectStore) -> Result<Vec<ObjectMeta>> 
         let Some(listed) = existing(store.list_with_delimiter(Some(&folder)).await)? else { continue };
         found.extend(listed.objects.into_iter().filter(|object| is_ours(&object.location)));
         // Skips the folders next to the table, which may have many answers.
-        let is_hidden = |folder: &Path| folder.filename().is_some_and(|name| name.starts_with(['_', '.']));
+        let is_hidden = |folder: &Path| folder.filename().is_some_and(is_hidden);
         for folder in listed.common_prefixes {
             if folder.as_ref().starts_with(ATTEMPT) {
                 found.extend(objects::list(store, &folder).await?);

@@ -491,7 +491,7 @@ impl Job {
 /// Applies a template to a slice, the only partition of the plan.
 pub(crate) fn read_slice(template: &Arc<dyn ExecutionPlan>, open: &OpenSlice) -> Result<Arc<dyn ExecutionPlan>> {
     let filled = Arc::clone(template).transform_up(|node| match node.downcast_ref::<ReadSlices>() {
-        Some(reader) => Ok(Transformed::yes(Arc::new(reader.over(open.slice.clone())?) as _)),
+        Some(reader) => Ok(Transformed::yes(Arc::new(reader.over(open.slice.clone())) as _)),
         None => Ok(Transformed::no(node)),
     })?;
     Ok(filled.data)

@@ -9,14 +9,15 @@ use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use datafusion::execution::object_store::ObjectStoreUrl;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
-use object_store::{ObjectMeta, ObjectStore};
+use object_store::{ObjectStore, ObjectStoreExt};
 use sha2::{Digest, Sha256};
 
-use crate::corpus::files::file::{CorpusFile, InTable};
+use crate::corpus::files::file::{CorpusFile, InTable, of_any_version};
 use crate::corpus::files::source::Source;
 use crate::corpus::files::{footer, foreign, is_hidden, listing};
 use crate::delta::{DeletionVector, Followed, LiveFile, Since};
 use crate::location;
+use crate::objects::existing;
 
 const HASH_DIGITS: usize = 32;
 
@@ -105,7 +106,7 @@ impl Table {
                 continue;
             };
             let file = self.corpus_file(&path, *size, values, self.in_table(fingerprint.to_string()))?;
-            if listing::head(self.store.as_ref(), &file.meta.location).await?.is_some() {
+            if existing(self.store.head(&file.meta.location).await)?.is_some() {
                 files.push(file);
             }
         }
@@ -141,7 +142,7 @@ impl Table {
             path: self.source.path_of(path.as_ref()),
             name: listing::name(&self.store_url, &location),
             store_url: self.store_url.clone(),
-            meta: ObjectMeta { location, last_modified: Default::default(), size, e_tag: None, version: None },
+            meta: of_any_version(location, size),
             partitions: columns.iter().map(|column| (column.clone(), value(column))).collect(),
             in_table: Some(Arc::new(in_table)),
             temporary: None,

@@ -4,9 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::scalar::ScalarValue;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use tempfile::TempPath;
@@ -43,6 +44,18 @@ pub struct InTable {
 }
 
 impl CorpusFile {
+    /// The value of a column from the file's folder names or its table's log; NULL if neither has one.
+    pub(crate) fn given_value(&self, field: &Field) -> Result<ScalarValue> {
+        let given = self.partitions.iter().find(|(key, _)| key == field.name()).and_then(|(_, value)| value.clone());
+        match given {
+            None => ScalarValue::try_new_null(field.data_type()),
+            Some(value) => ScalarValue::try_from_string(value.clone(), field.data_type()).map_err(|_| {
+                let (column, kind) = (field.name(), field.data_type());
+                exec_datafusion_err!("the partition {column}={value} of {} is not {kind}", self.name)
+            }),
+        }
+    }
+
     pub(crate) fn not_found(&self, error: object_store::Error) -> DataFusionError {
         match self.in_table.as_ref().and_then(|table| table.removed_in) {
             None => error.into(),
@@ -69,7 +82,16 @@ pub(crate) fn as_listed(file: &ObjectMeta) -> GetOptions {
 }
 
 /// Reads bytes of a file, if it is still the listed version.
-pub(crate) async fn get_range(store: &dyn ObjectStore, file: &ObjectMeta, range: Range<u64>) -> Result<Bytes> {
+pub(crate) async fn get_range(
+    store: &dyn ObjectStore,
+    file: &ObjectMeta,
+    range: Range<u64>,
+) -> object_store::Result<Bytes> {
     let options = GetOptions { range: Some(GetRange::Bounded(range)), ..as_listed(file) };
-    Ok(store.get_opts(&file.location, options).await?.bytes().await?)
+    store.get_opts(&file.location, options).await?.bytes().await
+}
+
+/// An object of this size, whatever its version.
+pub(crate) fn of_any_version(location: Path, size: u64) -> ObjectMeta {
+    ObjectMeta { location, last_modified: Default::default(), size, e_tag: None, version: None }
 }

@@ -49,40 +49,26 @@ impl FileRows {
     }
 
     pub(crate) fn left(&self) -> RowSelection {
-        let mut ranges = Vec::new();
-        let mut at = 0;
-        for deleted in self.deleted.iter().map(|row| *row as usize) {
-            ranges.push(at..deleted);
-            at = deleted + 1;
-        }
-        ranges.push(at..self.rows() as usize);
-        ranges.retain(|range| !range.is_empty());
-        RowSelection::from_consecutive_ranges(ranges.into_iter(), self.rows() as usize)
+        let is_left = |row| Some(self.deleted.binary_search(&row).is_err());
+        RowSelection::from_filters(&[(0..self.rows()).map(is_left).collect()])
     }
 }
 
 #[cfg(test)]
 mod tests {
     use datafusion::execution::object_store::ObjectStoreUrl;
-    use object_store::ObjectMeta;
     use object_store::path::Path;
 
+    use crate::corpus::files::file::of_any_version;
     use crate::corpus::files::file_rows::*;
 
     #[test]
     fn deleted_rows_are_left_out() {
-        let meta = ObjectMeta {
-            location: Path::default(),
-            last_modified: Default::default(),
-            size: 0,
-            e_tag: None,
-            version: None,
-        };
         let file = CorpusFile {
             path: String::new(),
             name: String::new(),
             store_url: ObjectStoreUrl::local_filesystem(),
-            meta,
+            meta: of_any_version(Path::default(), 0),
             partitions: vec![],
             in_table: None,
             temporary: None,

@@ -13,6 +13,7 @@ use crate::corpus::files::file::CorpusFile;
 use crate::corpus::files::source::Source;
 use crate::corpus::files::{foreign, is_hidden, json};
 use crate::location;
+use crate::objects::existing;
 
 /// Endings of data files in other formats. Compressed files have one more ending.
 const OTHER_FORMATS: [&str; 7] = ["jsonl", "ndjson", "json", "csv", "tsv", "arrow", "avro"];
@@ -39,7 +40,7 @@ impl Listing {
         let shown = location::display(url);
         if !url.path().ends_with('/')
             && !root.as_ref().is_empty()
-            && let Some(meta) = head(store.as_ref(), &root).await?
+            && let Some(meta) = existing(store.head(&root).await)?
         {
             foreign::refuse_part_of_table(store.as_ref(), &root, &shown).await?;
             let parts = [root.filename().unwrap_or_default().to_string()];
@@ -137,14 +138,6 @@ fn partitions(parts: &[String]) -> Vec<(String, Option<String>)> {
     let pairs = folders.iter().filter_map(|folder| folder.split_once('=')).filter(|(key, _)| !key.is_empty());
     let decoded = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
     pairs.map(|(key, value)| (decoded(key), (value != NULL_FOLDER).then(|| decoded(value)))).collect()
-}
-
-pub(crate) async fn head(store: &dyn ObjectStore, path: &Path) -> Result<Option<ObjectMeta>> {
-    match store.head(path).await {
-        Ok(file) => Ok(Some(file)),
-        Err(object_store::Error::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Lists every file below a folder, and the files whose names no store supports.

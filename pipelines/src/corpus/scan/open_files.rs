@@ -1,28 +1,24 @@
 //! Open files: one reader reads all slices of a row group in order, so that the store sends its bytes once, whatever
 //! the number of slices.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::Result;
 use datafusion::parquet::arrow::ProjectionMask;
-use datafusion::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowSelection, RowSelector};
-use datafusion::parquet::arrow::async_reader::{
-    AsyncFileReader, ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder,
-};
-use datafusion::parquet::errors::ParquetError;
+use datafusion::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowSelection};
+use datafusion::parquet::arrow::async_reader::{ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder};
 use datafusion::parquet::file::metadata::ParquetMetaData;
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use object_store::{OBJECT_STORE_COALESCE_DEFAULT, ObjectStore, coalesce_ranges};
+use object_store::ObjectStore;
 use tokio::sync::Notify;
 
 use crate::corpus::CorpusFile;
-use crate::corpus::files::file::get_range;
 use crate::corpus::files::footer;
 use crate::corpus::scan::guard::guarded_next;
 use crate::corpus::scan::slices::Slice;
+use crate::object_reader::ObjectReader;
 
 /// Maximum readers that wait for the next slice of their row group. Above it, the oldest is dropped.
 const WAITING_READERS: usize = 4;
@@ -147,7 +143,7 @@ impl Drop for Claim {
 }
 
 pub(crate) struct FileReader {
-    stream: ParquetRecordBatchStream<PinnedFile>,
+    stream: ParquetRecordBatchStream<ObjectReader>,
     rest: Option<RecordBatch>,
     at: u64,
 }
@@ -158,48 +154,26 @@ impl std::fmt::Debug for FileReader {
     }
 }
 
-pub(crate) struct Wanted<'a> {
-    pub footer: &'a Arc<ParquetMetaData>,
-    pub ranges: &'a [(u64, u64)],
-    pub columns: &'a [usize],
-    pub batch_rows: usize,
-}
-
 impl FileReader {
-    /// Opens the row groups that contain the ranges. Each is fetched when its rows are requested.
-    pub(crate) fn open(store: Arc<dyn ObjectStore>, file: &Arc<CorpusFile>, wanted: Wanted<'_>) -> Result<Self> {
-        let Wanted { footer, ranges, columns, batch_rows } = wanted;
-        let mut row_groups = Vec::new();
-        let mut selectors = Vec::new();
-        let mut first = 0;
-        for (index, group) in footer.row_groups().iter().enumerate() {
-            let last = first + group.num_rows().unsigned_abs();
-            let inside = ranges.iter().map(|(start, end)| (first.max(*start), last.min(*end)));
-            let inside: Vec<(u64, u64)> = inside.filter(|(start, end)| start < end).collect();
-            if !inside.is_empty() {
-                row_groups.push(index);
-                let mut at = first;
-                for (start, end) in inside {
-                    selectors.push(RowSelector::skip((start - at) as usize));
-                    selectors.push(RowSelector::select((end - start) as usize));
-                    at = end;
-                }
-                selectors.push(RowSelector::skip((last - at) as usize));
-            }
-            first = last;
-        }
-        selectors.retain(|selector| selector.row_count > 0);
+    /// Opens the row groups that contain these ranges of rows. Each is fetched when its rows are requested.
+    pub(crate) fn open(
+        store: Arc<dyn ObjectStore>,
+        file: &CorpusFile,
+        footer: &Arc<ParquetMetaData>,
+        ranges: &[Range<u64>],
+        columns: &[usize],
+        batch_rows: usize,
+    ) -> Result<Self> {
+        let rows = footer.row_groups().iter().map(|group| group.num_rows() as usize).sum();
+        let in_file = ranges.iter().map(|range| (range.start as usize).min(rows)..(range.end as usize).min(rows));
+        let selection = RowSelection::from_consecutive_ranges(in_file, rows);
         let metadata = ArrowReaderMetadata::try_new(Arc::clone(footer), ArrowReaderOptions::new())?;
-        let pinned = PinnedFile { store, file: Arc::clone(file), footer: Arc::clone(footer) };
-        let builder = ParquetRecordBatchStreamBuilder::new_with_metadata(pinned, metadata);
+        let footer = Some(Arc::clone(footer));
+        let reader = ObjectReader { store, object: file.meta.clone(), prefetch: None, footer };
+        let builder = ParquetRecordBatchStreamBuilder::new_with_metadata(reader, metadata);
         let mask = ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied());
-        let stream = builder
-            .with_projection(mask)
-            .with_row_groups(row_groups)
-            .with_row_selection(RowSelection::from(selectors))
-            .with_batch_size(batch_rows)
-            .build()?;
-        Ok(Self { stream, rest: None, at: ranges.first().map_or(0, |(start, _)| *start) })
+        let stream = builder.with_projection(mask).with_row_selection(selection).with_batch_size(batch_rows).build()?;
+        Ok(Self { stream, rest: None, at: ranges.first().map_or(0, |range| range.start) })
     }
 
     /// Returns the next rows before `end`, or None. Skips rows before `start`.
@@ -228,37 +202,4 @@ impl FileReader {
     pub(crate) async fn next_selected(&mut self) -> Result<Option<RecordBatch>> {
         guarded_next(&mut self.stream).await
     }
-}
-
-/// A file as listed: reads fail if it was replaced since.
-struct PinnedFile {
-    store: Arc<dyn ObjectStore>,
-    file: Arc<CorpusFile>,
-    footer: Arc<ParquetMetaData>,
-}
-
-impl AsyncFileReader for PinnedFile {
-    fn get_bytes(&mut self, range: std::ops::Range<u64>) -> BoxFuture<'_, Result<bytes::Bytes, ParquetError>> {
-        async move { get_range(self.store.as_ref(), &self.file.meta, range).await.map_err(external) }.boxed()
-    }
-
-    fn get_byte_ranges(
-        &mut self,
-        ranges: Vec<std::ops::Range<u64>>,
-    ) -> BoxFuture<'_, Result<Vec<bytes::Bytes>, ParquetError>> {
-        let fetch = |range| get_range(self.store.as_ref(), &self.file.meta, range);
-        async move { coalesce_ranges(&ranges, fetch, OBJECT_STORE_COALESCE_DEFAULT).await.map_err(external) }.boxed()
-    }
-
-    fn get_metadata<'a>(
-        &'a mut self,
-        _: Option<&'a ArrowReaderOptions>,
-    ) -> BoxFuture<'a, Result<Arc<ParquetMetaData>, ParquetError>> {
-        let footer = Arc::clone(&self.footer);
-        async move { Ok(footer) }.boxed()
-    }
-}
-
-fn external(error: DataFusionError) -> ParquetError {
-    ParquetError::External(Box::new(error))
 }

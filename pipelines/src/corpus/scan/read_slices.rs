@@ -23,9 +23,9 @@ use datafusion::scalar::ScalarValue;
 use futures::{Stream, StreamExt, TryStreamExt};
 
 use crate::corpus::files::failure::FileFailure;
-use crate::corpus::scan::open_files::{Claim, FileReader, OpenFiles, Wanted};
+use crate::corpus::scan::open_files::{Claim, FileReader, OpenFiles};
 use crate::corpus::scan::slices::{Slice, row_group_start};
-use crate::corpus::scan::table::{FILE_COLUMN, ROW_COLUMN, given_value, with_place};
+use crate::corpus::scan::{FILE_COLUMN, ROW_COLUMN, with_place};
 use crate::stopping::Stopping;
 
 /// Reads a slice, its only partition. Each output row has its file and row number. A file that cannot be read, or that was
@@ -34,11 +34,18 @@ use crate::stopping::Stopping;
 #[derive(Debug)]
 pub struct ReadSlices {
     slice: Option<Slice>,
+    scan: Arc<Scan>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+/// What the readers of all slices share.
+#[derive(Debug)]
+struct Scan {
     file_schema: SchemaRef,
-    projection: Arc<[usize]>,
+    projection: Vec<usize>,
+    schema: SchemaRef,
     open: Arc<OpenFiles>,
     properties: Arc<PlanProperties>,
-    metrics: ExecutionPlanMetricsSet,
 }
 
 impl ReadSlices {
@@ -47,29 +54,21 @@ impl ReadSlices {
     /// Reads the columns `projection` of files with the columns `file_schema`. The two indexes after them are the
     /// file's name and the row number in it, from 0. There is no slice yet.
     pub(crate) fn try_new(file_schema: SchemaRef, projection: Vec<usize>) -> Result<Self> {
-        Self::build(None, file_schema, projection.into(), Arc::default())
-    }
-
-    /// A reader of a slice that shares open files with this one.
-    pub(crate) fn over(&self, slice: Slice) -> Result<Self> {
-        Self::build(Some(slice), Arc::clone(&self.file_schema), Arc::clone(&self.projection), Arc::clone(&self.open))
-    }
-
-    fn build(
-        slice: Option<Slice>,
-        file_schema: SchemaRef,
-        projection: Arc<[usize]>,
-        open: Arc<OpenFiles>,
-    ) -> Result<Self> {
         let schema = Arc::new(with_place(&file_schema).project(&projection)?);
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema),
+            EquivalenceProperties::new(Arc::clone(&schema)),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
         let properties = Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative));
-        Ok(Self { slice, file_schema, projection, open, properties, metrics: ExecutionPlanMetricsSet::new() })
+        let scan = Arc::new(Scan { file_schema, projection, schema, open: Arc::default(), properties });
+        Ok(Self { slice: None, scan, metrics: ExecutionPlanMetricsSet::new() })
+    }
+
+    /// A reader of a slice that shares open files with this one.
+    pub(crate) fn over(&self, slice: Slice) -> Self {
+        Self { slice: Some(slice), scan: Arc::clone(&self.scan), metrics: ExecutionPlanMetricsSet::new() }
     }
 }
 
@@ -87,7 +86,7 @@ impl ExecutionPlan for ReadSlices {
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
+        &self.scan.properties
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
@@ -110,11 +109,8 @@ impl ExecutionPlan for ReadSlices {
             let reading = Reading {
                 slice: slice.clone(),
                 // Claimed now, in the order in which slices start.
-                claim: self.open.claim(slice),
-                open: Arc::clone(&self.open),
-                file_schema: Arc::clone(&self.file_schema),
-                projection: Arc::clone(&self.projection),
-                schema: self.schema(),
+                claim: self.scan.open.claim(slice),
+                scan: Arc::clone(&self.scan),
                 seconds: MetricBuilder::new(&self.metrics).subset_time(Self::TIME_READING, partition),
                 context,
             };
@@ -135,10 +131,7 @@ impl ExecutionPlan for ReadSlices {
 struct Reading {
     slice: Slice,
     claim: Claim,
-    open: Arc<OpenFiles>,
-    file_schema: SchemaRef,
-    projection: Arc<[usize]>,
-    schema: SchemaRef,
+    scan: Arc<Scan>,
     seconds: Time,
     context: Arc<TaskContext>,
 }
@@ -173,8 +166,8 @@ impl Reading {
 fn root(error: DataFusionError) -> DataFusionError {
     match error {
         DataFusionError::ParquetError(error) => match *error {
-            ParquetError::External(inner) => match inner.downcast::<DataFusionError>() {
-                Ok(inner) => root(*inner),
+            ParquetError::External(inner) => match inner.downcast::<object_store::Error>() {
+                Ok(error) => DataFusionError::ObjectStore(error),
                 Err(inner) => DataFusionError::External(inner),
             },
             other => DataFusionError::Execution(format!("a damaged page: {other}")),
@@ -190,7 +183,7 @@ struct SliceRows {
     claim: Claim,
     footer: Arc<ParquetMetaData>,
     columns: Columns,
-    schema: SchemaRef,
+    scan: Arc<Scan>,
     seconds: Time,
     /// Whether the reader skips unwanted rows; if not, they are filtered out after reading.
     is_picked: bool,
@@ -200,27 +193,26 @@ struct SliceRows {
 
 impl SliceRows {
     async fn open(reading: Reading) -> Result<Self> {
-        let Reading { slice, claim, open, file_schema, projection, schema, seconds, context } = reading;
+        let Reading { slice, claim, scan, seconds, context } = reading;
         let store = context.runtime_env().object_store(&slice.file.store_url)?;
-        let footer = open.footer(store.as_ref(), &slice.file).await?;
-        let columns = Columns::of(&footer, &file_schema, &projection, &slice)?;
+        let footer = scan.open.footer(store.as_ref(), &slice.file).await?;
+        let columns = Columns::of(&footer, &scan.file_schema, &scan.projection, &slice)?;
         let picked = slice.only.as_ref().filter(|only| is_few(only, &slice));
         let is_picked = picked.is_some();
         let ranges = match picked {
-            Some(only) => ranges_of(only),
+            Some(only) => only.iter().map(|row| *row..row + 1).collect(),
             // The reader continues after the slice, for the next slice of its row group.
-            None => vec![(slice.start, footer.file_metadata().num_rows().unsigned_abs().max(slice.end))],
+            None => vec![slice.start..footer.file_metadata().num_rows().unsigned_abs().max(slice.end)],
         };
         let left = if is_picked { None } else { claim.reader().await };
         let reader = match left {
             Some(reader) => reader,
             None => {
                 let batch_rows = context.session_config().batch_size();
-                let wanted = Wanted { footer: &footer, ranges: &ranges, columns: &columns.in_file, batch_rows };
-                FileReader::open(store, &slice.file, wanted)?
+                FileReader::open(store, &slice.file, &footer, &ranges, &columns.in_file, batch_rows)?
             }
         };
-        Ok(Self { reader, footer, columns, schema, seconds, is_picked, passed: 0, read: 0, slice, claim })
+        Ok(Self { reader, footer, columns, scan, seconds, is_picked, passed: 0, read: 0, slice, claim })
     }
 
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
@@ -254,7 +246,7 @@ impl SliceRows {
         };
         self.read += numbers.len() as u64;
         let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers.into_iter().map(|row| row as i64)));
-        let batch = self.columns.gather(&batch, &self.schema, slice, &numbers)?;
+        let batch = self.columns.gather(&batch, &self.scan.schema, slice, &numbers)?;
         self.seconds.add_elapsed(started);
         Ok(Some(batch))
     }
@@ -273,17 +265,6 @@ impl SliceRows {
 /// Whether few enough rows are wanted to skip the others, page by page. Else the row group's shared reader reads all.
 fn is_few(only: &[u64], slice: &Slice) -> bool {
     (only.len() as u64) < (slice.end - slice.start) / 2
-}
-
-fn ranges_of(rows: &[u64]) -> Vec<(u64, u64)> {
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
-    for row in rows {
-        match ranges.last_mut() {
-            Some(last) if last.1 == *row => last.1 += 1,
-            _ => ranges.push((*row, row + 1)),
-        }
-    }
-    ranges
 }
 
 struct Columns {
@@ -315,7 +296,7 @@ impl Columns {
                     let at = in_file.iter().position(|held| *held == place);
                     at.map(Origin::Read).ok_or_else(|| internal_datafusion_err!("column {name} was not requested"))
                 }
-                None => Ok(Origin::Given(given_value(&slice.file, field)?)),
+                None => Ok(Origin::Given(slice.file.given_value(field)?)),
             },
         };
         let origins = fields.iter().map(origin).collect::<Result<Vec<_>>>()?;

@@ -8,7 +8,7 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, Sc
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::config::TableParquetOptions;
 use datafusion::common::stats::Precision;
-use datafusion::common::{Result, Statistics, exec_datafusion_err, internal_datafusion_err};
+use datafusion::common::{Result, Statistics, internal_datafusion_err};
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::parquet::{CachedParquetFileReaderFactory, ParquetRowSelection};
@@ -25,12 +25,10 @@ use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::scalar::ScalarValue;
 
+use crate::corpus::FileRows;
 use crate::corpus::files::file_rows;
-use crate::corpus::{CorpusFile, FileRows};
-
-pub(crate) const FILE_COLUMN: &str = "__corpus_file";
-/// The column of the row number in the file, counted from 0.
-pub(crate) const ROW_COLUMN: &str = "__corpus_row";
+use crate::corpus::scan::read_slices::ReadSlices;
+use crate::corpus::scan::{FILE_COLUMN, ROW_COLUMN, with_place};
 
 /// Files of one schema.
 #[derive(Debug, Clone)]
@@ -62,11 +60,8 @@ pub(crate) struct FilesTable {
     file_schema: SchemaRef,
     plain_schema: SchemaRef,
     group: Group,
-}
-
-pub(crate) fn with_place(file_schema: &Schema) -> SchemaRef {
-    let own = [Field::new(FILE_COLUMN, DataType::Utf8, false), Field::new(ROW_COLUMN, DataType::Int64, false)];
-    Arc::new(Schema::new(file_schema.fields().iter().cloned().chain(own.map(Arc::new)).collect::<Fields>()))
+    /// Whether a scan is the leaf of a run's plan, which reads nothing until the run gives it a slice.
+    in_slices: bool,
 }
 
 impl FilesTable {
@@ -80,7 +75,11 @@ impl FilesTable {
             .with_virtual_columns(vec![Arc::new(row_column)])
             .build();
         let plain_schema = with_place(&file_schema);
-        Self { store_url, schema, file_schema, plain_schema, group }
+        Self { store_url, schema, file_schema, plain_schema, group, in_slices: false }
+    }
+
+    pub(crate) fn in_slices(&self) -> Self {
+        Self { in_slices: true, ..self.clone() }
     }
 
     pub(crate) fn plan(&self) -> Result<LogicalPlanBuilder> {
@@ -117,7 +116,7 @@ impl FilesTable {
     fn partitioned(&self, held: &FileRows) -> Result<PartitionedFile> {
         let file = &held.file;
         let mut values =
-            self.group.partitions.iter().map(|field| given_value(file, field)).collect::<Result<Vec<_>>>()?;
+            self.group.partitions.iter().map(|field| file.given_value(field)).collect::<Result<Vec<_>>>()?;
         values.push(ScalarValue::Utf8(Some(file.path.clone())));
         let mut partitioned = PartitionedFile::new_from_meta(file.meta.clone()).with_partition_values(values);
         if !held.deleted.is_empty() {
@@ -143,17 +142,6 @@ impl FilesTable {
     }
 }
 
-/// The value of a column from the file's folder names or its table's log; NULL if neither has one.
-pub(crate) fn given_value(file: &CorpusFile, field: &Field) -> Result<ScalarValue> {
-    let given = file.partitions.iter().find(|(key, _)| key == field.name()).and_then(|(_, value)| value.clone());
-    match given {
-        None => ScalarValue::try_new_null(field.data_type()),
-        Some(value) => ScalarValue::try_from_string(value.clone(), field.data_type()).map_err(|_| {
-            exec_datafusion_err!("the partition {}={value} of {} is not {}", field.name(), file.name, field.data_type())
-        }),
-    }
-}
-
 #[async_trait]
 impl TableProvider for FilesTable {
     fn schema(&self) -> SchemaRef {
@@ -173,6 +161,11 @@ impl TableProvider for FilesTable {
         _filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        if self.in_slices {
+            let all = || (0..self.plain_schema.fields().len()).collect();
+            let projection = projection.cloned().unwrap_or_else(all);
+            return Ok(Arc::new(ReadSlices::try_new(Arc::clone(&self.file_schema), projection)?));
+        }
         let options = TableParquetOptions {
             global: session.config_options().execution.parquet.clone(),
             ..TableParquetOptions::default()

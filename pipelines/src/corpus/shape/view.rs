@@ -11,20 +11,18 @@
 //! The inner columns have names that neither the files nor the view use. Otherwise the optimizer confuses `files.cot`
 //! with `cot` when it moves field accesses through a projection. The alias keeps it from merging the projections.
 
-use std::sync::Arc;
-
 use datafusion::arrow::compute::can_cast_types;
 use datafusion::arrow::datatypes::{DataType, Schema};
-use datafusion::catalog::{Session, TableProvider};
+use datafusion::catalog::Session;
 use datafusion::common::{Result, plan_err};
-use datafusion::datasource::provider_as_source;
 use datafusion::functions::core::expr_fn::{coalesce, named_struct};
 use datafusion::functions::crypto::expr_fn::md5;
 use datafusion::functions::string::expr_fn::concat;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
+use datafusion::logical_expr::{Expr, LogicalPlan, cast, lit, when};
 use datafusion::scalar::ScalarValue;
 
-use crate::corpus::scan::table::{FILE_COLUMN, FilesTable, ROW_COLUMN};
+use crate::corpus::scan::table::FilesTable;
+use crate::corpus::scan::{FILE_COLUMN, ROW_COLUMN};
 use crate::corpus::shape;
 use crate::corpus::shape::Shape;
 use crate::corpus::shape::expressions::{column, null_text, text};
@@ -49,29 +47,16 @@ pub(crate) fn of_files(
     shape: &Shape,
     originals: &[Original],
 ) -> Result<LogicalPlan> {
-    plan(session, Arc::new(table.clone()), table, shape, originals)
-}
-
-pub(crate) fn plan(
-    session: &dyn Session,
-    provider: Arc<dyn TableProvider>,
-    table: &FilesTable,
-    shape: &Shape,
-    originals: &[Original],
-) -> Result<LogicalPlan> {
     let functions = Functions::of(session)?;
     let reading = Reading::new(table.file_schema(), shape, &functions)?;
     let (id, has_ids) = published_id(table);
-    LogicalPlanBuilder::scan("files", provider_as_source(provider), None)?
+    table
+        .plan()?
         .project(chosen(table.file_schema(), &reading, id, originals)?)?
         .alias("read")?
         .project(tagged(&reading, &functions, originals)?)?
         .project(said(&reading, has_ids, originals)?)?
         .build()
-}
-
-fn fault_names(reading: &Reading) -> impl Iterator<Item = String> {
-    (0..reading.faults.len()).map(|index| format!("fault_{index}"))
 }
 
 fn chosen(schema: &Schema, reading: &Reading, id: Option<Expr>, originals: &[Original]) -> Result<Vec<Expr>> {
