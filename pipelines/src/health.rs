@@ -10,7 +10,7 @@ use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray, StructArray,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, SchemaRef};
-use datafusion::catalog::{MemTable, Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::catalog::{MemTable, Session, TableFunctionArgs, TableProvider};
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err, plan_err};
 use datafusion::functions::core::expr_ext::FieldAccessor;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType, cast, col, ident};
@@ -18,8 +18,9 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::TryStreamExt;
 use rayon::prelude::*;
 
+use crate::corpus::function::texts;
 use crate::corpus::shape::rules::QUESTIONS;
-use crate::corpus::{ColumnMapping, Corpus, files_table, literal_text};
+use crate::corpus::{ColumnMapping, Corpus, files_table};
 
 /// Names of question columns in published benchmarks, before those of corpora.
 const OF_BENCHMARKS: [&str; 2] = ["problem_description", "question_content"];
@@ -214,20 +215,19 @@ fn text_of(expr: Expr) -> Expr {
     cast(expr, DataType::Utf8View)
 }
 
-/// The table functions `cot_duplicates('LOC' [, 'question=…,cot=…'])` and, of benchmarks, `cot_contaminated('LOC', 'FILE', …
-/// [, 'question=…,cot=…'])`.
-#[derive(Debug)]
-pub(crate) struct KnownFunction {
-    pub of_benchmarks: bool,
+/// The table function `cot_duplicates('LOC' [, 'question=…,cot=…'])`.
+pub(crate) fn cot_duplicates(args: &TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+    match KnownTable::of(args) {
+        Some(table) if table.benches.is_none() => Ok(Arc::new(table)),
+        _ => plan_err!("cot_duplicates takes a location and, if needed, a column mapping, as text"),
+    }
 }
 
-impl TableFunctionImpl for KnownFunction {
-    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
-        match (KnownTable::of(&args), self.of_benchmarks) {
-            (Some(table), of_benchmarks) if table.benches.is_some() == of_benchmarks => Ok(Arc::new(table)),
-            (_, true) => plan_err!("cot_contaminated takes a location and the files of benchmarks, as text"),
-            (_, false) => plan_err!("cot_duplicates takes a location and, if needed, a column mapping, as text"),
-        }
+/// The table function `cot_contaminated('LOC', 'FILE', … [, 'question=…,cot=…'])`.
+pub(crate) fn cot_contaminated(args: &TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+    match KnownTable::of(args) {
+        Some(table) if table.benches.is_some() => Ok(Arc::new(table)),
+        _ => plan_err!("cot_contaminated takes a location and the files of benchmarks, as text"),
     }
 }
 
@@ -243,7 +243,7 @@ struct KnownTable {
 
 impl KnownTable {
     fn of(args: &TableFunctionArgs) -> Option<Self> {
-        let texts: Vec<&str> = args.exprs().iter().map(literal_text).collect::<Option<_>>()?;
+        let texts = texts(args)?;
         let (location, mut rest) = texts.split_first()?;
         let mapping: Option<ColumnMapping> = rest.last().and_then(|last| last.parse().ok());
         rest = if mapping.is_some() { &rest[..rest.len() - 1] } else { rest };

@@ -25,7 +25,9 @@ use datafusion::sql::sqlparser::ast::{
 
 use asap_udfs::plan::{UsedModels, used_models};
 
-use crate::corpus::{CORPUS, CorpusFunction};
+use crate::corpus::CORPUS;
+use crate::corpus::function::SCAN;
+use crate::run::plan::passed_on;
 use crate::system_prompts::{QUESTION, SYSTEM, with_system_prompts};
 
 /// The columns of `corpus` that `pruned` reads. The query may recompute any of them.
@@ -111,12 +113,13 @@ fn check_columns(schema: &DFSchema) -> Result<()> {
 
 fn plan(query: LogicalPlan, stage: Option<String>, context: &mut dyn RelationPlannerContext) -> Result<LogicalPlan> {
     check_columns(query.schema())?;
+    // A corpus is a view: the plan holds its query under this alias, and no scan of a table of that name.
     let computed: Vec<&str> = query
         .schema()
         .fields()
         .iter()
         .map(|field| field.name().as_str())
-        .filter(|name| !is_taken_over(&query, name))
+        .filter(|name| passed_on(&query, name, &[CORPUS, SCAN]).as_deref() != Some(*name))
         .collect();
     let method = Method::of(query.schema(), &computed, stage, used_models(&query)?)?;
     let is_own = |name: &&str| !READ.contains(name) && !method.reads().contains(name);
@@ -140,31 +143,6 @@ fn plan(query: LogicalPlan, stage: Option<String>, context: &mut dyn RelationPla
         columns.push(Expr::Column(column).alias(name));
     }
     LogicalPlanBuilder::from(working).project(columns)?.build()
-}
-
-/// Whether a query passes a column through, unchanged, from the table that it reads.
-fn is_taken_over(plan: &LogicalPlan, name: &str) -> bool {
-    let input = match plan {
-        LogicalPlan::TableScan(_) => return true,
-        LogicalPlan::Projection(projection) => {
-            let index = projection.schema.index_of_column_by_name(None, name);
-            let column = index.and_then(|index| projection.expr.get(index)).map(|expr| expr.clone().unalias());
-            if !matches!(column, Some(Expr::Column(column)) if column.name == name) {
-                return false;
-            }
-            &projection.input
-        }
-        // A corpus is a view: the plan holds its query under this alias, and no scan of a table of that name.
-        LogicalPlan::SubqueryAlias(alias) if [CORPUS, CorpusFunction::SCAN].contains(&alias.alias.table()) => {
-            return true;
-        }
-        LogicalPlan::SubqueryAlias(alias) => &alias.input,
-        LogicalPlan::Filter(filter) => &filter.input,
-        LogicalPlan::Sort(sort) => &sort.input,
-        LogicalPlan::Limit(limit) => &limit.input,
-        _ => return false,
-    };
-    is_taken_over(input, name)
 }
 
 struct Method {

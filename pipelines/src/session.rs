@@ -11,12 +11,13 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use asap_llm::Llm;
 use asap_udfs::{Models, Settings, plan, register_all};
 
-use crate::corpus::inspect::ShapesFunction;
-use crate::corpus::{CorpusFunction, SmallBatches};
+use crate::corpus::SmallBatches;
+use crate::corpus::function::{TableFunction, cot_corpus};
+use crate::corpus::inspect::corpus_shapes;
 use crate::delta::stores;
-use crate::health::KnownFunction;
+use crate::health::{cot_contaminated, cot_duplicates};
 use crate::location::Stores;
-use crate::outputs::history::HistoryFunction;
+use crate::outputs::history::cot_history;
 use crate::pruned::Pruned;
 
 /// Returns a session with the functions, settings and rules of asap. Its language model is `llm`.
@@ -43,11 +44,12 @@ pub fn session_of(settings: Settings, llm: &Llm, models: &Models) -> Result<Sess
     let builder = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
     let mut state = plan::install(builder).with_physical_optimizer_rule(Arc::new(SmallBatches)).build();
     register_all(&mut state, models, llm)?;
-    state.register_udtf(CorpusFunction::NAME, Arc::new(CorpusFunction));
-    state.register_udtf(ShapesFunction::NAME, Arc::new(ShapesFunction));
-    state.register_udtf(HistoryFunction::NAME, Arc::new(HistoryFunction));
-    state.register_udtf("cot_duplicates", Arc::new(KnownFunction { of_benchmarks: false }));
-    state.register_udtf("cot_contaminated", Arc::new(KnownFunction { of_benchmarks: true }));
+    let mut register = |name, function| state.register_udtf(name, Arc::new(TableFunction(function)));
+    register("cot_corpus", cot_corpus);
+    register("corpus_shapes", corpus_shapes);
+    register("cot_history", cot_history);
+    register("cot_duplicates", cot_duplicates);
+    register("cot_contaminated", cot_contaminated);
     state.register_relation_planner(Arc::new(Pruned))?;
     Ok(SessionContext::new_with_state(state))
 }

@@ -1,4 +1,4 @@
-//! The table function `cot_corpus`.
+//! Table functions: the arguments of all, and `cot_corpus`.
 
 use std::sync::Arc;
 
@@ -8,37 +8,34 @@ use datafusion::logical_expr::Expr;
 
 use super::{ColumnMapping, Corpus};
 
-/// The table function `cot_corpus('LOC' [, 'question=…,cot=…,answer=…'])`.
-///
-/// Lists the location each time a query is planned.
-#[derive(Debug, Default)]
-pub struct CorpusFunction;
+/// A table function, as the function of its arguments.
+#[derive(Debug)]
+pub(crate) struct TableFunction(pub fn(&TableFunctionArgs) -> Result<Arc<dyn TableProvider>>);
 
-impl CorpusFunction {
-    pub const NAME: &str = "cot_corpus";
-    pub(crate) const SCAN: &str = "cot_corpus()";
-}
-
-impl TableFunctionImpl for CorpusFunction {
+impl TableFunctionImpl for TableFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
-        let texts: Option<Vec<&str>> = args.exprs().iter().map(literal_text).collect();
-        let (location, mapping) = match texts.as_deref() {
-            Some([location]) => (*location, None),
-            Some([location, mapping]) => (*location, Some(mapping.parse::<ColumnMapping>()?)),
-            _ => return plan_err!("cot_corpus takes a location and, if needed, a column mapping, as text"),
-        };
-        let session = args.session();
-        let corpus = wait_for(|| Corpus::open(session, location, mapping.as_ref()))?;
-        Ok(Arc::new(corpus.view(args.session())?))
+        self.0(&args)
     }
 }
 
-/// The text of an argument of a table function; None if it is not a literal text.
-pub(crate) fn literal_text(expr: &Expr) -> Option<&str> {
-    match expr {
-        Expr::Literal(value, _) => value.try_as_str()?,
-        _ => None,
-    }
+/// The alias of the view that `cot_corpus` returns.
+pub(crate) const SCAN: &str = "cot_corpus()";
+
+/// `cot_corpus('LOC' [, 'question=…,cot=…,answer=…'])`. Lists the location each time a query is planned.
+pub(crate) fn cot_corpus(args: &TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+    let (location, mapping) = match texts(args).as_deref() {
+        Some([location]) => (*location, None),
+        Some([location, mapping]) => (*location, Some(mapping.parse::<ColumnMapping>()?)),
+        _ => return plan_err!("cot_corpus takes a location and, if needed, a column mapping, as text"),
+    };
+    let corpus = wait_for(|| Corpus::open(args.session(), location, mapping.as_ref()))?;
+    Ok(Arc::new(corpus.view(args.session())?))
+}
+
+/// The arguments of a table function; None if one is not a literal text.
+pub(crate) fn texts<'a>(args: &'a TableFunctionArgs) -> Option<Vec<&'a str>> {
+    let text = |expr: &'a Expr| if let Expr::Literal(value, _) = expr { value.try_as_str()? } else { None };
+    args.exprs().iter().map(text).collect()
 }
 
 /// Waits for work during planning, which is not asynchronous. Uses a separate thread, because a runtime's threads must not

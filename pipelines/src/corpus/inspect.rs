@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::json::ArrayWriter;
-use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::{Result, internal_datafusion_err, plan_err};
 use datafusion::dataframe;
 use datafusion::functions::core::expr_fn::get_field;
@@ -12,7 +12,7 @@ use datafusion::logical_expr::col;
 use datafusion::prelude::{DataFrame, SessionContext};
 use serde::{Deserialize, Serialize};
 
-use crate::corpus::shape::rules::RULES;
+use crate::corpus::shape::rules::{RULES, Rule};
 use crate::corpus::shape::view;
 use crate::corpus::{Corpus, Recognised, shape};
 
@@ -98,28 +98,18 @@ fn read(batches: &[RecordBatch]) -> Result<Vec<InspectedRow>> {
 }
 
 /// The table function `corpus_shapes()`: every layout that asap recognizes by column names, in the order of the tries.
-#[derive(Debug, Default)]
-pub(crate) struct ShapesFunction;
-
-impl ShapesFunction {
-    pub(crate) const NAME: &str = "corpus_shapes";
-}
-
-impl TableFunctionImpl for ShapesFunction {
-    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
-        if !args.exprs().is_empty() {
-            return plan_err!("corpus_shapes takes no arguments");
-        }
-        let listed = |names: &[&str]| names.join(", ");
-        let column = |of: &dyn Fn(usize) -> String| (0..RULES.len()).map(of).collect::<Vec<_>>();
-        let rows = dataframe!(
-            "place" => (1..=RULES.len() as i64).collect::<Vec<_>>(),
-            "shape" => column(&|rule| RULES[rule].name.to_string()),
-            "question" => column(&|rule| listed(RULES[rule].question)),
-            "cot" => column(&|rule| listed(RULES[rule].cot)),
-            "answer" => column(&|rule| listed(RULES[rule].answer)),
-            "read_as" => column(&|rule| RULES[rule].form.description().to_string()),
-        )?;
-        Ok(rows.into_view())
+pub(crate) fn corpus_shapes(args: &TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+    if !args.exprs().is_empty() {
+        return plan_err!("corpus_shapes takes no arguments");
     }
+    let column = |of: fn(&Rule) -> String| RULES.iter().map(of).collect::<Vec<_>>();
+    let rows = dataframe!(
+        "place" => (1..=RULES.len() as i64).collect::<Vec<_>>(),
+        "shape" => column(|rule| rule.name.to_string()),
+        "question" => column(|rule| rule.question.join(", ")),
+        "cot" => column(|rule| rule.cot.join(", ")),
+        "answer" => column(|rule| rule.answer.join(", ")),
+        "read_as" => column(|rule| rule.form.description().to_string()),
+    )?;
+    Ok(rows.into_view())
 }

@@ -41,7 +41,7 @@
 //! A row with a status keeps everything that could be read of it.
 
 pub(crate) mod files;
-mod function;
+pub(crate) mod function;
 pub mod inspect;
 mod plain;
 pub(crate) mod scan;
@@ -77,8 +77,6 @@ pub use crate::corpus::shape::repeats::Repeats;
 
 /// The name of the table that a pipeline reads.
 pub const CORPUS: &str = "corpus";
-pub use function::CorpusFunction;
-pub(crate) use function::{literal_text, wait_for};
 pub(crate) use plain::files_table;
 pub use plain::plain_table;
 
@@ -224,7 +222,7 @@ impl Corpus {
                 let shape = shape::recognize::shape_of(session, &table, schema, mapping, file, &mut notes).await?;
                 Ok::<_, DataFusionError>((shape, left_out))
             };
-            match read {
+            match read.await {
                 Ok((shape, left_out)) => {
                     let is_left_out = |name: &String| left_out.iter().any(|column| column.name == *name);
                     let here = originals

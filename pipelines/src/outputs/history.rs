@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
-use datafusion::catalog::{MemTable, TableFunctionArgs, TableFunctionImpl, TableProvider};
-use datafusion::common::{Result, exec_datafusion_err, plan_err};
+use datafusion::catalog::{MemTable, TableFunctionArgs, TableProvider};
+use datafusion::common::{Result, plan_err};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::corpus::{literal_text, wait_for};
-use crate::delta::LiveFile;
+use crate::corpus::function::{texts, wait_for};
+use crate::delta::Line;
 use crate::outputs::{open, table, whole_table};
 
 #[derive(Debug, Default, Serialize)]
@@ -95,29 +95,21 @@ fn commit(version: u64, bytes: &[u8]) -> Result<Commit> {
 }
 
 /// The table function `cot_history('LOC')`: the commits to an output, newest first, with the sums that they record.
-#[derive(Debug, Default)]
-pub(crate) struct HistoryFunction;
-
-impl HistoryFunction {
-    pub(crate) const NAME: &str = "cot_history";
-}
-
-impl TableFunctionImpl for HistoryFunction {
-    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
-        let [Some(location)] = args.exprs().iter().map(literal_text).collect::<Vec<_>>()[..] else {
-            return plan_err!("cot_history takes the location of an output, as text");
-        };
-        let commits = wait_for(|| history(location, None))?;
-        let time = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
-        let columns = [
-            (DataType::Int64, "version"),
-            (time, "time"),
-            (DataType::Utf8, "operation run"),
-            (DataType::Int64, "slices rows_in rows_out rows_rejected rows_filtered calls tokens_in tokens_out"),
-            (DataType::Float64, "cost seconds"),
-            (DataType::Int64, "rows_added shards_added shards_removed bytes_added"),
-        ];
-        let rows = whole_table::batch(&columns, &commits)?;
-        Ok(Arc::new(MemTable::try_new(rows.schema(), vec![vec![rows]])?))
-    }
+pub(crate) fn cot_history(args: &TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+    let texts = texts(args);
+    let Some([location]) = texts.as_deref() else {
+        return plan_err!("cot_history takes the location of an output, as text");
+    };
+    let commits = wait_for(|| history(location, None))?;
+    let time = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
+    let columns = [
+        (DataType::Int64, "version"),
+        (time, "time"),
+        (DataType::Utf8, "operation run"),
+        (DataType::Int64, "slices rows_in rows_out rows_rejected rows_filtered calls tokens_in tokens_out"),
+        (DataType::Float64, "cost seconds"),
+        (DataType::Int64, "rows_added shards_added shards_removed bytes_added"),
+    ];
+    let rows = whole_table::batch(&columns, &commits)?;
+    Ok(Arc::new(MemTable::try_new(rows.schema(), vec![vec![rows]])?))
 }

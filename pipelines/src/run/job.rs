@@ -146,7 +146,7 @@ fn starts_anywhere(request: &Request, output: &Output) -> bool {
 }
 
 async fn planned(context: &SessionContext, corpus: &Corpus, request: &Request) -> Result<LogicalPlan> {
-    context.register_table(CORPUS, Arc::new(plan::CorpusTable(corpus.schema())))?;
+    context.register_table(CORPUS, Arc::new(plan::CorpusTable::new(corpus.schema())))?;
     let pipeline = context.state().create_logical_plan(&request.sql).await?;
     plan::check(&pipeline)?;
     Ok(pipeline)
@@ -429,7 +429,7 @@ impl Job {
             return config_err!("--originals names {missing}, but the columns of the input are {}", names.join(", "));
         }
         let passed: HashSet<String> =
-            pipeline.schema().fields().iter().filter_map(|field| plan::passed_on(pipeline, field.name())).collect();
+            pipeline.schema().fields().iter().filter_map(|field| plan::passed_on(pipeline, field.name(), &[])).collect();
         let is_elsewhere = |name: &String| {
             self.corpus.said_by(name).is_some_and(|columns| columns.iter().all(|column| passed.contains(*column)))
         };

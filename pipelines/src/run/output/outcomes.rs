@@ -199,34 +199,20 @@ fn gather(batch: &RecordBatch, schema: &SchemaRef, columns: &[Origin]) -> Result
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::array::{ArrayRef, Int64Array, StringArray, StringViewArray, StructArray};
     use datafusion::arrow::datatypes::Fields;
+    use datafusion::prelude::SessionContext;
 
     use crate::run::output::outcomes::*;
 
-    fn batch(with_status: bool) -> RecordBatch {
-        let fields = Fields::from(vec![
-            Field::new("Cot", DataType::Utf8View, true),
-            Field::new("status", DataType::UInt8, true),
-        ]);
-        let original = StructArray::new(
-            fields,
-            vec![
-                Arc::new(StringViewArray::from(vec!["x", "y", "z"])),
-                Arc::new(datafusion::arrow::array::UInt8Array::from(vec![1, 2, 3])),
-            ],
-            None,
+    async fn batch(with_status: bool) -> RecordBatch {
+        let status = if with_status { "status, error," } else { "" };
+        let sql = format!(
+            "SELECT source, arrow_cast(cot, 'Utf8View') AS cot, {status} \
+             named_struct('Cot', arrow_cast(held, 'Utf8View'), 'status', arrow_cast(n, 'UInt8')) AS {ORIGINAL} FROM (VALUES \
+             (0, 'a', NULL, NULL, 'x', 1), (1, 'b', 'no_tags', 'no tag', 'y', 2), (2, 'c', 'ok', NULL, 'z', 3)) \
+             AS t (source, cot, status, error, held, n)"
         );
-        let mut columns: Vec<(&str, ArrayRef)> = vec![
-            ("source", Arc::new(Int64Array::from(vec![0, 1, 2]))),
-            ("cot", Arc::new(StringViewArray::from(vec!["a", "b", "c"]))),
-        ];
-        if with_status {
-            columns.push(("status", Arc::new(StringArray::from(vec![None, Some("no_tags"), Some("ok")]))));
-            columns.push(("error", Arc::new(StringArray::from(vec![None, Some("no tag"), None]))));
-        }
-        columns.push((ORIGINAL, Arc::new(original)));
-        RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true))).unwrap()
+        SessionContext::new().sql(&sql).await.unwrap().collect().await.unwrap().remove(0)
     }
 
     fn rows_of(batch: &RecordBatch, originals: [(&str, bool); 2], held: Option<&Schema>) -> Result<Division> {
@@ -237,9 +223,9 @@ mod tests {
         schema.fields().iter().map(|field| field.name().as_str()).collect()
     }
 
-    #[test]
-    fn a_row_is_a_reject_if_its_status_is_neither_null_nor_ok() {
-        let batch = batch(true);
+    #[tokio::test]
+    async fn a_row_is_a_reject_if_its_status_is_neither_null_nor_ok() {
+        let batch = batch(true).await;
         let rows = rows_of(&batch, [("Cot", true), ("status", true)], None).unwrap();
         let divided = rows.divide(&batch).unwrap();
         assert_eq!(names(&rows.output), ["source", "cot", "source_Cot", "status"]);
@@ -254,17 +240,17 @@ mod tests {
         assert_eq!(rows.divide(&batch).unwrap().output.num_columns(), 3);
     }
 
-    #[test]
-    fn a_pipeline_without_a_status_rejects_nothing() {
-        let batch = batch(false);
+    #[tokio::test]
+    async fn a_pipeline_without_a_status_rejects_nothing() {
+        let batch = batch(false).await;
         let rows = rows_of(&batch, [("Cot", true), ("n", true)], None).unwrap();
         let divided = rows.divide(&batch).unwrap();
         assert_eq!((divided.output.num_rows(), divided.rejects.num_rows()), (3, 0));
     }
 
-    #[test]
-    fn columns_match_those_of_a_table_by_name() {
-        let batch = batch(true);
+    #[tokio::test]
+    async fn columns_match_those_of_a_table_by_name() {
+        let batch = batch(true).await;
         let held = ["gone", "cot", "source"].into_iter().zip([DataType::Int64, DataType::Utf8, DataType::Int64]);
         let held = Schema::new(held.map(|(name, kind)| Field::new(name, kind, true)).collect::<Vec<_>>());
         let originals = [("Cot", true), ("status", true)];
