@@ -43,11 +43,10 @@ pub(crate) struct Shape {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Question {
-    Text(Path),
-    /// One of the texts is an instruction, and `input` the text that it is about.
-    Task {
+    /// With `input`, one of the texts is an instruction, and `input` the text that it is about.
+    Text {
         text: Path,
-        input: String,
+        input: Option<String>,
     },
     Turn(Path),
 }
@@ -87,10 +86,9 @@ pub(super) fn mapped(schema: &Schema, mapping: &ColumnMapping, file: &str) -> Re
     let is_turns = |path: &Path| {
         path.is_column() && has_type(schema, path.name(), are_turns) && !has_type(schema, path.name(), is_text)
     };
-    let question = match (published(&mapping.question)?, &mapping.input) {
-        (text, Some(input)) => Question::Task { text, input: input.clone() },
-        (path, None) if is_turns(&path) => Question::Turn(path),
-        (path, None) => Question::Text(path),
+    let question = match published(&mapping.question)? {
+        path if mapping.input.is_none() && is_turns(&path) => Question::Turn(path),
+        text => Question::Text { text, input: mapping.input.clone() },
     };
     let cot = published(&mapping.cot)?;
     let response = match &mapping.answer {
@@ -128,7 +126,7 @@ pub(super) fn by_names(schema: &Schema, file: &str) -> Result<Vec<Shape>> {
 /// question.
 pub(super) fn with_tags(schema: &Schema, generation: Path, file: &str) -> Option<Shape> {
     let question = question(schema, QUESTIONS)?.without(&generation);
-    let is_apart = question != Question::Text(generation.clone());
+    let is_apart = question != Question::Text { text: generation.clone(), input: None };
     let shape = Shape {
         rule: BY_TAGS,
         question,
@@ -163,7 +161,9 @@ impl Rule {
                     path.clone().or(others.map(|other| Path::column(other.name())))
                 };
                 let question = match question {
-                    Question::Text(text) => Question::Text(or(text, pick(QUESTIONS, is_text))),
+                    Question::Text { text, input: None } => {
+                        Question::Text { text: or(text, pick(QUESTIONS, is_text)), input: None }
+                    }
                     other => other,
                 };
                 let cot = or(cot, pick(CHAINS, is_text_or_texts));
@@ -231,8 +231,7 @@ impl Question {
     /// This question, read from other columns where `generation` is one of several.
     fn without(self, generation: &Path) -> Self {
         match self {
-            Self::Text(text) => Self::Text(text.without(generation)),
-            Self::Task { text, input } => Self::Task { text: text.without(generation), input },
+            Self::Text { text, input } => Self::Text { text: text.without(generation), input },
             turn => turn,
         }
     }
@@ -305,11 +304,9 @@ fn question(schema: &Schema, names: &[&str]) -> Option<Question> {
     if has_type(schema, text.name(), are_turns) && !has_type(schema, text.name(), is_text) {
         return pick(schema, names, are_turns).map(Question::Turn);
     }
-    let input = find(schema, "input").filter(|input| has_type(schema, input, is_text));
-    Some(match input {
-        Some(input) if text.each().any(Path::is_instruction) => Question::Task { text, input },
-        _ => Question::Text(text),
-    })
+    let is_about = |input: &String| has_type(schema, input, is_text) && text.each().any(Path::is_instruction);
+    let input = find(schema, "input").filter(is_about);
+    Some(Question::Text { text, input })
 }
 
 fn system(schema: &Schema) -> Option<String> {
@@ -399,8 +396,10 @@ impl Shape {
             )
         };
         match &self.question {
-            Question::Text(question) => path(question, is_text, "text")?,
-            Question::Task { text, input } => path(text, is_text, "text").and(column(input, is_text, "text"))?,
+            Question::Text { text, input } => {
+                path(text, is_text, "text")?;
+                input.iter().try_for_each(|input| column(input, is_text, "text"))?;
+            }
             Question::Turn(turned) => turns(turned)?,
         }
         if let Some(system) = &self.system {

@@ -56,14 +56,6 @@ pub(crate) struct Fault {
     pub error: Expr,
 }
 
-pub(crate) struct Read {
-    pub question: Expr,
-    pub text: Expr,
-    pub cot: Expr,
-    pub answer: Expr,
-    pub faults: Vec<Expr>,
-}
-
 pub(crate) struct Reading {
     pub question: Expr,
     pub system: Expr,
@@ -79,7 +71,7 @@ impl Reading {
     pub(crate) fn new(schema: &Schema, shape: &Shape, functions: &Functions) -> Result<Self> {
         let mut faults = Vec::new();
         let (question, question_name) = match &shape.question {
-            Question::Text(path) | Question::Task { text: path, .. } => {
+            Question::Text { text: path, .. } => {
                 let question = written_question(schema, &shape.question)?;
                 let name = format!("column {}", path.described());
                 match is_rendered(path) {
@@ -164,51 +156,58 @@ impl Reading {
         Ok((text(cot), text(answer)))
     }
 
-    /// All conditions that reject a row. The first that applies is its status.
-    pub(crate) fn faults(&self, read: &Read) -> Vec<Fault> {
+    /// The names of the columns that hold [`Self::faults`].
+    pub(crate) fn fault_names(&self) -> impl Iterator<Item = String> {
+        (0..self.faults.len()).map(|index| format!("fault_{index}"))
+    }
+
+    /// All conditions that reject a row, of which `inner` returns a column. The first that applies is its status.
+    pub(crate) fn faults(&self, inner: fn(&str) -> Expr) -> Vec<Fault> {
         let [question, text, answer] = &self.names;
+        let read = ["question", "text", "cot", "answer"].map(inner);
+        let [asked, held, chain, said] = &read;
         let mut faults = Vec::new();
         let mut add = |when: Expr, status: &'static str, error: Expr| faults.push(Fault { when, status, error });
-        for ((status, _), fault) in self.faults.iter().zip(&read.faults) {
-            add(fault.clone().is_not_null(), status, fault.clone());
+        for ((status, _), name) in self.faults.iter().zip(self.fault_names()) {
+            add(inner(&name).is_not_null(), status, inner(&name));
         }
         // A line that is not a JSON object is read as such a row.
-        let is_empty = [&read.question, &read.text, &read.cot, &read.answer].map(|held| held.clone().is_null());
+        let is_empty = read.clone().map(Expr::is_null);
         let nothing = lit(format!(
             "{question} is NULL or empty, and so is all else that asap reads: the row is empty, or its line is not a JSON object"
         ));
         add(conjunction(is_empty).unwrap_or_else(|| lit(false)), "no_question", nothing);
-        add(is_blank(&read.question), "no_question", lit(format!("{question} is NULL or empty")));
+        add(is_blank(asked), "no_question", lit(format!("{question} is NULL or empty")));
         if self.answer.is_some() {
-            add(is_blank(&read.cot), "empty_chain", lit(format!("{text} is NULL or empty")));
-            add(is_blank(&read.answer), "no_answer", lit(format!("{answer} is NULL or empty")));
+            add(is_blank(chain), "empty_chain", lit(format!("{text} is NULL or empty")));
+            add(is_blank(said), "no_answer", lit(format!("{answer} is NULL or empty")));
         } else {
-            let length = cast(character_length(read.text.clone()), DataType::Utf8);
+            let length = cast(character_length(held.clone()), DataType::Utf8);
             let no_tags = vec![lit("no closing think tag in the "), length, lit(format!(" characters of {text}"))];
-            add(is_blank(&read.text), "no_generation", lit(format!("{text} is NULL or empty")));
-            add(read.cot.clone().is_null(), "no_tags", concat(no_tags));
-            add(is_blank(&read.cot), "empty_chain", lit(format!("nothing between the think tags of {text}")));
-            add(is_blank(&read.answer), "no_answer", lit(format!("nothing after the closing think tag of {text}")));
+            add(is_blank(held), "no_generation", lit(format!("{text} is NULL or empty")));
+            add(chain.clone().is_null(), "no_tags", concat(no_tags));
+            add(is_blank(chain), "empty_chain", lit(format!("nothing between the think tags of {text}")));
+            add(is_blank(said), "no_answer", lit(format!("nothing after the closing think tag of {text}")));
             let again = lit(format!("{text} has another think tag after its first closing think tag"));
-            add(thinks_again(read), "tags_in_answer", again);
+            add(thinks_again(held, said), "tags_in_answer", again);
         }
         faults
     }
 }
 
-fn thinks_again(read: &Read) -> Expr {
+fn thinks_again(held: &Expr, answer: &Expr) -> Expr {
     let matches = |text: &Expr, pattern: String| regexp_like(text.clone(), lit(pattern), None);
     // Tags that are also words count only as the generation's own pair, or at the start of the answer.
     let own = tags::of_chains_that_begin().map(|(opening, closing)| {
         let pair = any_of([opening, closing].into_iter());
-        matches(&read.answer, pair).and(matches(&read.text, format!(r"^\s*{}", any_of([opening].into_iter()))))
+        matches(answer, pair).and(matches(held, format!(r"^\s*{}", any_of([opening].into_iter()))))
     });
     let words = any_of(tags::of_chains_that_begin().flat_map(|(opening, closing)| [opening, closing]));
     let openings = any_of(tags::of_chains_that_begin().map(|(opening, _)| opening));
     let any = format!("{}|^(?:{openings})", any_of(tags::of_chains()));
     // One search settles most answers.
-    let own = matches(&read.answer, words).and(disjunction(own).unwrap_or_else(|| lit(false)));
-    matches(&read.answer, any).or(own)
+    let own = matches(answer, words).and(disjunction(own).unwrap_or_else(|| lit(false)));
+    matches(answer, any).or(own)
 }
 
 /// A pattern that matches any of these texts.
@@ -226,7 +225,7 @@ fn system(schema: &Schema, shape: &Shape, functions: &Functions) -> Result<Expr>
     if let Some(turns) = shape.conversation() {
         found.push(text(array_element(functions.turns_of(turns, "system")?, lit(1))));
     }
-    if let Question::Text(path) | Question::Task { text: path, .. } = &shape.question
+    if let Question::Text { text: path, .. } = &shape.question
         && is_rendered(path)
     {
         found.push(chat_template::system(written_question(schema, &shape.question)?)?);
@@ -247,13 +246,9 @@ fn is_rendered(question: &Path) -> bool {
 
 /// The question as its columns hold it, which may be a rendered prompt.
 fn written_question(schema: &Schema, question: &Question) -> Result<Expr> {
-    let (texts, input) = match question {
-        Question::Text(texts) => (texts, None),
-        Question::Task { text, input } => (text, Some(input)),
-        Question::Turn(_) => return Ok(null_text()),
-    };
+    let Question::Text { text: texts, input } = question else { return Ok(null_text()) };
     let is_alone = texts.each().count() == 1;
-    let each = texts.each().map(|path| match input.filter(|_| is_alone || path.is_instruction()) {
+    let each = texts.each().map(|path| match input.as_ref().filter(|_| is_alone || path.is_instruction()) {
         Some(input) => task(text(path.expr(schema)), text(column(input))),
         None => Ok(text(path.expr(schema))),
     });

@@ -11,8 +11,8 @@ use crate::corpus::shape::{Question, Response, Shape};
 impl Shape {
     pub(crate) fn described(&self) -> [String; 3] {
         let question = match &self.question {
-            Question::Text(path) => path.described(),
-            Question::Task { text, input } => format!("{}, then {input}", text.described()),
+            Question::Text { text, input: None } => text.described(),
+            Question::Text { text, input: Some(input) } => format!("{}, then {input}", text.described()),
             Question::Turn(turns) => format!("{}: the user's turn", turns.described()),
         };
         let tagged =
@@ -52,10 +52,7 @@ impl Shape {
     }
 
     pub(crate) fn conversation(&self) -> Option<&Path> {
-        match (&self.question, &self.response) {
-            (Question::Turn(turns), _) | (_, Response::Turn { turns, .. }) => Some(turns),
-            _ => None,
-        }
+        self.conversations().next()
     }
 
     /// The columns with conversations, each once.
@@ -69,8 +66,8 @@ impl Shape {
     /// The corpus columns that keep all of column `name` except tags and text around them; None if it is not a source.
     pub(crate) fn said_by(&self, schema: &Schema, name: &str) -> Option<&'static [&'static str]> {
         let is = |path: &Path| path.name() == name && path.is_text_column(schema);
-        if let Question::Text(question) = &self.question
-            && is(question)
+        if let Question::Text { text, input: None } = &self.question
+            && is(text)
             // Of a rendered prompt, only the user's turn is the question.
             && !name.eq_ignore_ascii_case(RENDERED)
         {
@@ -101,10 +98,9 @@ impl Shape {
     /// filled one, and rows with several texts without flags, differ.
     pub(crate) fn mapping(&self) -> ColumnMapping {
         let (question, input) = match &self.question {
-            Question::Text(path) => (path.to_string(), None),
-            Question::Task { text, input } => {
+            Question::Text { text, input } => {
                 let is_task = text.is_instruction() || text.each().count() == 1;
-                (text.to_string(), is_task.then(|| input.clone()))
+                (text.to_string(), input.clone().filter(|_| is_task))
             }
             Question::Turn(turns) => (turns.to_string(), None),
         };

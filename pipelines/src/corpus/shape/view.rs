@@ -26,7 +26,7 @@ use crate::corpus::scan::{FILE_COLUMN, ROW_COLUMN};
 use crate::corpus::shape;
 use crate::corpus::shape::Shape;
 use crate::corpus::shape::expressions::{column, null_text, text};
-use crate::corpus::shape::reading::{Fault, Functions, Read, Reading};
+use crate::corpus::shape::reading::{Fault, Functions, Reading};
 
 pub(crate) const INNER: &str = "__corpus_";
 
@@ -70,7 +70,7 @@ fn chosen(schema: &Schema, reading: &Reading, id: Option<Expr>, originals: &[Ori
         named("chain_column", reading.chain.clone().unwrap_or_else(null_text)),
         named("answer_column", reading.answer.clone().unwrap_or_else(null_text)),
     ];
-    chosen.extend(fault_names(reading).zip(&reading.faults).map(|(name, (_, fault))| named(&name, fault.clone())));
+    chosen.extend(reading.fault_names().zip(&reading.faults).map(|(name, (_, fault))| named(&name, fault.clone())));
     for original in originals {
         chosen.push(named(&inner_name(original), original_column(schema, original)?));
     }
@@ -81,20 +81,14 @@ fn tagged(reading: &Reading, functions: &Functions, originals: &[Original]) -> R
     let [held, chain, answer] = ["text", "chain_column", "answer_column"].map(inner);
     let (cot, answer) = reading.tagged(functions, held, chain, answer)?;
     let mut tagged = ["source", "id", "question", "system", "text"].map(inner).to_vec();
-    tagged.extend(fault_names(reading).map(|name| inner(&name)));
+    tagged.extend(reading.fault_names().map(|name| inner(&name)));
     tagged.extend([named("cot", cot), named("answer", answer)]);
     tagged.extend(originals.iter().map(|original| inner(&inner_name(original))));
     Ok(tagged)
 }
 
 fn said(reading: &Reading, has_ids: bool, originals: &[Original]) -> Result<Vec<Expr>> {
-    let faults = reading.faults(&Read {
-        question: inner("question"),
-        text: inner("text"),
-        cot: inner("cot"),
-        answer: inner("answer"),
-        faults: fault_names(reading).map(|name| inner(&name)).collect(),
-    });
+    let faults = reading.faults(inner);
     let content_id = text(md5(concat(vec![inner("question"), inner("cot")])));
     // If every row has a published id, no other column needs to be read for it.
     let id = if has_ids { inner("id") } else { coalesce(vec![inner("id"), content_id]) };
