@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Line {
+    pub commit_info: Option<Value>,
     pub txn: Option<Transaction>,
     pub add: Option<LiveFile>,
     pub remove: Option<Removed>,
@@ -121,11 +122,12 @@ impl LiveFile {
         rows_of(self.stats.as_deref())
     }
 
-    /// The minimum and maximum of a struct field, if the statistics have them.
-    pub(crate) fn bounds(&self, column: &str, field: &str) -> Option<(Value, Value)> {
-        let statistics: Value = serde_json::from_str(self.stats.as_deref()?).ok()?;
-        let of = |bound: &str| statistics.get(bound)?.get(column)?.get(field).cloned();
-        Some((of("minValues")?, of("maxValues")?))
+    /// Returns whether a shard of an output may have rows of an input file, by the bounds of its statistics.
+    pub(crate) fn may_have_rows_of(&self) -> impl Fn(&str) -> bool + use<> {
+        let statistics = self.stats.as_deref().and_then(|stats| serde_json::from_str::<Value>(stats).ok());
+        let bound = |name: &str| Some(statistics.as_ref()?[name]["source"]["file"].as_str()?.to_string());
+        let bounds = bound("minValues").zip(bound("maxValues")).filter(|(least, greatest)| least <= greatest);
+        move |path| bounds.as_ref().is_none_or(|(least, greatest)| least.as_str() <= path && path <= greatest.as_str())
     }
 }
 
@@ -151,11 +153,9 @@ pub(crate) fn live_rows<'a>(mut files: impl Iterator<Item = &'a LiveFile>) -> Op
 
 pub(crate) fn parse(bytes: &[u8], version: u64) -> Result<Vec<Line>> {
     let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.iter().all(u8::is_ascii_whitespace));
-    lines.map(|line| serde_json::from_slice(line).map_err(|error| not_an_action(version, &error))).collect()
-}
-
-pub(crate) fn not_an_action(version: u64, error: &serde_json::Error) -> datafusion::common::DataFusionError {
-    exec_datafusion_err!("version {version} contains an entry that is not a Delta action: {error}")
+    let failed =
+        |error| exec_datafusion_err!("version {version} contains an entry that is not a Delta action: {error}");
+    lines.map(|line| serde_json::from_slice(line).map_err(failed)).collect()
 }
 
 /// Milliseconds since 1970.

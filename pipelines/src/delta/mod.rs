@@ -32,11 +32,10 @@ use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload}
 use tracing::Instrument;
 use url::Url;
 
-use crate::delta::actions::Line;
 pub use crate::delta::actions::{
     DeletionVector, LiveFile, Metadata, Protocol, Removed, Transaction, add, commit, metadata, remove, transaction,
 };
-pub(crate) use crate::delta::actions::{live_rows, rows_of};
+pub(crate) use crate::delta::actions::{Line, live_rows, rows_of};
 pub use crate::delta::open::{Followed, Since, Version};
 pub use crate::delta::probe::{PROBE, check_output};
 
@@ -71,11 +70,6 @@ pub struct Log {
     pub(crate) store: Arc<dyn ObjectStore>,
     /// As of the last read.
     pub(crate) state: LogState,
-}
-
-enum Put {
-    Created,
-    Taken,
 }
 
 /// A commit with an unknown outcome. The files that it names must stay.
@@ -126,8 +120,8 @@ impl Log {
     }
 
     /// The lines of a commit; None if the log no longer has it.
-    pub(crate) async fn read(&self, version: u64) -> Result<Option<bytes::Bytes>> {
-        Ok(objects::read(self.store.as_ref(), &commit_path(version)).await?)
+    pub(crate) async fn read(&self, version: u64) -> Result<Option<Vec<Line>>> {
+        read_commit(self.store.as_ref(), version).await
     }
 
     /// Reads a live file as a whole, to decode its rows.
@@ -137,10 +131,8 @@ impl Log {
     }
 
     pub(crate) async fn refresh(&mut self) -> Result<()> {
-        while let Some(lines) = read_commit(self.store.as_ref(), self.state.version + 1)
-            .await
-            .map_err(|error| unreadable(&self.url, error))?
-        {
+        let unreadable = |error| unreadable(&self.url, error);
+        while let Some(lines) = self.read(self.state.version + 1).await.map_err(unreadable)? {
             self.state.version += 1;
             lines.into_iter().for_each(|line| self.state.apply(line));
         }
@@ -161,9 +153,9 @@ impl Log {
             let version = self.state.version + 1;
             let span = tracing::info_span!("commit", table = location::display(&self.url), version);
             let put = put_or_look(self.store.as_ref(), &self.url, version, actions.join("\n").into());
-            let put = put.instrument(span).await?;
+            let is_ours = put.instrument(span).await?;
             self.refresh().await?;
-            if matches!(put, Put::Created) {
+            if is_ours {
                 self.checkpoint(version).await;
                 return Ok(Some(version));
             }
@@ -185,7 +177,7 @@ impl Log {
 
 impl LogState {
     fn apply(&mut self, line: Line) {
-        let Line { txn, add, remove, meta_data, protocol } = line;
+        let Line { txn, add, remove, meta_data, protocol, .. } = line;
         if let Some(txn) = txn {
             self.recent.push((self.version, txn.clone()));
             self.transactions.insert(txn.app_id.clone(), txn);
@@ -217,8 +209,8 @@ pub(crate) async fn read_commit(store: &dyn ObjectStore, version: u64) -> Result
 }
 
 /// Creates a commit unless one exists. A store may have created it but lost the reply, or retried the request and then
-/// found the commit. The content of the object decides, since no two commits are equal.
-async fn put_or_look(store: &dyn ObjectStore, url: &Url, version: u64, bytes: bytes::Bytes) -> Result<Put> {
+/// found the commit. The content of the object decides, since no two commits are equal. Returns whether the commit is ours.
+async fn put_or_look(store: &dyn ObjectStore, url: &Url, version: u64, bytes: bytes::Bytes) -> Result<bool> {
     let path = commit_path(version);
     let mut cause = None;
     // The store itself retries each request until this timeout.
@@ -226,7 +218,7 @@ async fn put_or_look(store: &dyn ObjectStore, url: &Url, version: u64, bytes: by
     for pause in LOOK_AGAIN.iter().map(Some).chain([None]) {
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         match store.put_opts(&path, PutPayload::from(bytes.clone()), options).await {
-            Ok(_) => return Ok(Put::Created),
+            Ok(_) => return Ok(true),
             Err(error) => cause = Some(error),
         }
         let looked = match store.get(&path).await {
@@ -234,8 +226,7 @@ async fn put_or_look(store: &dyn ObjectStore, url: &Url, version: u64, bytes: by
             Err(error) => Err(error),
         };
         match looked {
-            Ok(found) if found == bytes => return Ok(Put::Created),
-            Ok(_) => return Ok(Put::Taken),
+            Ok(found) => return Ok(found == bytes),
             Err(object_store::Error::NotFound { .. }) if cause.as_ref().is_some_and(is_refusal) => break,
             Err(_) if Instant::now() > deadline => break,
             // A missing commit may still arrive, so it is put again, which cannot create it twice.

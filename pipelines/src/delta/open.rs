@@ -9,7 +9,7 @@ use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use serde::Deserialize;
+use serde_json::Value;
 use url::Url;
 
 use crate::delta::actions::{self, Line, LiveFile, Removed, Transaction};
@@ -19,12 +19,6 @@ use crate::objects::{self, existing};
 
 const CONCURRENT_COMMITS: usize = 32;
 const COLUMNS: [&str; 5] = ["txn", "add", "remove", "metaData", "protocol"];
-
-/// The hint to the last checkpoint, so that the beginning of the log need not be listed.
-#[derive(Deserialize)]
-struct LastCheckpoint {
-    version: u64,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Since {
@@ -250,10 +244,11 @@ fn checkpoint_parts(rest: &str) -> Option<usize> {
     parts.parse().ok()
 }
 
+/// The version of the last checkpoint by the hint to it, so that the beginning of the log need not be listed.
 async fn last_checkpoint(store: &dyn ObjectStore) -> Result<u64> {
     // Another writer may be replacing this hint. Without it the whole log is listed.
     let hint = objects::read(store, &Path::from_iter([FOLDER, "_last_checkpoint"])).await?;
-    Ok(hint.and_then(|hint| serde_json::from_slice::<LastCheckpoint>(&hint).ok()).map_or(0, |hint| hint.version))
+    Ok(hint.and_then(|hint| serde_json::from_slice::<Value>(&hint).ok()?["version"].as_u64()).unwrap_or(0))
 }
 
 async fn read_checkpoint(store: &dyn ObjectStore, path: &Path, version: u64) -> Result<Vec<Line>> {

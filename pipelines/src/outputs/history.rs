@@ -6,7 +6,6 @@ use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::catalog::{MemTable, TableFunctionArgs, TableProvider};
 use datafusion::common::{Result, plan_err};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::corpus::function::{texts, wait_for};
 use crate::delta::Line;
@@ -48,20 +47,16 @@ pub async fn history(location: &str, limit: Option<usize>) -> Result<Vec<Commit>
     let mut commits = Vec::new();
     for version in (0..=log.state.version).rev().take(limit.unwrap_or(usize::MAX)) {
         // A checkpoint replaces the cleaned beginning of the log.
-        let Some(bytes) = log.read(version).await? else { break };
-        commits.push(commit(version, &bytes)?);
+        let Some(lines) = log.read(version).await? else { break };
+        commits.push(commit(version, lines));
     }
     Ok(commits)
 }
 
-fn commit(version: u64, bytes: &[u8]) -> Result<Commit> {
-    let failed = |error: serde_json::Error| {
-        exec_datafusion_err!("version {version} contains an entry that is not a Delta action: {error}")
-    };
+fn commit(version: u64, lines: Vec<Line>) -> Commit {
     let mut commit = Commit { version, ..Commit::default() };
-    for line in serde_json::Deserializer::from_slice(bytes).into_iter::<Value>() {
-        let mut line = line.map_err(failed)?;
-        if let Some(info) = line.get("commitInfo") {
+    for Line { commit_info, add, remove, .. } in lines {
+        if let Some(info) = commit_info {
             commit.time = info["timestamp"].as_i64();
             commit.operation = info["operation"].as_str().unwrap_or_default().to_string();
             if info["asap"]["finished"].is_u64() {
@@ -79,19 +74,17 @@ fn commit(version: u64, bytes: &[u8]) -> Result<Commit> {
                 (calls("calls"), calls("tokens_in"), calls("tokens_out"));
             (commit.cost, commit.seconds) = (run["anchor"]["cost"].as_f64(), run["seconds"].as_f64());
             commit.slices = info["asap"]["slices"].as_array().map_or(0, |slices| slices.len() as u64);
-        } else if line.get("remove").is_some() {
-            commit.shards_removed += 1;
-        } else if let Some(add) = line.get_mut("add") {
-            let shard: LiveFile = serde_json::from_value(add.take()).map_err(failed)?;
+        } else if let Some(shard) = add {
             commit.shards_added += 1;
             commit.rows_added += shard.rows().unwrap_or(0);
             commit.bytes_added += shard.size;
         }
+        commit.shards_removed += u64::from(remove.is_some());
     }
     if commit.operation == "WRITE" && commit.shards_removed > 0 {
         commit.operation = "REPLACE".to_string();
     }
-    Ok(commit)
+    commit
 }
 
 /// The table function `cot_history('LOC')`: the commits to an output, newest first, with the sums that they record.

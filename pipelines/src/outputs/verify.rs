@@ -8,10 +8,9 @@ use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use futures::stream;
 use object_store::ObjectStoreExt;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::corpus::{guarded, guarded_next};
-use crate::delta::{LiveFile, Log};
+use crate::delta::{Line, LiveFile, Log};
 use crate::location::is_unavailable;
 use crate::outputs::{levels, open, read, rejects_that_count, sources, table};
 use crate::run::output::finished_slice::SliceRecord;
@@ -193,9 +192,7 @@ impl Seen<'_> {
             once += there.output + there.rejected;
             match expected.get(path) {
                 Some(Recorded { rows, .. }) if *rows != there => differing.push((path, *rows, there)),
-                Some(Recorded { sums: Some((read, filtered)), .. })
-                    if *read != there.output + there.rejected + filtered =>
-                {
+                Some(Recorded { read, filtered, .. }) if *read != there.output + there.rejected + filtered => {
                     found.faults.push(format!(
                         "the commits read {read} rows of {path}, but kept {}, rejected {} and filtered {filtered}",
                         there.output, there.rejected
@@ -226,11 +223,11 @@ struct RowCounts {
 }
 
 /// The rows of a file in its commits.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Recorded {
     rows: RowCounts,
-    /// The rows read and the filtered ones; None if an earlier version of asap made one of the commits.
-    sums: Option<(u64, u64)>,
+    read: u64,
+    filtered: u64,
 }
 
 /// A slice and its attempt: the commit that records them has the counts.
@@ -248,21 +245,19 @@ async fn expected(log: &Log, ledger: &Ledger) -> Result<HashMap<String, Recorded
             break;
         }
         // A checkpoint replaces the older commits.
-        let Some(bytes) = log.read(version).await? else { break };
-        for record in records(&bytes, version)? {
+        let Some(lines) = log.read(version).await? else { break };
+        for record in records(lines, version)? {
             let done: Done = (record.slice.parse()?, record.attempt.parse()?);
             let is_last = wanted.remove(&done);
             if !is_last && !retried.remove(&done) {
                 continue;
             }
-            let none = || Recorded { rows: RowCounts::default(), sums: Some((0, 0)) };
-            let Recorded { rows: of_file, sums } = rows.entry(done.0.path.clone()).or_insert_with(none);
-            of_file.output += record.rows_out;
-            of_file.rejected += if is_last { record.rows_rejected } else { 0 };
+            let of_file = rows.entry(done.0.path.clone()).or_default();
+            of_file.rows.output += record.rows_out;
+            of_file.rows.rejected += if is_last { record.rows_rejected } else { 0 };
             // The attempt before has read the retried rows too.
-            let read = if record.retried_from.is_some() { Some(0) } else { record.rows_in };
-            let own = read.zip(record.rows_filtered);
-            *sums = sums.zip(own).map(|(sums, own)| (sums.0 + own.0, sums.1 + own.1));
+            of_file.read += if record.retried_from.is_some() { 0 } else { record.rows_in };
+            of_file.filtered += record.rows_filtered;
             if let Some(before) = record.retried_from {
                 retried.insert((done.0, before.parse()?));
             }
@@ -274,14 +269,9 @@ async fn expected(log: &Log, ledger: &Ledger) -> Result<HashMap<String, Recorded
     Ok(rows)
 }
 
-fn records(bytes: &[u8], version: u64) -> Result<Vec<SliceRecord>> {
-    let unreadable =
-        |error: serde_json::Error| exec_datafusion_err!("version {version} of the log cannot be read: {error}");
-    for line in serde_json::Deserializer::from_slice(bytes).into_iter::<Value>() {
-        let mut line = line.map_err(unreadable)?;
-        let Some(info) = line.get_mut("commitInfo").and_then(|info| info.get_mut("asap")) else { continue };
-        let slices = info["slices"].take();
-        return if slices.is_array() { serde_json::from_value(slices).map_err(unreadable) } else { Ok(vec![]) };
-    }
-    Ok(vec![])
+/// The slices that a commit records, if it is one of a run.
+fn records(lines: Vec<Line>, version: u64) -> Result<Vec<SliceRecord>> {
+    let slices = lines.into_iter().find_map(|line| Some(line.commit_info?.get_mut("asap")?.get_mut("slices")?.take()));
+    let records = slices.map_or(Ok(vec![]), serde_json::from_value);
+    records.map_err(|error| exec_datafusion_err!("version {version} of the log cannot be read: {error}"))
 }

@@ -1,7 +1,6 @@
 //! Deletes the rows of changed or missing files. The column `source` finds them in whichever shards have them now.
 
 use std::collections::{BTreeMap, HashSet};
-use std::ops::Bound;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{AsArray, BooleanArray, RecordBatch};
@@ -68,7 +67,11 @@ impl Deletion {
             );
         }
         let mut found = ChangedShards { removed: vec![], rewritten: vec![] };
-        for shard in log.state.files.values().filter(|shard| self.may_be_in(shard)) {
+        for shard in log.state.files.values() {
+            let may_have_rows_of = shard.may_have_rows_of();
+            if !self.files.keys().any(|path| may_have_rows_of(path)) {
+                continue;
+            }
             if self.missing.contains(&shard.path) {
                 found.removed.push(shard.clone());
                 continue;
@@ -104,18 +107,6 @@ impl Deletion {
     pub(crate) fn rows(&self) -> (Option<u64>, u64) {
         let Some(ChangedShards { removed, rewritten }) = &self.found else { return (Some(0), 0) };
         (live_rows(removed.iter()), rows_of(rewritten))
-    }
-
-    /// Whether a shard may have rows of the files, by the bounds in the log.
-    fn may_be_in(&self, shard: &LiveFile) -> bool {
-        let Some((least, greatest)) = shard.bounds("source", "file") else { return true };
-        let from = least.as_str().map_or(Bound::Unbounded, Bound::Included);
-        let to = greatest.as_str().map_or(Bound::Unbounded, Bound::Included);
-        // A range with swapped ends would panic.
-        match (least.as_str(), greatest.as_str()) {
-            (Some(least), Some(greatest)) if least > greatest => true,
-            _ => self.files.range::<str, _>((from, to)).next().is_some(),
-        }
     }
 
     /// The number of rows of a shard, and how many of them belong to the files.

@@ -61,13 +61,11 @@ impl Finished {
 pub(crate) struct SliceRecord {
     pub slice: String,
     pub attempt: String,
-    /// Rows read: in the output, rejected or filtered. None if an earlier version of asap wrote the record.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rows_in: Option<u64>,
+    /// Rows read: in the output, rejected or filtered.
+    pub rows_in: u64,
     pub rows_out: u64,
     pub rows_rejected: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rows_filtered: Option<u64>,
+    pub rows_filtered: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retried_from: Option<String>,
 }
@@ -78,8 +76,8 @@ impl SliceRecord {
         Self {
             slice: slice.to_string(),
             attempt: attempt.to_string(),
-            rows_in: Some(receipt.counts.rows_in),
-            rows_filtered: Some(receipt.counts.rows_filtered),
+            rows_in: receipt.counts.rows_in,
+            rows_filtered: receipt.counts.rows_filtered,
             rows_out: rows_of(&receipt.output),
             rows_rejected: rows_of(&receipt.rejects),
             retried_from: match before {

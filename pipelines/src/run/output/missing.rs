@@ -26,12 +26,8 @@ impl Missing {
         let mut missing = Self::default();
         if let Some(log) = table {
             for Lacked { shard, .. } in lacked(log).await? {
-                let (least, greatest) = bounds(&shard);
-                let is_within = |path: &str| {
-                    least.as_deref().is_none_or(|least| least <= path)
-                        && greatest.as_deref().is_none_or(|greatest| path <= greatest)
-                };
-                let held = ledger.files().filter(|(path, _)| is_within(path)).map(|(path, _)| path.clone());
+                let may_have_rows_of = shard.may_have_rows_of();
+                let held = ledger.files().filter(|(path, _)| may_have_rows_of(path)).map(|(path, _)| path.clone());
                 missing.files.extend(held);
                 missing.shards.insert(shard.path);
             }
@@ -46,12 +42,6 @@ impl Missing {
         }
         Ok(missing)
     }
-}
-
-/// The bounds of the paths of the input files with rows in a shard. A bound that the log lacks is open.
-fn bounds(shard: &LiveFile) -> (Option<String>, Option<String>) {
-    let text = |value: serde_json::Value| value.as_str().map(str::to_string);
-    shard.bounds("source", "file").map_or((None, None), |(least, greatest)| (text(least), text(greatest)))
 }
 
 /// A shard that is missing or has a different size from the one in the log.
