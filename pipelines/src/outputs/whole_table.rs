@@ -15,7 +15,7 @@ use url::Url;
 
 use crate::delta::{Log, add, check_output, commit, remove, store_of, stores};
 use crate::location;
-use crate::run::output::shards::{Layout, SHARD_BYTES, Shards};
+use crate::run::output::shards::{SHARD_BYTES, Shards};
 
 /// A table at one version.
 #[derive(Debug, Default)]
@@ -125,8 +125,7 @@ pub async fn replace(url: &Url, batch: &RecordBatch, properties: HashMap<String,
     if log.state.schema()?.fields() != schema.fields() {
         return exec_err!("the table {} has other columns: choose another folder", location::display(url));
     }
-    let layout = Layout { schema, partition_by: vec![], shard_bytes: SHARD_BYTES };
-    let mut shards = Shards::begin(store_of(url)?, Path::default(), layout)?;
+    let mut shards = Shards::begin(store_of(url)?, Path::default(), &schema, &[], SHARD_BYTES)?;
     shards.write(batch).await?;
     let added = shards.finish().await?;
     let prepare = |state: &crate::delta::LogState| {

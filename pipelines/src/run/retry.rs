@@ -17,7 +17,7 @@ use crate::delta::LiveFile;
 use crate::run::output::ledger::{Attempt, Before, RetriedSlice, SliceName};
 use crate::run::output::outcomes::with_columns;
 use crate::run::output::rejects::{Settled, ShardPath, Standing};
-use crate::run::output::shards::{Layout, SHARD_BYTES, Shards};
+use crate::run::output::shards::{SHARD_BYTES, Shards};
 
 /// The rejected rows of an output with one of these statuses, or all if `statuses` is empty.
 pub async fn find(output: &Output, statuses: &[String]) -> Result<Vec<RetriedSlice>> {
@@ -59,8 +59,7 @@ pub async fn carry(output: &Output, slice: &SliceName, before: Attempt, tried: &
     let tried: HashSet<u64> = tried.iter().copied().collect();
     let folder = ShardPath::folder(output.attempt, slice, &Before::Done(before));
     let schema = Arc::new(rejects.state.schema()?);
-    let layout = Layout { schema: Arc::clone(&schema), partition_by: vec![], shard_bytes: SHARD_BYTES };
-    let mut shards = Shards::begin(Arc::clone(&rejects.store), folder, layout)?;
+    let mut shards = Shards::begin(Arc::clone(&rejects.store), folder, &schema, &[], SHARD_BYTES)?;
     let is_theirs = |shard: &&LiveFile| ShardPath::parse(&shard.path).is_some_and(|path| path.is_of(slice, before));
     for shard in rejects.state.files.values().filter(is_theirs) {
         for batch in rejects.rows_of(shard).await?.build()? {

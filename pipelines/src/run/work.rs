@@ -21,7 +21,7 @@ use super::retry;
 use crate::corpus::FileFailure;
 use crate::run::input::files::OpenSlice;
 use crate::run::output::delete_files::Deletion;
-use crate::run::output::finished_slice::{Finished, Written};
+use crate::run::output::finished_slice::Finished;
 use crate::run::output::ledger::{Before, SliceName};
 use crate::run::output::receipt::{Counts, Receipt};
 use crate::run::output::sampling;
@@ -244,8 +244,8 @@ impl<'a> Work<'a> {
             *left -= 1;
         }
         if !(open.replaces() && self.failed.contains(&path)) {
-            let (attempt, written) = (self.job.output.attempt, Written::Begun(begun_at));
-            self.finished.push(Finished { slice, before: open.before, attempt, receipt, written });
+            let (attempt, begun_at) = (self.job.output.attempt, Some(begun_at));
+            self.finished.push(Finished { slice, before: open.before, attempt, receipt, begun_at });
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use object_store::path::Path;
 use crate::delta::{self, LiveFile, Log, LogState, live_rows};
 use crate::run::output::finished_slice::rows_of;
 use crate::run::output::ledger::{ATTEMPT, Attempt, Ledger, SliceName};
-use crate::run::output::shards::{Layout, SHARD_BYTES, Shards};
+use crate::run::output::shards::{SHARD_BYTES, Shards};
 
 /// Files whose rows a commit deletes, possibly together with new rows for them. Empty by default.
 #[derive(Debug, Default)]
@@ -136,8 +136,8 @@ impl Deletion {
     /// Writes the rows of a shard that do not belong to the files as new shards.
     async fn rewrite(&self, log: &Log, shard: &LiveFile, attempt: Attempt) -> Result<Vec<Add>> {
         let builder = log.rows_of(shard).await?;
-        let layout = Layout { schema: Arc::clone(builder.schema()), partition_by: vec![], shard_bytes: SHARD_BYTES };
-        let mut shards = Shards::begin(Arc::clone(&log.store), Path::from(format!("{ATTEMPT}{attempt}")), layout)?;
+        let folder = Path::from(format!("{ATTEMPT}{attempt}"));
+        let mut shards = Shards::begin(Arc::clone(&log.store), folder, builder.schema(), &[], SHARD_BYTES)?;
         for batch in builder.build()? {
             let batch = batch?;
             shards.write(&filter_record_batch(&batch, &not(&self.are_of(&batch)?)?)?).await?;

@@ -21,26 +21,15 @@ pub struct Finished {
     pub receipt: Receipt,
     /// The attempt that wrote it: an earlier one with staged receipts, or this one.
     pub attempt: Attempt,
-    pub written: Written,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Written {
-    /// By this run, which started its first shard at this time.
-    Begun(Instant),
-    Staged,
-}
-
-impl Written {
-    pub(crate) fn is_older_than(self, age: Duration) -> bool {
-        match self {
-            Self::Begun(at) => at.elapsed() >= age,
-            Self::Staged => true,
-        }
-    }
+    /// When this run started its first shard; None if its receipt is staged.
+    pub begun_at: Option<Instant>,
 }
 
 impl Finished {
+    pub(crate) fn is_older_than(&self, age: Duration) -> bool {
+        self.begun_at.is_none_or(|at| at.elapsed() >= age)
+    }
+
     /// Whether all its shards still exist: a vacuum that did not see this run may have deleted them.
     pub(crate) async fn has_its_shards(&self, output: &dyn ObjectStore, rejects: &dyn ObjectStore) -> Result<bool> {
         let Receipt { output: of_output, rejects: of_rejects, .. } = &self.receipt;

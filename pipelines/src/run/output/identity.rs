@@ -64,7 +64,7 @@ impl Identity {
         // A missing folder adds nothing: a pipeline that needs the model is refused during planning.
         let mut add = |setting: &str, named: &str| -> Result<()> {
             let Ok(folder) = asap_lm::locate(named) else { return Ok(()) };
-            parts.extend(contents.of_folder(&folder)?.map(|hash| (files_of(setting), hash)));
+            parts.extend(contents.of_folder(&folder)?.map(|hash| (format!("files of {setting}"), hash)));
             Ok(())
         };
         add("asap.scorer.model", &settings.scorer_model)?;
@@ -141,11 +141,6 @@ fn difference(key: &str, held: Option<&String>, found: Option<&String>) -> Strin
 fn short_prompt(key: &str) -> Option<String> {
     let short = Prompts::of(&Settings { anchor_prompts: PromptSet::Short, ..Settings::default() }).ok()?;
     Some(if key == ANCHOR_PROMPT { short.anchor } else { short.coarse }.hash().to_string())
-}
-
-/// The part of a pipeline for the content of the files of a setting.
-fn files_of(setting: &str) -> String {
-    format!("files of {setting}")
 }
 
 fn without_comments(sql: &str) -> Result<String> {

@@ -29,30 +29,31 @@ const ROW_GROUP_BYTES: usize = 32 << 20;
 /// would make the log as large as the data.
 pub(crate) const BOUNDS: &str = "file";
 
-#[derive(Debug, Clone)]
-pub struct Layout {
-    pub schema: SchemaRef,
-    pub partition_by: Vec<String>,
-    pub shard_bytes: NonZeroU64,
-}
-
 /// Unfinished shards, all in one folder.
 pub struct Shards {
     store: Arc<dyn ObjectStore>,
     folder: Path,
-    layout: Layout,
+    schema: SchemaRef,
+    partition_by: Vec<String>,
+    shard_bytes: NonZeroU64,
     file_schema: SchemaRef,
     writers: BTreeMap<Vec<Option<String>>, PartitionWriter>,
 }
 
 impl Shards {
     /// Starts shards in a folder of a table. The root of `store` is that of the table.
-    pub fn begin(store: Arc<dyn ObjectStore>, folder: Path, layout: Layout) -> Result<Self> {
-        let columns = 0..layout.schema.fields().len();
-        let in_files: Vec<usize> =
-            columns.filter(|index| !layout.partition_by.contains(layout.schema.field(*index).name())).collect();
-        let file_schema = Arc::new(layout.schema.project(&in_files)?);
-        Ok(Self { store, folder, layout, file_schema, writers: BTreeMap::new() })
+    pub fn begin(
+        store: Arc<dyn ObjectStore>,
+        folder: Path,
+        schema: &SchemaRef,
+        partition_by: &[String],
+        shard_bytes: NonZeroU64,
+    ) -> Result<Self> {
+        let is_in_files = |index: &usize| !partition_by.contains(schema.field(*index).name());
+        let in_files: Vec<usize> = (0..schema.fields().len()).filter(is_in_files).collect();
+        let file_schema = Arc::new(schema.project(&in_files)?);
+        let (schema, partition_by) = (Arc::clone(schema), partition_by.to_vec());
+        Ok(Self { store, folder, schema, partition_by, shard_bytes, file_schema, writers: BTreeMap::new() })
     }
 
     /// Adds rows with the columns of the table. They are on the store when [`Shards::finish`] returns.
@@ -60,7 +61,7 @@ impl Shards {
         if batch.num_rows() == 0 {
             return Ok(());
         }
-        if self.layout.partition_by.is_empty() {
+        if self.partition_by.is_empty() {
             return Ok(self.writer(vec![])?.write(batch).await?);
         }
         let in_files = self.file_schema.fields().iter().map(|field| batch.schema().index_of(field.name()));
@@ -75,7 +76,7 @@ impl Shards {
     fn divide(&self, batch: &RecordBatch) -> Result<BTreeMap<Vec<Option<String>>, UInt32Array>> {
         let options = FormatOptions::new();
         let mut columns = Vec::new();
-        for name in &self.layout.partition_by {
+        for name in &self.partition_by {
             let column = batch.column_by_name(name);
             let column =
                 column.ok_or_else(|| exec_datafusion_err!("the rows have no column {name} to partition by"))?;
@@ -100,13 +101,12 @@ impl Shards {
     }
 
     fn open(&self, values: &[Option<String>]) -> Result<PartitionWriter> {
-        let layout = &self.layout;
         let properties =
             writer_properties()?.set_created_by(concat!("asap ", env!("ASAP_VERSION")).to_string()).build();
         let mut folder = self.folder.clone();
         let mut partition: IndexMap<String, Scalar> = IndexMap::new();
-        for (name, value) in layout.partition_by.iter().zip(values) {
-            let kind = match (plain_type(layout.schema.field_with_name(name)?.data_type()), value) {
+        for (name, value) in self.partition_by.iter().zip(values) {
+            let kind = match (plain_type(self.schema.field_with_name(name)?.data_type()), value) {
                 (Some(kind), Some(value)) => {
                     kind.parse_scalar(value).map_err(|error| exec_datafusion_err!("{error}"))?
                 }
@@ -127,7 +127,7 @@ impl Shards {
             Arc::clone(&self.file_schema),
             partition,
             Some(properties),
-            Some(layout.shard_bytes),
+            Some(self.shard_bytes),
             None,
             None,
             Some(folder),

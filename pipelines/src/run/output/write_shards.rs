@@ -27,7 +27,7 @@ use crate::run::input::files::OpenSlice;
 use crate::run::output::ledger::{ATTEMPT, Attempt, SliceName};
 use crate::run::output::receipt::Receipt;
 use crate::run::output::rejects::ShardPath;
-use crate::run::output::shards::{Layout, Shards};
+use crate::run::output::shards::Shards;
 use crate::run::output::table_properties::Design;
 use crate::run::progress::Progress;
 use crate::stopping::Stopping;
@@ -80,15 +80,10 @@ impl Writing {
         let slice = &open.name;
         let folder = Path::from(format!("{ATTEMPT}{}", self.attempt));
         let reject_folder = ShardPath::folder(self.attempt, slice, &open.before);
-        let shard_bytes = self.shard_bytes;
-        let layout = |schema, partition_by| Layout { schema: Arc::clone(schema), partition_by, shard_bytes };
-        let mut output = Shards::begin(
-            store_of(&self.output)?,
-            folder,
-            layout(&self.design.rows.output, self.design.partition_by.clone()),
-        )?;
-        let mut rejects =
-            Shards::begin(store_of(&self.rejects)?, reject_folder, layout(&self.design.rows.rejects, vec![]))?;
+        let Design { rows: division, partition_by, .. } = &self.design;
+        let (store, reject_store) = (store_of(&self.output)?, store_of(&self.rejects)?);
+        let mut output = Shards::begin(store, folder, &division.output, partition_by, self.shard_bytes)?;
+        let mut rejects = Shards::begin(reject_store, reject_folder, &division.rejects, &[], self.shard_bytes)?;
         let mut receipt = Receipt::default();
         let mut seen = Seen::new(slice);
         let mut seconds = 0.0;
@@ -101,7 +96,7 @@ impl Writing {
             let Some(batch) = batch.transpose()? else { break false };
             let started = Instant::now();
             seen.take(&batch)?;
-            let divided = self.design.rows.divide(&batch)?;
+            let divided = division.divide(&batch)?;
             count_rejects(&divided.rejects, self.settings.on_error == OnError::Fail, &mut receipt)?;
             let tokens_before = receipt.counts.tokens_in.unwrap_or(0);
             receipt.counts.count_originals(&batch);

@@ -13,7 +13,7 @@ use super::Output;
 use crate::asap_folder::join;
 use crate::delta::store_of;
 use crate::objects;
-use crate::run::output::finished_slice::{Finished, Written};
+use crate::run::output::finished_slice::Finished;
 use crate::run::output::ledger::{ATTEMPT, Before, SliceName};
 use crate::run::output::missing::Missing;
 use crate::run::output::receipt::Receipt;
@@ -43,12 +43,12 @@ impl Output {
         finished: Vec<Finished>,
         age: Duration,
     ) -> Result<(Vec<Finished>, Vec<Finished>)> {
-        if finished.iter().all(|finished| !finished.written.is_older_than(age)) {
+        if finished.iter().all(|finished| !finished.is_older_than(age)) {
             return Ok((finished, vec![]));
         }
         let (output, rejects) = (store_of(&self.url)?, store_of(&self.rejects_url()?)?);
         let looked = stream::iter(finished.into_iter().map(async |finished| {
-            let is_young = !finished.written.is_older_than(age);
+            let is_young = !finished.is_older_than(age);
             let is_there = is_young || finished.has_its_shards(output.as_ref(), rejects.as_ref()).await?;
             Ok::<_, DataFusionError>((finished, is_there))
         }));
@@ -62,7 +62,7 @@ impl Output {
     /// their file, to be committed together, so that a killed run can resume.
     pub async fn stage(&mut self, finished: &mut [Finished]) -> Result<()> {
         let store = store_of(&self.asap_folder)?;
-        for finished in finished.iter_mut().filter(|finished| finished.written != Written::Staged) {
+        for finished in finished.iter_mut().filter(|finished| finished.begun_at.is_some()) {
             let SliceName { start, end, .. } = finished.slice;
             let staged = Staged {
                 attempt: finished.attempt.to_string(),
@@ -74,7 +74,7 @@ impl Output {
             })?;
             let name = format!("{start:012}-{end:012}-{}.json", finished.attempt);
             store.put(&staged_folder(&finished.slice).join(name), PutPayload::from(text)).await?;
-            finished.written = Written::Staged;
+            finished.begun_at = None;
         }
         let shards =
             finished.iter().flat_map(|finished| finished.receipt.output.iter().chain(&finished.receipt.rejects));
@@ -101,7 +101,7 @@ impl Output {
                     before: before.clone(),
                     attempt: staged.attempt.parse()?,
                     receipt: staged.receipt,
-                    written: Written::Staged,
+                    begun_at: None,
                 });
             }
         }
