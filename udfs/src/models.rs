@@ -26,10 +26,10 @@ pub struct Models {
     memory: Arc<Memory>,
 }
 
-/// The value that was loaded last, and earlier values that queries still use, by key.
+/// The value that was loaded last, and all values that queries still use, by key.
 #[derive(Debug)]
 struct Slot<K, V> {
-    last: Option<(K, Arc<V>)>,
+    last: Option<Arc<V>>,
     in_use: Vec<(K, Weak<V>)>,
 }
 
@@ -40,25 +40,24 @@ impl<K, V> Default for Slot<K, V> {
 }
 
 impl<K: PartialEq, V> Slot<K, V> {
-    fn get(&self, key: &K, is_over: impl Fn(&V) -> bool) -> Option<Arc<V>> {
-        let in_use = self.in_use.iter().filter(|(of, _)| of == key);
-        in_use.filter_map(|(_, value)| value.upgrade()).find(|value| !is_over(value))
-    }
-
-    fn clear(&mut self) {
+    /// Returns the value of this key unless it is over, or loads it. The last value is let go before: memory may be too
+    /// small for two models.
+    fn get_or_load(
+        &mut self,
+        key: K,
+        is_over: impl Fn(&V) -> bool,
+        load: impl FnOnce() -> asap_lm::Result<V>,
+    ) -> asap_lm::Result<Arc<V>> {
+        let in_use = self.in_use.iter().filter(|(of, _)| *of == key);
+        if let Some(value) = in_use.filter_map(|(_, value)| value.upgrade()).find(|value| !is_over(value)) {
+            return Ok(value);
+        }
         self.last = None;
         self.in_use.retain(|(_, value)| value.strong_count() > 0);
-    }
-
-    fn put(&mut self, key: K, value: V) -> Arc<V>
-    where
-        K: Clone,
-    {
-        self.clear();
-        let value = Arc::new(value);
-        self.in_use.push((key.clone(), Arc::downgrade(&value)));
-        self.last = Some((key, Arc::clone(&value)));
-        value
+        let value = Arc::new(load()?);
+        self.in_use.push((key, Arc::downgrade(&value)));
+        self.last = Some(Arc::clone(&value));
+        Ok(value)
     }
 }
 
@@ -101,27 +100,31 @@ pub fn failed(error: LmError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-impl Loaded {
-    fn tokenizer(&mut self, folder: &Path, memory: &Arc<Memory>) -> asap_lm::Result<Arc<Tokenizer>> {
-        let key = folder.to_path_buf();
-        if let Some(tokenizer) = self.tokenizer.get(&key, |_| false) {
-            return Ok(tokenizer);
-        }
-        Ok(self.tokenizer.put(key, Tokenizer::load_within(folder, memory)?))
-    }
+fn tokenizer_in(
+    slot: &mut Slot<PathBuf, Tokenizer>,
+    folder: &Path,
+    memory: &Arc<Memory>,
+) -> asap_lm::Result<Arc<Tokenizer>> {
+    slot.get_or_load(folder.to_path_buf(), |_| false, || Tokenizer::load_within(folder, memory))
+}
 
+fn warn_of(folder: &Path, notes: &[String]) {
+    for note in notes {
+        tracing::warn!("{}: {note}", folder.join("config.json").display());
+    }
+}
+
+impl Loaded {
     fn compressor(&mut self, folder: &Path) -> asap_lm::Result<Arc<Compressor>> {
-        let key = folder.to_path_buf();
-        if let Some(compressor) = self.compressor.get(&key, |_| false) {
-            return Ok(compressor);
-        }
-        // Memory may be too small for two models.
-        self.compressor.clear();
-        let compressor = Compressor::load(folder)?;
-        for note in compressor.notes() {
-            tracing::warn!("{}: {note}", folder.join("config.json").display());
-        }
-        Ok(self.compressor.put(key, compressor))
+        self.compressor.get_or_load(
+            folder.to_path_buf(),
+            |_| false,
+            || {
+                let compressor = Compressor::load(folder)?;
+                warn_of(folder, compressor.notes());
+                Ok(compressor)
+            },
+        )
     }
 
     fn examples(
@@ -130,47 +133,29 @@ impl Loaded {
         prompt: Option<&str>,
         memory: &Arc<Memory>,
     ) -> asap_lm::Result<Arc<ExampleTemplate>> {
-        let key = (folder.to_path_buf(), prompt.map(str::to_string));
-        if let Some(template) = self.examples.get(&key, |_| false) {
-            return Ok(template);
-        }
-        let tokenizer = self.tokenizer(folder, memory)?;
-        Ok(self.examples.put(key, ExampleTemplate::load(folder, prompt, &tokenizer)?))
-    }
-
-    fn model(
-        &mut self,
-        folder: &Path,
-        settings: &Settings,
-        tokenizer: &Arc<Tokenizer>,
-        memory: &Arc<Memory>,
-    ) -> asap_lm::Result<Arc<LoadedModel>> {
-        let key = ModelKey::of(folder, settings);
-        if let Some(model) = self.model.get(&key, LoadedModel::is_over) {
-            return Ok(model);
-        }
-        // Memory may be too small for two models.
-        self.model.clear();
-        self.scorer.clear();
-        let model = match &self.counted {
-            Some(tokens) => LoadedModel::counted(folder, Arc::clone(tokens), tokenizer, memory)?,
-            None => scorers::open(folder, settings, tokenizer, memory)?,
-        };
-        for note in model.notes() {
-            tracing::warn!("{}: {note}", folder.join("config.json").display());
-        }
-        Ok(self.model.put(key, model))
+        let Self { tokenizer, examples, .. } = self;
+        examples.get_or_load(
+            (folder.to_path_buf(), prompt.map(str::to_string)),
+            |_| false,
+            || ExampleTemplate::load(folder, prompt, &*tokenizer_in(tokenizer, folder, memory)?),
+        )
     }
 
     fn scorer(&mut self, folder: &Path, settings: &Settings, memory: &Arc<Memory>) -> asap_lm::Result<Arc<Scorer>> {
-        let prompt = settings.scorer_prompt.as_deref();
-        let key = (ModelKey::of(folder, settings), prompt.map(str::to_string));
-        if let Some(scorer) = self.scorer.get(&key, Scorer::is_over) {
-            return Ok(scorer);
-        }
-        let tokenizer = self.tokenizer(folder, memory)?;
-        let model = self.model(folder, settings, &tokenizer, memory)?;
-        Ok(self.scorer.put(key, Scorer::new(folder, prompt, tokenizer, model, memory)?))
+        let (key, prompt) = (ModelKey::of(folder, settings), settings.scorer_prompt.as_deref());
+        let Self { counted, tokenizer, model, scorer, .. } = self;
+        scorer.get_or_load((key.clone(), prompt.map(str::to_string)), Scorer::is_over, || {
+            let tokenizer = tokenizer_in(tokenizer, folder, memory)?;
+            let model = model.get_or_load(key, LoadedModel::is_over, || {
+                let model = match counted {
+                    Some(tokens) => LoadedModel::counted(folder, Arc::clone(tokens), &tokenizer, memory)?,
+                    None => scorers::open(folder, settings, &tokenizer, memory)?,
+                };
+                warn_of(folder, model.notes());
+                Ok(model)
+            })?;
+            Scorer::new(folder, prompt, tokenizer, model, memory)
+        })
     }
 }
 
@@ -193,7 +178,7 @@ impl Models {
     /// # Errors
     /// If it cannot be loaded. The error names the setting, the folder and the problem.
     pub fn tokenizer(&self, config: &ConfigOptions) -> Result<Arc<Tokenizer>> {
-        self.load(Settings::of(config)?, Loaded::tokenizer)
+        self.load(Settings::of(config)?, |loaded, folder, memory| tokenizer_in(&mut loaded.tokenizer, folder, memory))
     }
 
     /// Returns the template that turns rows into training examples. Fails as [`Models::tokenizer`].
@@ -256,12 +241,14 @@ mod tests {
     #[test]
     fn what_has_ended_is_not_given_to_the_next_query_though_one_still_holds_it() {
         let mut slot = Slot::<u8, AtomicBool>::default();
-        let get = |slot: &Slot<u8, AtomicBool>| slot.get(&1, |is_over| is_over.load(Ordering::Relaxed));
-        let first = slot.put(1, AtomicBool::new(false));
-        assert!(get(&slot).is_some_and(|found| Arc::ptr_eq(&found, &first)));
+        let mut get = || {
+            let found = slot.get_or_load(1, |is_over| is_over.load(Ordering::Relaxed), || Ok(AtomicBool::new(false)));
+            found.unwrap()
+        };
+        let first = get();
+        assert!(Arc::ptr_eq(&first, &get()));
         first.store(true, Ordering::Relaxed);
-        assert!(get(&slot).is_none());
-        let second = slot.put(1, AtomicBool::new(false));
-        assert!(get(&slot).is_some_and(|found| Arc::ptr_eq(&found, &second)));
+        let second = get();
+        assert!(!Arc::ptr_eq(&first, &second) && Arc::ptr_eq(&second, &get()));
     }
 }
