@@ -20,18 +20,16 @@ impl OptimizerRule for DropUnreadCalls {
 
     fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         let read = columns_read(&plan)?;
-        let mut is_unread = false;
-        plan.apply_with_subqueries(|node| {
-            is_unread = is_unread
-                || Fence::of_plan(node)
-                    .is_some_and(|fence| fence.calls.iter().any(|call| !read.contains(&call.column)));
-            Ok(if is_unread { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })?;
-        if !is_unread {
-            return Ok(Transformed::no(plan));
-        }
-        // Every node above a removed column has one column less.
-        plan.transform_up_with_subqueries(|node| Ok(Transformed::yes(without_unread(node, &read)?.recompute_schema()?)))
+        let is_unread = |fence: &Fence| fence.calls.iter().any(|call| !read.contains(&call.column));
+        let mut is_changed = false;
+        plan.transform_up_with_subqueries(|node| {
+            is_changed |= Fence::of_plan(&node).is_some_and(is_unread);
+            // Every node above a removed column has one column less.
+            Ok(match is_changed {
+                true => Transformed::yes(without_unread(node, &read)?.recompute_schema()?),
+                false => Transformed::no(node),
+            })
+        })
     }
 }
 
