@@ -41,54 +41,43 @@ pub trait AsyncCall: Send + Sync {
     /// Loads and checks what the function needs, so that a problem is one clear error before any row is read or any call
     /// is paid for.
     fn prepare(&self, config: &ConfigOptions) -> Result<()> {
-        self.scorer_of().map_or(Ok(()), |session| session.models.scorer(config).map(drop))
+        self.asking().scorer.map_or(Ok(()), |session| session.models.scorer(config).map(drop))
     }
 
-    /// Returns the session whose scoring model it asks; None if it asks no scoring model.
-    fn scorer_of(&self) -> Option<&SessionModels> {
-        None
-    }
-
-    /// Returns what it asks of the scoring model besides log-probabilities of tokens.
-    fn asks_of_scorer(&self) -> Asks {
-        Asks::default()
+    fn asking(&self) -> Asking<'_> {
+        Asking::default()
     }
 
     /// Returns how many rows of one partition may be in flight: started and not output yet. More rows than parallel
     /// calls keep a slow row from holding up the rows after it.
     fn window(&self, config: &ConfigOptions) -> usize;
 
-    /// Returns whether its calls go to a language model, which may cost money.
-    fn asks(&self) -> bool {
-        false
-    }
-
-    fn scores(&self) -> bool {
-        self.scorer_of().is_some()
-    }
-
-    /// Returns whether its scores decide what it reads next. Then a count of its tokens with constant scores is not
-    /// exact.
-    fn reads_by_scores(&self) -> bool {
-        false
-    }
-
-    /// Returns how much of its arguments it reads. Among calls with equal arguments, those with a lower reach wait for
-    /// those with a higher reach, and find their results in the cache.
-    fn reach(&self) -> u8 {
-        0
-    }
-
     /// Returns what must live until all rows of the statement that runs in this context are done.
     fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
         // The same settings find the scoring model again. If they find no model, the first call reports why.
-        let scorer = self.scorer_of()?.models.scorer(context.session_config().options()).ok()?;
+        let scorer = self.asking().scorer?.models.scorer(context.session_config().options()).ok()?;
         Some(scorer)
     }
 
     /// Computes one result per row. Calls run concurrently with others of the same function, and are dropped with the
     /// query.
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef>;
+}
+
+/// What the calls of a function ask of models: by default nothing.
+#[derive(Default)]
+pub struct Asking<'a> {
+    /// Whether they go to a language model, which may cost money.
+    pub is_of_language_model: bool,
+    /// The session whose scoring model they ask; None if they ask no scoring model.
+    pub scorer: Option<&'a SessionModels>,
+    /// What they ask of the scoring model besides log-probabilities of tokens.
+    pub of_scorer: Asks,
+    /// Whether scores decide what they read next. Then a count of their tokens with constant scores is not exact.
+    pub reads_by_scores: bool,
+    /// How much of their arguments they read. Among calls with equal arguments, those with a lower reach wait for those
+    /// with a higher reach, and find their results in the cache.
+    pub reach: u8,
 }
 
 impl fmt::Debug for dyn AsyncCall {
@@ -160,10 +149,10 @@ impl Function {
             Body::InPlace(rows) => rows.prepare(config),
             Body::Calls(call) => {
                 call.prepare(config)?;
-                let asks = call.asks_of_scorer();
-                let Some(session) = call.scorer_of().filter(|_| asks != Asks::default()) else { return Ok(()) };
+                let Asking { scorer, of_scorer, .. } = call.asking();
+                let Some(session) = scorer.filter(|_| of_scorer != Asks::default()) else { return Ok(()) };
                 let name = self.declaration.name;
-                let answers = session.models.scorer(config)?.check(asks);
+                let answers = session.models.scorer(config)?.check(of_scorer);
                 answers.map_err(|error| config_datafusion_err!("{name}: {error}"))
             }
         }

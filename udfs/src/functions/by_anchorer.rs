@@ -16,13 +16,13 @@ use crate::anchor::{Anchorer, Row, Spent};
 use crate::call_metrics::CallMetrics;
 use crate::columns::Args;
 use crate::declaration::{Argument, Declaration};
-use crate::function::{AsyncCall, Body, CallRows, Function};
+use crate::function::{Asking, AsyncCall, Body, CallRows, Function};
 use crate::llm::failed;
 use crate::output;
 use crate::settings::{OnError, Settings};
 use asap_llm::{LlmError, Statement, Usage};
 
-type Asking<'a, T> = BoxFuture<'a, asap_llm::Result<Row<T>>>;
+type Asked<'a, T> = BoxFuture<'a, asap_llm::Result<Row<T>>>;
 
 /// A function whose rows the anchorer answers with a `T`.
 pub(super) struct AskedFunction<T> {
@@ -32,7 +32,7 @@ pub(super) struct AskedFunction<T> {
     pub example: &'static str,
     pub needs_language_model: bool,
     /// Requests one row. An error ends the query; a failure of the row is its outcome.
-    pub ask: for<'a> fn(&'a dyn Anchorer, Args<'a>, &'a Arc<Statement>) -> Asking<'a, T>,
+    pub ask: for<'a> fn(&'a dyn Anchorer, Args<'a>, &'a Arc<Statement>) -> Asked<'a, T>,
     pub array: fn(&[Row<T>]) -> Result<ArrayRef>,
 }
 
@@ -70,8 +70,8 @@ impl<T: Send + 'static> AsyncCall for ByAnchorer<T> {
         self.anchorer(config).map_or(1, |anchorer| anchorer.window())
     }
 
-    fn asks(&self) -> bool {
-        true
+    fn asking(&self) -> Asking<'_> {
+        Asking { is_of_language_model: true, ..Asking::default() }
     }
 
     fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {

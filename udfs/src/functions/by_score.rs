@@ -14,7 +14,7 @@ use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell};
 use crate::cores;
 use crate::declaration::{Argument, Declaration};
-use crate::function::{AsyncCall, CallRows, Function};
+use crate::function::{Asking, AsyncCall, CallRows, Function};
 use crate::llm;
 use crate::models::failed;
 use crate::output::Output;
@@ -63,20 +63,13 @@ impl<T: 'static> AsyncCall for ByScore<T>
 where
     Vec<Option<T>>: Output,
 {
-    fn scorer_of(&self) -> Option<&SessionModels> {
-        Some(&self.session)
-    }
-
-    fn asks_of_scorer(&self) -> Asks {
-        Asks { entropies: self.score.entropies, ..Asks::default() }
+    fn asking(&self) -> Asking<'_> {
+        let of_scorer = Asks { entropies: self.score.entropies, ..Asks::default() };
+        Asking { scorer: Some(&self.session), of_scorer, reach: self.score.wanted as u8, ..Asking::default() }
     }
 
     fn window(&self, _: &ConfigOptions) -> usize {
         ROWS_IN_FLIGHT
-    }
-
-    fn reach(&self) -> u8 {
-        self.score.wanted as u8
     }
 
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {

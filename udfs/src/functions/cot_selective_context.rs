@@ -16,7 +16,7 @@ use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, nullable};
 use crate::cores;
 use crate::declaration::{Declaration, argument};
-use crate::function::{AsyncCall, CallRows, Function};
+use crate::function::{Asking, AsyncCall, CallRows, Function};
 use crate::llm;
 use crate::output::Output;
 
@@ -70,8 +70,8 @@ fn compress<'a>(tokenizer: &Tokenizer, row: Args<'a>, scored: &[Arc<Scores>]) ->
 
 #[async_trait]
 impl AsyncCall for CotSelectiveContext {
-    fn scorer_of(&self) -> Option<&SessionModels> {
-        Some(&self.0)
+    fn asking(&self) -> Asking<'_> {
+        Asking { scorer: Some(&self.0), ..Asking::default() }
     }
 
     fn window(&self, _: &ConfigOptions) -> usize {

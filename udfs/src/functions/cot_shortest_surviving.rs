@@ -18,7 +18,7 @@ use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, NoValue, nullable};
 use crate::declaration::{Arg, Declaration, argument};
-use crate::function::{AsyncCall, CallRows, Function};
+use crate::function::{Asking, AsyncCall, CallRows, Function};
 use crate::models::failed;
 use crate::output::{Numbers, Output, structs};
 
@@ -151,20 +151,13 @@ fn array(rows: &[Option<(Rung, Judged)>]) -> Result<ArrayRef> {
 
 #[async_trait]
 impl AsyncCall for CotShortestSurviving {
-    fn scorer_of(&self) -> Option<&SessionModels> {
-        Some(&self.0)
-    }
-
-    fn asks_of_scorer(&self) -> Asks {
-        Asks { continuations: true, ..Asks::default() }
+    fn asking(&self) -> Asking<'_> {
+        let of_scorer = Asks { continuations: true, ..Asks::default() };
+        Asking { scorer: Some(&self.0), of_scorer, reads_by_scores: true, ..Asking::default() }
     }
 
     fn window(&self, _: &ConfigOptions) -> usize {
         ROWS_IN_FLIGHT
-    }
-
-    fn reads_by_scores(&self) -> bool {
-        true
     }
 
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {

@@ -15,7 +15,7 @@ use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, nullable};
 use crate::declaration::{Declaration, argument};
-use crate::function::{AsyncCall, CallRows, Function};
+use crate::function::{Asking, AsyncCall, CallRows, Function};
 use crate::models::failed;
 use crate::output::{Numbers, Output};
 use crate::settings::Settings;
@@ -45,16 +45,12 @@ fn arguments<'a>(row: Args<'a>, settings: &Settings) -> Cell<(QuestionAndSteps<'
 
 #[async_trait]
 impl AsyncCall for CotSpirit {
-    fn scorer_of(&self) -> Option<&SessionModels> {
-        Some(&self.0)
+    fn asking(&self) -> Asking<'_> {
+        Asking { scorer: Some(&self.0), reads_by_scores: true, ..Asking::default() }
     }
 
     fn window(&self, _: &ConfigOptions) -> usize {
         ROWS_IN_FLIGHT
-    }
-
-    fn reads_by_scores(&self) -> bool {
-        true
     }
 
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {

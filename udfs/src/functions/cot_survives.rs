@@ -16,7 +16,7 @@ use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, NoValue};
 use crate::declaration::{Declaration, argument};
-use crate::function::{AsyncCall, CallRows, Function};
+use crate::function::{Asking, AsyncCall, CallRows, Function};
 use crate::models::failed;
 use crate::output::structs;
 
@@ -61,12 +61,9 @@ fn row(row: Args) -> Cell<Row> {
 
 #[async_trait]
 impl AsyncCall for CotSurvives {
-    fn scorer_of(&self) -> Option<&SessionModels> {
-        Some(&self.0)
-    }
-
-    fn asks_of_scorer(&self) -> Asks {
-        Asks { continuations: true, ..Asks::default() }
+    fn asking(&self) -> Asking<'_> {
+        let of_scorer = Asks { continuations: true, ..Asks::default() };
+        Asking { scorer: Some(&self.0), of_scorer, ..Asking::default() }
     }
 
     fn window(&self, _: &ConfigOptions) -> usize {

@@ -49,7 +49,7 @@ impl FenceExec {
     }
 
     pub fn asks(&self) -> bool {
-        self.calls.iter().any(|planned| planned.call.asks())
+        self.calls.iter().any(|planned| planned.call.asking().is_of_language_model)
     }
 }
 

@@ -7,8 +7,8 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
 
-use super::node::Fence;
-use crate::function::Function;
+use super::node::{Fence, FencedCall};
+use crate::function::{Asking, Function};
 
 #[derive(Debug)]
 pub struct Preflight;
@@ -63,11 +63,12 @@ pub fn used_models(plan: &LogicalPlan) -> Result<UsedModels> {
     let mut used = UsedModels::default();
     each_function(plan, |function| {
         if let Some(call) = Function::call_of(function) {
-            used.anchorer |= call.asks();
-            used.scorer |= call.scores();
-            used.reads_by_scores |= call.reads_by_scores();
+            let Asking { is_of_language_model, scorer, reads_by_scores, .. } = call.asking();
+            used.anchorer |= is_of_language_model;
+            used.scorer |= scorer.is_some();
+            used.reads_by_scores |= reads_by_scores;
             used.reads_answers |=
-                call.scores() && Function::of(function).is_some_and(|function| function.takes("answer"));
+                scorer.is_some() && Function::of(function).is_some_and(|function| function.takes("answer"));
         }
         Ok(())
     })?;
@@ -81,8 +82,11 @@ pub fn used_models(plan: &LogicalPlan) -> Result<UsedModels> {
 pub fn calling_part(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     let mut found = None;
     plan.apply_with_subqueries(|node| {
-        let calls = |function: &ScalarUDF| Function::call_of(function).is_some_and(|call| call.asks() || call.scores());
-        if Fence::of_plan(node).is_some_and(|fence| fence.calls.iter().any(|call| calls(&call.function))) {
+        let asks = |call: &FencedCall| {
+            let asking = Function::call_of(&call.function).map(|call| call.asking()).unwrap_or_default();
+            asking.is_of_language_model || asking.scorer.is_some()
+        };
+        if Fence::of_plan(node).is_some_and(|fence| fence.calls.iter().any(asks)) {
             found = Some(node.clone());
             return Ok(TreeNodeRecursion::Stop);
         }

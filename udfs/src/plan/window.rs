@@ -180,7 +180,8 @@ impl RecordBatchStream for InFlight {
 /// arguments.
 async fn call_all(level: Arc<Level>, batch: RecordBatch, memory: MemoryReservation) -> Result<Finished> {
     let waits = |call: &PlannedCall| {
-        let reads_further = |other: &PlannedCall| other.call.reach() > call.call.reach() && other.args == call.args;
+        let reach = |call: &PlannedCall| call.call.asking().reach;
+        let reads_further = |other: &PlannedCall| reach(other) > reach(call) && other.args == call.args;
         level.calls.iter().any(reads_further)
     };
     let mut results: Vec<(usize, ArrayRef)> = Vec::with_capacity(level.calls.len());
