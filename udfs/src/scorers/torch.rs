@@ -17,6 +17,7 @@ use asap_lm::{Dtype, LmError, LoadedModel, Result, Stating, Tokenizer};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::settings::{Device, Devices};
@@ -39,24 +40,19 @@ pub(super) fn open(
     tokenizer: &Arc<Tokenizer>,
     memory: &Arc<Memory>,
 ) -> Result<LoadedModel> {
-    let (python, folder_of) = (python.to_string(), folder.to_path_buf());
-    let launch = |device: &Device| Launch {
-        script: SCRIPT.to_string(),
-        python: python.clone(),
-        folder: folder_of.clone(),
-        device: device.to_string(),
-        dtype: format!("{dtype:?}").to_lowercase(),
+    let begin = |device: &Device| {
+        let launch = Launch {
+            script: SCRIPT.to_string(),
+            python: python.to_string(),
+            folder: folder.to_path_buf(),
+            device: device.to_string(),
+            dtype: format!("{dtype:?}").to_lowercase(),
+        };
+        let child = launch.start()?;
+        Ok((launch, child))
     };
     let stating = Arc::new(Stating::load(folder, tokenizer)?);
-    let begun: Vec<(Launch, Child)> = devices
-        .0
-        .iter()
-        .map(launch)
-        .map(|launch| {
-            let child = launch.start()?;
-            Ok((launch, child))
-        })
-        .collect::<Result<_>>()?;
+    let begun = devices.0.iter().map(begin).collect::<Result<Vec<_>>>()?;
     let ready = |(launch, child)| Ok(Box::new(Torch::of(launch, child, &stating)?) as Box<dyn Backend>);
     let backends = begun.into_iter().map(ready).collect::<Result<_>>()?;
     LoadedModel::with_backends(backends, folder, tokenizer, memory)
@@ -91,7 +87,7 @@ impl From<std::io::Error> for Fault {
 type Answer<T> = std::result::Result<T, Fault>;
 
 /// What a child says of itself once it has loaded the model.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 struct Ready {
     continues: bool,
     tokens: usize,
@@ -147,14 +143,9 @@ impl Child {
     /// Waits until the model is loaded; an inner error says why it cannot be.
     fn ready(&mut self) -> Answer<std::result::Result<Ready, String>> {
         let line = self.line(&|| true)?;
-        if let Some(why) = line["failed"].as_str() {
-            return Ok(Err(why.to_string()));
-        }
-        match (line["continues"].as_bool(), line["tokens"].as_u64(), line["vocabulary"].as_u64()) {
-            (Some(continues), Some(tokens), Some(vocabulary)) => {
-                Ok(Ok(Ready { continues, tokens: tokens as usize, vocabulary }))
-            }
-            _ => Err(Fault::Dead(format!("it wrote {line}"))),
+        match line["failed"].as_str() {
+            Some(why) => Ok(Err(why.to_string())),
+            None => Ready::deserialize(&line).map(Ok).map_err(|_| Fault::Dead(format!("it wrote {line}"))),
         }
     }
 

@@ -6,13 +6,7 @@ use std::process::{Command, Stdio};
 use asap_lm::{LmError, Result};
 use parking_lot::Mutex;
 
-const HAS_CARD: &str = "
-import sys
-sys.path[:] = [folder for folder in sys.path if folder]
-from importlib.util import find_spec
-lacking = [name for name in ('torch', 'transformers') if find_spec(name) is None]
-print('no ' + ' and no '.join(lacking) if lacking else __import__('torch').cuda.is_available())
-";
+const HAS_CARD: &str = include_str!("has_card.py");
 const ADVICE: &str = "install torch and transformers there, or set asap.scorer.python to a Python that has them";
 
 /// Whether PyTorch finds a card.
