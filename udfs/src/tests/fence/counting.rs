@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use asap_llm::flights::SingleFlight;
 use asap_udfs::Settings;
 use asap_udfs::call_metrics::CallMetrics;
 use asap_udfs::declaration::{Arg, Argument, Declaration};
@@ -15,11 +14,12 @@ use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, StructArray};
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Int64Type};
 use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::common::{Result, exec_err};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use tokio::sync::OnceCell;
 
 pub(super) const WINDOW: usize = 64;
 
@@ -30,11 +30,8 @@ pub(crate) struct Counting {
     volatility: Volatility,
     value: Returned,
     calls: Arc<AtomicUsize>,
-    flights: Arc<SingleFlight<i64, Asked>>,
-    known: Arc<Mutex<HashMap<i64, i64>>>,
+    known: Arc<Mutex<HashMap<i64, Arc<OnceCell<i64>>>>>,
 }
-
-type Asked = std::result::Result<(i64, bool), Arc<DataFusionError>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Returned {
@@ -80,11 +77,7 @@ impl Returned {
 
 impl Counting {
     pub(crate) fn new(name: &'static str, value: Returned, volatility: Volatility) -> Self {
-        Self { name, volatility, value, calls: Arc::default(), flights: Arc::default(), known: Arc::default() }
-    }
-
-    pub(super) fn calls(&self) -> usize {
-        self.calls.load(Ordering::SeqCst)
+        Self { name, volatility, value, calls: Arc::default(), known: Arc::default() }
     }
 
     fn function(&self) -> ScalarUDF {
@@ -108,24 +101,15 @@ impl Counting {
         if self.volatility == Volatility::Volatile {
             return self.compute(x, metrics).await;
         }
-        let (this, counter) = (self.clone(), Arc::clone(metrics));
-        let (asked, joined) =
-            self.flights.join(x, move |_| async move { this.known_or_computed(x, &counter).await }).await.unwrap();
-        let (value, known) = asked.map_err(DataFusionError::Shared)?;
-        if known || joined {
-            metrics.cache_hits.add(1);
-        }
+        let known = Arc::clone(self.known.lock().unwrap().entry(x).or_default());
+        let mut is_hit = true;
+        let compute = || {
+            is_hit = false;
+            self.compute(x, metrics)
+        };
+        let value = *known.get_or_try_init(compute).await?;
+        metrics.cache_hits.add(usize::from(is_hit));
         Ok(value)
-    }
-
-    async fn known_or_computed(&self, x: i64, metrics: &CallMetrics) -> Asked {
-        let known = self.known.lock().unwrap().get(&x).copied();
-        if let Some(value) = known {
-            return Ok((value, true));
-        }
-        let value = self.compute(x, metrics).await.map_err(Arc::new)?;
-        self.known.lock().unwrap().insert(x, value);
-        Ok((value, false))
     }
 
     async fn compute(&self, x: i64, metrics: &CallMetrics) -> Result<i64> {
@@ -158,40 +142,36 @@ impl AsyncCall for Counting {
 }
 
 /// The functions of the tests: f and g are stable, s returns a struct, v and w are volatile, u fails for 13.
-pub(super) struct Functions {
-    pub f: Counting,
-    pub g: Counting,
-    pub s: Counting,
-    pub v: Counting,
-    pub w: Counting,
-    pub u: Counting,
-}
+pub(super) struct Functions([Counting; 6]);
 
 impl Functions {
     pub(super) fn new() -> Self {
-        Self {
-            f: Counting::new("f", Returned::Next, Volatility::Stable),
-            g: Counting::new("g", Returned::Twice, Volatility::Stable),
-            s: Counting::new("s", Returned::Pair, Volatility::Stable),
-            v: Counting::new("v", Returned::Next, Volatility::Volatile),
-            w: Counting::new("w", Returned::Pair, Volatility::Volatile),
-            u: Counting::new("u", Returned::Unlucky, Volatility::Stable),
-        }
+        Self([
+            Counting::new("f", Returned::Next, Volatility::Stable),
+            Counting::new("g", Returned::Twice, Volatility::Stable),
+            Counting::new("s", Returned::Pair, Volatility::Stable),
+            Counting::new("v", Returned::Next, Volatility::Volatile),
+            Counting::new("w", Returned::Pair, Volatility::Volatile),
+            Counting::new("u", Returned::Unlucky, Volatility::Stable),
+        ])
     }
 
-    fn all(&self) -> [&Counting; 6] {
-        [&self.f, &self.g, &self.s, &self.v, &self.w, &self.u]
+    /// Returns the number of calls of each of these functions.
+    pub(super) fn calls<const N: usize>(&self, names: [&str; N]) -> [usize; N] {
+        let called =
+            |name: &str| self.0.iter().filter(|f| f.name == name).map(|f| f.calls.load(Ordering::SeqCst)).sum();
+        names.map(called)
     }
 
     pub(super) fn session(&self, config: SessionConfig) -> SessionContext {
         let context = session(config, RuntimeEnvBuilder::new());
-        self.all().into_iter().for_each(|f| context.register_udf(f.function()));
+        self.0.iter().for_each(|f| context.register_udf(f.function()));
         context
     }
 
     pub(crate) fn plain_session(&self) -> SessionContext {
         let context = SessionContext::new();
-        self.all().into_iter().for_each(|f| context.register_udf(f.plain()));
+        self.0.iter().for_each(|f| context.register_udf(f.plain()));
         context
     }
 }
