@@ -3,13 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{
-    Array, ArrayRef, Float64Builder, Int64Builder, ListBuilder, RecordBatch, RecordBatchOptions, StringArray,
-    StringBuilder,
-};
-use datafusion::arrow::compute::cast;
+use datafusion::arrow::array::{Array, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::compute::{cast, concat_batches};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::logical_expr::ColumnarValue;
+use datafusion::prelude::{JsonReadOptions, SessionContext};
 
 use crate::tests::functions::session::{evaluated, query, registered, session, shown};
 
@@ -19,40 +17,13 @@ fn calls() -> impl Iterator<Item = &'static str> {
 }
 
 fn rows() -> RecordBatch {
-    let chain = "First, 2 + 2.\n\n  It is four.\n\nSo é漢🙂!";
-    let generation = format!("<think>{chain}</think>4");
-    let coarse = "First 2 + 2.\n\nSo é漢🙂!";
-    let texts = |values: [Option<&str>; 4]| -> ArrayRef { Arc::new(StringArray::from(values.to_vec())) };
-    let (mut steps, mut scores, mut numbers) = (
-        ListBuilder::new(StringBuilder::new()),
-        ListBuilder::new(Float64Builder::new()),
-        ListBuilder::new(Int64Builder::new()),
-    );
-    steps.append_value([Some("First, 2 + 2."), None, Some("So é漢🙂!")]);
-    scores.append_value([Some(0.25), None, Some(2.5)]);
-    numbers.append_value([Some(1), Some(2), Some(3)]);
-    steps.append_value([None::<&str>; 0]);
-    scores.append_value([None; 0]);
-    numbers.append_value([None; 0]);
-    steps.append_null();
-    scores.append_null();
-    numbers.append_null();
-    steps.append_value([Some("a"), Some("b c")]);
-    scores.append_value([Some(1.0)]);
-    numbers.append_value([Some(2), None]);
-    let ratio = datafusion::arrow::array::Float64Array::from(vec![Some(0.5), Some(1.0), None, Some(7.0)]);
-    let seed = datafusion::arrow::array::Int64Array::from(vec![Some(12), Some(1), None, Some(-3)]);
-    RecordBatch::try_from_iter([
-        ("generation", texts([Some(&generation), Some(""), None, Some("no tags")])),
-        ("cot", texts([Some(chain), Some(""), None, Some("a\n\nb")])),
-        ("coarse", texts([Some(coarse), Some(""), None, Some("b")])),
-        ("steps", Arc::new(steps.finish()) as ArrayRef),
-        ("scores", Arc::new(scores.finish())),
-        ("numbers", Arc::new(numbers.finish())),
-        ("ratio", Arc::new(ratio)),
-        ("seed", Arc::new(seed)),
-    ])
-    .unwrap()
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/functions/physical_types.jsonl");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let read = runtime.block_on(async {
+        let options = JsonReadOptions::default().file_extension("jsonl");
+        SessionContext::new().read_json(file, options).await.unwrap().collect().await.unwrap()
+    });
+    concat_batches(&read[0].schema(), &read).unwrap()
 }
 
 fn in_form(
