@@ -152,34 +152,21 @@ pub fn is_hollow(original: &str, pruned: &str) -> bool {
     has_any(original) && !has_any(pruned)
 }
 
-/// The values by which APIs and servers say why a generation ended, in lower case: whether it was cut off, the values, and who
-/// writes them.
-pub const FINISH_REASONS: &[(bool, &[&str], &str)] = &[
-    (true, &["length"], "OpenAI, vLLM, SGLang, TGI, llama.cpp, Ollama, Mistral, DeepSeek"),
-    (true, &["max_tokens"], "Anthropic, Bedrock, Gemini, Cohere"),
-    (true, &["max_output_tokens", "incomplete"], "OpenAI Responses"),
-    (true, &["model_length"], "Mistral"),
-    (true, &["model_context_window_exceeded"], "Anthropic, Bedrock"),
-    (true, &["pause_turn", "refusal"], "Anthropic"),
-    (true, &["limit"], "llama.cpp"),
-    (true, &["content_filter", "content_filtered", "guardrail_intervened"], "OpenAI, Azure, Bedrock"),
-    (true, &["safety", "recitation", "blocklist", "prohibited_content", "spii"], "Gemini"),
-    (true, &["abort", "error", "insufficient_system_resource"], "vLLM, SGLang, Mistral, DeepSeek"),
-    (true, &["malformed_model_output", "malformed_tool_use"], "Bedrock"),
-    (true, &["repetition_truncation"], "MiMo"),
-    (true, &["time_limit", "token_limit", "cancelled"], "watsonx.ai"),
-    (false, &["stop"], "OpenAI, vLLM, SGLang, Ollama, Gemini, Mistral, DeepSeek"),
-    (false, &["eos", "eos_token", "word"], "TGI, llama.cpp"),
-    (false, &["end_turn", "stop_sequence"], "Anthropic, Bedrock, TGI, Cohere"),
-    (false, &["complete", "completed"], "Cohere, OpenAI Responses"),
-    (false, &["tool_calls", "function_call", "tool_use", "tool_call"], "OpenAI, Anthropic, Cohere"),
-];
+/// The values by which APIs and servers say why a generation ended, in lower case: whether it was cut off, the values with
+/// spaces between them, and who writes them.
+pub fn finish_reasons() -> impl Iterator<Item = (bool, &'static str, &'static str)> {
+    include_str!("finish_reasons.tsv").lines().filter_map(|line| {
+        let (end, line) = line.split_once('\t')?;
+        let (values, written_by) = line.split_once('\t')?;
+        Some((end == "cut off", values, written_by))
+    })
+}
 
 /// Whether a generation with this finish reason was cut off. None if the reason is not known.
 pub fn is_cut_off(finish_reason: &str) -> Option<bool> {
     let reason = finish_reason.trim().to_lowercase();
-    let known = FINISH_REASONS.iter().find(|(_, values, _)| values.contains(&reason.as_str()));
-    known.map(|(is_cut_off, ..)| *is_cut_off)
+    let known = finish_reasons().find(|(_, values, _)| values.split(' ').any(|value| value == reason));
+    known.map(|(is_cut_off, ..)| is_cut_off)
 }
 
 #[cfg(test)]
