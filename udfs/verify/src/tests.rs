@@ -1,6 +1,7 @@
 //! Answers as models write them: right, wrong, and hostile ones.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -95,42 +96,24 @@ fn answers_are_found_and_judged_as_intended() {
 /// Too expensive answers are equal only to themselves. The test runs on a thread's small stack.
 #[test]
 fn what_is_made_to_cost_much_is_refused() {
-    let nested = |open: &str, inner: &str, close: &str, times: usize| open.repeat(times) + inner + &close.repeat(times);
-    let joined =
-        |span: &dyn Fn(usize) -> String, sign: &str, count| (2..count).map(span).collect::<Vec<_>>().join(sign);
-    let hostile = [
-        "1".repeat(1_000_000),
-        nested("(", "7", "", 5_000),
-        nested("\\frac{1}{1+", "1", "}", 1_500),
-        nested("\\sqrt{", "2", "}", 2_400),
-        "\\frac1".repeat(3_000) + "1",
-        nested("9^{", "9", "}", 3_000),
-        "9^".repeat(9_000) + "9",
-        nested("x^{", "x", "}", 3_000),
-        "10^{9}!".to_string(),
-        "((((3!)!)!)!)!".to_string(),
-        joined(&|n| format!("\\sin {n}"), "+", 1_500),
-        joined(&|n| format!("\\frac{{1}}{{x+{n}}}"), "+", 1_000),
-        joined(&|n| format!("x_{{{n}}}"), "*", 2_000),
-        "\\binom{2000}{1000}+".repeat(900) + "1",
-        nested("\\{", "7", "\\}", 4_500),
-        nested("\\text{", "a", "}", 3_000),
-        "1,".repeat(9_000) + "1",
-        "\\pm 1".repeat(3_000),
-        "-".repeat(19_000) + "7",
-        "1E99999".to_string(),
-        "0.\\overline{3}.\\overline{x}.\\bar".to_string(),
-    ];
+    let nested = |open: &str, close: &str, times: usize| open.repeat(times) + "7" + &close.repeat(times);
+    // Each answer is a list of texts, each with its times. `{n}` counts.
+    let written = |line: &str| {
+        let parts: Vec<(String, usize)> = serde_json::from_str(line).unwrap();
+        let counted =
+            |text: &str, times| (2..times + 2).map(|n| text.replace("{n}", &format!("{n}"))).collect::<String>();
+        parts.iter().map(|(text, times)| counted(text, *times)).collect::<String>()
+    };
     let all = move || {
-        for answer in hostile {
+        for answer in include_str!("../tests/hostile.jsonl").lines().map(written) {
             assert!(!equal("5", &answer) && !equal(&answer, "5"), "{}", &answer[..20]);
             assert!(equal(&answer, &answer), "{}", &answer[..20]);
         }
         for open in ["\\boxed{", "answer is $1$,", "\\boxed{1},", "####", "answer:"] {
             assert!(!verify("5", &open.repeat(100_000)), "{open}");
         }
-        assert!(equal("7", &nested("(", "7", ")", 5_000)));
-        assert!(equal("7", &nested("\\frac{", "7", "}{1}", 300)));
+        assert!(equal("7", &nested("(", ")", 5_000)));
+        assert!(equal("7", &nested("\\frac{", "}{1}", 300)));
     };
     std::thread::Builder::new().stack_size(1 << 20).spawn(all).unwrap().join().unwrap();
 }
@@ -169,8 +152,7 @@ proptest! {
 
     #[test]
     fn another_digit_is_another_answer(which in 0_usize..400, place in 0_usize..60, digit in 0_u8..10) {
-        let goldens = expected();
-        let gold = &goldens[which % goldens.len()];
+        let gold = &EXPECTED[which % EXPECTED.len()];
         let digits: Vec<usize> = gold.bytes().enumerate().filter(|(_, byte)| byte.is_ascii_digit()).map(|(at, _)| at).collect();
         let at = digits[place % digits.len()];
         let other = format!("{}{digit}{}", &gold[..at], &gold[at + 1..]);
@@ -178,15 +160,11 @@ proptest! {
     }
 }
 
-fn expected() -> &'static [String] {
-    static EXPECTED: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
-    EXPECTED.get_or_init(|| {
-        let simple = |golden: &Golden| {
-            golden.gold.contains(|c: char| c.is_ascii_digit())
-                && ["integer", "decimal", "fraction", "surd", "pi", "interval", "complex"]
-                    .contains(&golden.kind.as_str())
-                && golden.gold.len() < 40
-        };
-        goldens("answers.jsonl").into_iter().filter(simple).map(|golden| golden.gold).collect()
-    })
-}
+static EXPECTED: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let simple = |golden: &Golden| {
+        golden.gold.contains(|c: char| c.is_ascii_digit())
+            && ["integer", "decimal", "fraction", "surd", "pi", "interval", "complex"].contains(&golden.kind.as_str())
+            && golden.gold.len() < 40
+    };
+    goldens("answers.jsonl").into_iter().filter(simple).map(|golden| golden.gold).collect()
+});
