@@ -21,16 +21,15 @@ fn number(score: Option<f64>) -> f64 {
 /// score gets 0.5. A missing score and NaN count as 0.
 pub fn ranks(scores: &[Option<f64>]) -> Vec<f64> {
     let order = by_score(scores);
-    let score = |place: usize| number(scores[order[place]]);
     let mut ranks = vec![0.5; scores.len()];
-    let mut first = 0;
-    while first < order.len() {
-        let equal = (first..order.len()).take_while(|place| score(*place) == score(first)).count();
-        let rank = first as f64 + (equal - 1) as f64 / 2.0;
-        if order.len() > 1 {
-            order[first..first + equal].iter().for_each(|step| ranks[*step] = rank / (order.len() - 1) as f64);
-        }
-        first += equal;
+    if order.len() < 2 {
+        return ranks;
+    }
+    let mut lower = 0;
+    for equal in order.chunk_by(|a, b| number(scores[*a]) == number(scores[*b])) {
+        let rank = lower as f64 + (equal.len() - 1) as f64 / 2.0;
+        equal.iter().for_each(|step| ranks[*step] = rank / (order.len() - 1) as f64);
+        lower += equal.len();
     }
     ranks
 }

@@ -4,14 +4,7 @@ pub const SEPARATOR: &str = "\n\n";
 
 /// Joins steps with a blank line, as the model reads them.
 pub fn join<'a>(steps: impl IntoIterator<Item = &'a str>) -> String {
-    let mut chain = String::new();
-    for (place, step) in steps.into_iter().enumerate() {
-        if place > 0 {
-            chain.push_str(SEPARATOR);
-        }
-        chain.push_str(step);
-    }
-    chain
+    Vec::from_iter(steps).join(SEPARATOR)
 }
 
 /// Returns the steps of a chain. It is cut at every run of two or more consecutive line ends (`\n` or `\r\n`), so a

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::{Verdict, choices, compared, equal, units};
+use super::{Verdict, choices, compared, equal, units, words};
 
 const BOX: &str = "box";
 const BOXES: [(&str, &str); 2] = [("\\", "ed"), ("\\f", "")];
@@ -242,22 +242,7 @@ fn argument(text: &str) -> Option<(&str, usize)> {
         let length = length.unwrap_or(rest.len());
         return Some((rest[..length].trim_end_matches('.'), start + length));
     }
-    let (mut depth, mut escaped) = (0_usize, false);
-    for (place, byte) in rest.bytes().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'{' => depth += 1,
-            b'}' => {
-                depth -= 1;
-                if depth == 0 {
-                    return Some((&rest[1..place], start + place + 1));
-                }
-            }
-            _ => {}
-        }
-    }
-    None
+    words::group(rest, true).map(|content| (content, start + content.len() + 2))
 }
 
 /// Whether a comma, "and" or "or" joins two answers of a list. None if something else is between them.

@@ -158,7 +158,18 @@ impl<'a> Lexer<'a> {
                 let at = if self.found == [Token::Minus] { 0 } else { self.found.len() };
                 return self.found.insert(at, Token::Word(sign.to_string()));
             }
-            other => Token::sign(other),
+            '+' => Token::Plus,
+            '-' => Token::Minus,
+            '/' => Token::Slash,
+            '_' => Token::Under,
+            ',' => Token::Comma,
+            ';' => Token::Semicolon,
+            ':' => Token::Colon,
+            '|' => Token::Bar,
+            '%' => Token::Percent,
+            '&' => Token::Cell,
+            'Å' => Token::Word("Å".to_string()),
+            other => Token::Opaque(other.to_string()),
         };
         self.found.push(token);
     }
@@ -254,20 +265,9 @@ impl<'a> Lexer<'a> {
             self.place += length;
             return Some(&rest[..length]);
         }
-        let mut depth = 0_usize;
-        for (place, byte) in rest.bytes().enumerate() {
-            match byte {
-                b'{' => depth += 1,
-                b'}' => depth -= 1,
-                _ => {}
-            }
-            if depth == 0 {
-                self.place += place + 1;
-                return Some(&rest[1..place]);
-            }
-        }
-        self.place = self.text.len();
-        None
+        let content = words::group(rest, false);
+        self.place += content.map_or(rest.len(), |content| content.len() + 2);
+        content
     }
 
     fn letters(&mut self) {

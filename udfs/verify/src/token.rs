@@ -80,24 +80,6 @@ pub(crate) enum Token {
 }
 
 impl Token {
-    /// Returns the token of a sign that needs no context.
-    pub(crate) fn sign(character: char) -> Self {
-        match character {
-            '+' => Self::Plus,
-            '-' => Self::Minus,
-            '/' => Self::Slash,
-            '_' => Self::Under,
-            ',' => Self::Comma,
-            ';' => Self::Semicolon,
-            ':' => Self::Colon,
-            '|' => Self::Bar,
-            '%' => Self::Percent,
-            '&' => Self::Cell,
-            'Å' => Self::Word(character.to_string()),
-            other => Self::Opaque(other.to_string()),
-        }
-    }
-
     pub(crate) fn whole(&self) -> Option<&str> {
         match self {
             Self::Number { digits, whole, repeated: None } if *whole == digits.len() => Some(digits),

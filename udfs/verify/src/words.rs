@@ -82,6 +82,22 @@ pub(crate) fn half_of_day(text: &str) -> Option<(Token, usize)> {
     Some((Token::Word(spelled.replace('.', "")), spelled.len()))
 }
 
+/// Returns the content of the braces that a text begins with. With `escapes`, `\{` and `\}` are no braces.
+pub(crate) fn group(text: &str, escapes: bool) -> Option<&str> {
+    let (mut depth, mut is_escaped) = (0_usize, false);
+    for (place, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = escapes,
+            b'{' => depth += 1,
+            b'}' if depth == 1 => return Some(&text[1..place]),
+            b'}' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
 pub(crate) fn innermost(content: &str) -> &str {
     let mut content = content.trim();
     for _ in 0..4 {
