@@ -428,8 +428,12 @@ impl Job {
         {
             return config_err!("--originals names {missing}, but the columns of the input are {}", names.join(", "));
         }
-        let passed: HashSet<String> =
-            pipeline.schema().fields().iter().filter_map(|field| plan::passed_on(pipeline, field.name(), &[])).collect();
+        let passed: HashSet<String> = pipeline
+            .schema()
+            .fields()
+            .iter()
+            .filter_map(|field| plan::passed_on(pipeline, field.name(), &[]))
+            .collect();
         let is_elsewhere = |name: &String| {
             self.corpus.said_by(name).is_some_and(|columns| columns.iter().all(|column| passed.contains(*column)))
         };

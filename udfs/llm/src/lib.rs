@@ -99,6 +99,9 @@ impl From<CallError> for LlmError {
 
 pub type Result<T> = std::result::Result<T, LlmError>;
 
+/// What the last caller opened, and by which setting.
+type Opened<Setting, T> = Arc<Mutex<Option<(Setting, Arc<T>)>>>;
+
 /// The language model of a session, with its answers and usage. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Llm {
@@ -106,8 +109,8 @@ pub struct Llm {
     meter: Arc<Meter>,
     memory: Arc<Memory>,
     only_estimates: bool,
-    model: Arc<Mutex<Option<(Config, Arc<Model>)>>>,
-    local: Arc<Mutex<Option<(String, Arc<LocalModel>)>>>,
+    model: Opened<Config, Model>,
+    local: Opened<String, LocalModel>,
     own: Arc<Mutex<OwnCalls>>,
     statements: Arc<Statements>,
 }

@@ -1,6 +1,7 @@
 //! Reads the rows of a slice.
 
 use std::fmt;
+use std::iter::once;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -202,7 +203,7 @@ impl SliceRows {
         let ranges = match picked {
             Some(only) => only.iter().map(|row| *row..row + 1).collect(),
             // The reader continues after the slice, for the next slice of its row group.
-            None => vec![slice.start..footer.file_metadata().num_rows().unsigned_abs().max(slice.end)],
+            None => once(slice.start..footer.file_metadata().num_rows().unsigned_abs().max(slice.end)).collect(),
         };
         let left = if is_picked { None } else { claim.reader().await };
         let reader = match left {
