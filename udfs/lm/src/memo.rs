@@ -84,7 +84,6 @@ impl<K: Hash + Eq, V> Memo<K, V> {
         entries.by_use.get(key).map(|(value, _)| Arc::clone(value))
     }
 
-    /// Removes the value of a key and returns it.
     pub(crate) fn take(&self, key: &K) -> Option<Arc<V>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let (value, bytes) = entries.by_use.pop(key)?;

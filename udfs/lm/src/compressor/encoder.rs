@@ -60,7 +60,6 @@ struct Room {
     log_sums: Vec<f32>,
 }
 
-/// The files of a model, to read its tensors by name.
 struct Named(Files);
 
 impl Named {

@@ -27,7 +27,6 @@ pub(crate) struct Kernels {
 }
 
 impl Kernels {
-    /// Compiles the kernels for this compute capability and this width of heads.
     pub(crate) fn compile(context: &Arc<CudaContext>, (major, minor): (i32, i32), width: usize) -> Result<Self> {
         let options = [
             format!("--gpu-architecture=sm_{major}{minor}"),

@@ -7,7 +7,6 @@ use crate::Result;
 use crate::ask::survival::CountedChecks;
 use crate::backend::{Backend, Continuation, Continued, Fork, IsWanted, Packed, Target, TokenScore};
 
-/// Counts tokens without reading them, and scores every token with 0.
 #[derive(Debug)]
 pub(crate) struct Counted {
     tokens: Arc<AtomicU64>,

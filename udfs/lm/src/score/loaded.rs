@@ -123,7 +123,6 @@ fn check_tokenizer(folder: &Path, tokenizer: &Tokenizer, vocabulary: usize) -> R
     }
 }
 
-/// Starts a model whose projections are of type `M`.
 fn spawn<M: Projection + 'static>(
     folder: &Path,
     config: ModelConfig,

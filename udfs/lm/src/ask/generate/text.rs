@@ -22,7 +22,6 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// Selects the next token.
     pub(crate) fn take(&mut self, logits: &mut [f32], ends: &[u32], tokenizer: &Tokenizer) -> Result<()> {
         let id = self.sampler.next(logits);
         self.ids.push(id);

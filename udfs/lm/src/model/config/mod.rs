@@ -105,7 +105,6 @@ const READ: &str = "
     num_key_value_heads rms_norm_eps rope_parameters rope_scaling rope_theta sliding_window tie_word_embeddings
     torch_dtype use_sliding_window vocab_size";
 
-/// Reads the `config.json` of a model folder.
 pub(crate) fn load<C>(folder: &Path, parse: impl FnOnce(&str) -> Parsed<C>) -> Result<C> {
     let path = folder.join("config.json");
     let text = std::fs::read_to_string(&path).map_err(LmError::reading(&path))?;
