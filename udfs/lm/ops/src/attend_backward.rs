@@ -8,14 +8,11 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::attention::head_of;
+use super::attention::{KEYS, QUERIES, head_of};
 use super::gradients::add;
 use super::sums::dot;
 use super::{Cores, Heads, Matrix, Pool, Sequence, Update, exp, multiply};
 use asap_kernels::vectorized;
-
-const QUERIES: usize = 256;
-const KEYS: usize = 512;
 
 /// Replaces q, [tokens, query heads × width], and k and v, [tokens, key heads × width], by their gradients for
 /// `attend([q, k, v], heads, chains, …)`. The input is the gradient of `gathered`. The chains are whole.

@@ -5,9 +5,9 @@ use super::{Cores, Matrix, Pool, Result, Update, multiply, on_all_cores};
 use asap_kernels::vectorized;
 
 /// Queries per product: enough rows for a matrix product, few enough to split a short chain between cores.
-const QUERIES: usize = 256;
+pub(super) const QUERIES: usize = 256;
 /// Keys per step of a task: its scores, 256 × 512 values, stay in a core's cache.
-const KEYS: usize = 512;
+pub(super) const KEYS: usize = 512;
 
 /// Head counts of a layer. Query head h reads key head h / (query / key).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

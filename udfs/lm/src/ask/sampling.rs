@@ -164,19 +164,14 @@ impl Sampler {
         let least = (1.0 - top_p) * mass / weights.len() as f64;
         weights.retain(|(_, weight)| *weight >= least);
         weights.sort_by(|(_, a), (_, b)| b.total_cmp(a));
-        first_of(weights, top_p * mass)
+        let (mut held, mut count) = (0.0, 0);
+        while count < weights.len() && (count == 0 || held < top_p * mass) {
+            held += weights[count].1;
+            count += 1;
+        }
+        weights.truncate(count);
+        (held, weights)
     }
-}
-
-/// The first tokens that reach this mass, at least one, and their mass.
-fn first_of(mut weights: Vec<(u32, f64)>, least: f64) -> (f64, Vec<(u32, f64)>) {
-    let (mut mass, mut count) = (0.0, 0);
-    while count < weights.len() && (count == 0 || mass < least) {
-        mass += weights[count].1;
-        count += 1;
-    }
-    weights.truncate(count);
-    (mass, weights)
 }
 
 /// The token with the largest logit. If several have it, the first, like argmax.

@@ -226,8 +226,7 @@ fn score<M: Projection>(texts: &mut [Text], reader: &Reader<M>) -> Result<()> {
     let scores = reader.decoder.score(&hidden, &targets)?;
     let mut rest = scores.as_slice();
     for text in texts {
-        let (own, later) = rest.split_at(text.check.with_answer.len() - text.check.answer);
-        rest = later;
+        let own = rest.split_off(..text.check.with_answer.len() - text.check.answer).unwrap_or_default();
         text.found.log_probability =
             -own.iter().map(|token| f64::from(token.surprisal)).sum::<f64>() / own.len() as f64;
         text.kv_cache.truncate(text.check.shared.len());

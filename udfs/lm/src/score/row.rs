@@ -20,7 +20,7 @@ pub struct QuestionAndSteps<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub ids: Vec<u32>,
-    steps: Vec<StepTokens>,
+    pub steps: Vec<StepTokens>,
     /// Texts that end in an answer; all except the first continue from a prefix of the first.
     pub answers: Vec<Fork>,
     pub check: Option<Continuation>,
@@ -52,7 +52,7 @@ impl Fork {
 }
 
 /// A step's tokens: from the one that covers its first character to the last that begins before its end, if any.
-type StepTokens = Option<Range<u32>>;
+pub(crate) type StepTokens = Option<Range<u32>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wanted {
@@ -169,11 +169,6 @@ impl Row {
         Ok(Self { ids, steps: vec![own], ..Self::default() })
     }
 
-    #[cfg(test)]
-    pub(crate) fn of(ids: Vec<u32>, steps: &[Range<u32>]) -> Self {
-        Self { ids, steps: steps.iter().cloned().map(Some).collect(), ..Self::default() }
-    }
-
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(self.steps.as_slice()) + self.tokens() * size_of::<u32>() + self.answers.len() * size_of::<Fork>()
     }
@@ -193,8 +188,7 @@ impl Row {
         let mut rest = tokens;
         let mut of_first = vec![];
         let mean = |text: &Fork| {
-            let (own, later) = rest.split_at(text.scored.len());
-            rest = later;
+            let own = rest.split_off(..text.scored.len()).unwrap_or_default();
             let own = own.iter().map(|token| f64::from(token.surprisal));
             if of_first.is_empty() {
                 of_first = own.clone().collect();

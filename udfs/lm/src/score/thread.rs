@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::{Asks, Backend, CONTINUE, Continuation, ENTROPIES, IsWanted, Packed, Target};
 use crate::memo::{Memo, Memory, share};
-use crate::model::pass::together;
+use crate::model::pass::{groups, together};
 use crate::score::row::{Row, Scores, Wanted};
 use crate::{LmError, Result};
 
@@ -86,7 +86,6 @@ impl ModelThread {
         Ok(Self { calls: Some(sender), threads, tokens_per_batch, backend, answers, known })
     }
 
-    /// Checks that the backend answers what a function asks.
     pub(crate) fn check(&self, asks: Asks) -> Result<()> {
         let (Asks { entropies, continuations }, backend) = (self.answers, self.backend);
         match asks {
@@ -117,18 +116,13 @@ impl ModelThread {
     }
 
     /// Divides the rows of a call among the threads, batch by batch.
-    fn divided(&self, mut requests: Vec<Request>) -> Vec<Vec<Request>> {
-        let tokens: usize = requests.iter().map(|request| request.row.tokens()).sum();
+    fn divided(&self, requests: Vec<Request>) -> Vec<Vec<Request>> {
+        let tokens = |request: &Request| request.row.tokens();
         let most = match self.threads.len() {
             0 | 1 => return vec![requests],
-            threads => tokens.div_ceil(threads).min(self.tokens_per_batch),
+            threads => requests.iter().map(tokens).sum::<usize>().div_ceil(threads).min(self.tokens_per_batch),
         };
-        let mut parts = Vec::new();
-        while !requests.is_empty() {
-            let later = requests.split_off(together(requests.iter().map(|request| request.row.tokens()), most));
-            parts.push(std::mem::replace(&mut requests, later));
-        }
-        parts
+        groups(&requests, tokens, most).map(<[Request]>::to_vec).collect()
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -300,9 +294,7 @@ fn prefill(model: &mut dyn Backend, run: &[Request], is_wanted: &IsWanted) -> Re
     let scores = model.score(Packed { ids: &ids, lengths: &lengths }, &targets.concat(), is_wanted)?;
     let mut rest = scores.as_slice();
     let of_row = |(request, targets): (&Request, &Vec<Target>)| {
-        let (own, later) = rest.split_at(targets.len());
-        rest = later;
-        request.row.scores(request.wanted, own)
+        request.row.scores(request.wanted, rest.split_off(..targets.len()).unwrap_or_default())
     };
     Ok(run.iter().zip(&targets).map(of_row).collect())
 }

@@ -92,10 +92,11 @@ impl PromptTemplate {
     pub fn render(&self, asked: Asked) -> Result<String> {
         let mut text = self.render_generation(asked)?;
         if matches!(self, Self::Chat { .. }) {
-            match text.trim_end().strip_suffix(TAGS[0]) {
-                None => text += &[TAGS[0], "\n"].concat(),
-                Some(before) if before.len() + TAGS[0].len() == text.len() => text.push('\n'),
-                Some(_) => {}
+            if !opens_thought(&text) {
+                text += TAGS[0];
+            }
+            if text.ends_with(TAGS[0]) {
+                text.push('\n');
             }
         }
         Ok(text)
@@ -162,7 +163,6 @@ impl PromptTemplate {
     }
 }
 
-/// Returns whether a prompt ends in an opened thought.
 pub(crate) fn opens_thought(prompt: &str) -> bool {
     prompt.trim_end().ends_with(TAGS[0])
 }

@@ -21,8 +21,7 @@ fn by_id(runs: &Sender<Vec<usize>>, Packed { ids, lengths }: Packed, targets: &[
 fn request(id: u32, tokens: usize) -> Request {
     let mut ids = vec![0; tokens];
     ids[1] = id;
-    let step = 1..2;
-    let row = Arc::new(Row::of(ids, std::slice::from_ref(&step)));
+    let row = Arc::new(Row { ids, steps: vec![Some(1..2)], ..Row::default() });
     Request { key: [id as u8; 32], row, wanted: Wanted::FirstTokens }
 }
 
