@@ -143,30 +143,28 @@ impl Arg {
         match (self, given) {
             (Arg::Int, DataType::UInt64) | (Arg::Conversation, _) => given.clone(),
             (Arg::Asked, given) if !Arg::Text.accepts(given) => given.clone(),
-            (Arg::IntList, DataType::List(f) | DataType::LargeList(f) | DataType::FixedSizeList(f, _)) => {
-                list_of(Arg::Int.read_as(f.data_type()))
+            (Arg::IntList, given) => {
+                list_of(messages::item(given).map_or(DataType::Int64, |item| Arg::Int.read_as(item)))
             }
             (Arg::Text | Arg::Asked, _) => DataType::Utf8View,
             (Arg::Int, _) => DataType::Int64,
             (Arg::Ratio | Arg::Share, _) => DataType::Float64,
             (Arg::TextList, _) => list_of(DataType::Utf8View),
-            (Arg::IntList, _) => list_of(DataType::Int64),
             (Arg::FloatList, _) => list_of(DataType::Float64),
         }
     }
 
     fn accepts(self, given: &DataType) -> bool {
-        use DataType::{Dictionary, FixedSizeList, LargeList, LargeUtf8, List, Null, Utf8, Utf8View};
+        use DataType::{Dictionary, LargeUtf8, Null, Utf8, Utf8View};
+        let items = |accepts: fn(&DataType) -> bool| messages::item(given).is_some_and(accepts);
         match (self, given) {
             (_, Null) | (Arg::Text, Utf8 | LargeUtf8 | Utf8View) => true,
             (Arg::Text, Dictionary(_, value)) => self.accepts(value),
             (Arg::Int, given) => given.is_integer(),
             (Arg::Ratio | Arg::Share, given) => given.is_numeric(),
-            (Arg::TextList, List(f) | LargeList(f) | FixedSizeList(f, _)) => Arg::Text.accepts(f.data_type()),
-            (Arg::IntList, List(f) | LargeList(f) | FixedSizeList(f, _)) => Arg::Int.accepts(f.data_type()),
-            (Arg::FloatList, List(f) | LargeList(f) | FixedSizeList(f, _)) => {
-                f.data_type().is_null() || f.data_type().is_numeric()
-            }
+            (Arg::TextList, _) => items(|item| Arg::Text.accepts(item)),
+            (Arg::IntList, _) => items(|item| Arg::Int.accepts(item)),
+            (Arg::FloatList, _) => items(|item| item.is_null() || item.is_numeric()),
             (Arg::Conversation, given) => messages::is_conversation(given),
             (Arg::Asked, given) => Arg::Text.accepts(given) || messages::is_conversation(given),
             _ => false,

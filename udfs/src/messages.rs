@@ -25,10 +25,7 @@ pub(crate) fn is_conversation(found: &DataType) -> bool {
         DataType::Struct(fields) => {
             [SPEAKER, TEXT].iter().all(|names| names.iter().any(|name| fields.find(name).is_some()))
         }
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-            item.data_type().is_null() || is_conversation(item.data_type())
-        }
-        other => other.is_null(),
+        other => item(other).map_or(other.is_null(), |item| item.is_null() || is_conversation(item)),
     }
 }
 
@@ -41,7 +38,8 @@ pub fn is_parts(found: &DataType) -> bool {
     }
 }
 
-fn item(found: &DataType) -> Option<&DataType> {
+/// The type of the items of a list.
+pub(crate) fn item(found: &DataType) -> Option<&DataType> {
     match found {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item.data_type()),
         _ => None,
@@ -188,106 +186,25 @@ fn field(conversations: &ArrayRef, names: [&str; 2]) -> Result<ListArray> {
         let nulls = NullBuffer::union(fields.nulls(), nulls.as_ref());
         return Ok(ListArray::try_new(item, offsets, values, nulls)?);
     }
-    match conversations.data_type() {
-        DataType::List(turn) | DataType::LargeList(turn) | DataType::FixedSizeList(turn, _)
-            if !turn.data_type().is_null() =>
-        {
-            let list = cast(conversations, &DataType::List(Arc::clone(turn)))?;
-            let (_, offsets, turns, nulls) = list.as_list::<i32>().clone().into_parts();
-            let turns = turns.as_struct();
-            let mut values = texts_of(named(turns, names)?)?;
-            // Of several names of a field, the first that is filled in a turn.
-            if names.iter().all(|name| turns.column_by_name(name).is_some()) {
-                let columns = names.iter().filter_map(|name| turns.column_by_name(name)).map(texts_of);
-                let columns = columns.collect::<Result<Vec<_>>>()?;
-                let filled = (0..turns.len()).map(|row| first_filled(&columns, row));
-                values = Arc::new(filled.collect::<StringViewArray>());
-            }
-            Ok(ListArray::try_new(item, offsets, values, nulls)?)
-        }
-        _ => Ok(cast(conversations, &texts)?.as_list::<i32>().clone()),
+    let Some(list) = lists(conversations)?.filter(|list| !list.value_type().is_null()) else {
+        return Ok(cast(conversations, &texts)?.as_list::<i32>().clone());
+    };
+    let (_, offsets, turns, nulls) = list.into_parts();
+    let turns = turns.as_struct();
+    let mut values = texts_of(named(turns, names)?)?;
+    // Of several names of a field, the first that is filled in a turn.
+    if names.iter().all(|name| turns.column_by_name(name).is_some()) {
+        let columns = names.iter().filter_map(|name| turns.column_by_name(name)).map(texts_of);
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let filled = (0..turns.len()).map(|row| first_filled(&columns, row));
+        values = Arc::new(filled.collect::<StringViewArray>());
     }
+    Ok(ListArray::try_new(item, offsets, values, nulls)?)
 }
 
 fn named<'a>(fields: &'a StructArray, names: [&str; 2]) -> Result<&'a ArrayRef> {
     match names.iter().find_map(|name| fields.column_by_name(name)) {
         Some(column) => Ok(column),
         None => plan_err!("a turn needs a field {} or {}, found neither", names[0], names[1]),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use datafusion::arrow::array::{StringViewArray, new_null_array};
-    use datafusion::arrow::buffer::OffsetBuffer;
-    use datafusion::arrow::datatypes::Fields;
-
-    use super::*;
-
-    fn written(names: [&str; 2], text: &DataType) -> ArrayRef {
-        let speakers: ArrayRef =
-            Arc::new(StringViewArray::from(vec![Some("system"), Some("user"), Some("gpt"), Some("human"), None]));
-        let texts: ArrayRef = Arc::new(StringViewArray::from(vec![Some("s"), Some("q"), Some("a"), None, Some("x")]));
-        let turns = StructArray::new(
-            Fields::from(vec![Field::new(names[1], text.clone(), true), Field::new(names[0], text.clone(), true)]),
-            vec![cast(&texts, text).unwrap(), cast(&speakers, text).unwrap()],
-            None,
-        );
-        let item = Arc::new(Field::new("element", turns.data_type().clone(), true));
-        let offsets = OffsetBuffer::new(vec![0, 3, 5, 5].into());
-        let nulls = NullBuffer::from(vec![true, true, false]);
-        Arc::new(ListArray::new(item, offsets, Arc::new(turns), Some(nulls)))
-    }
-
-    fn as_struct(conversations: &ArrayRef, names: [&str; 2]) -> ArrayRef {
-        let list = conversations.as_list::<i32>();
-        let columns = names.map(|name| {
-            let values = Arc::clone(list.values().as_struct().column_by_name(name).unwrap());
-            let item = Arc::new(Field::new("element", values.data_type().clone(), true));
-            let lists = ListArray::new(item, list.offsets().clone(), values, None);
-            (Arc::new(Field::new(name, lists.data_type().clone(), true)), Arc::new(lists) as ArrayRef)
-        });
-        let (fields, arrays): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
-        Arc::new(StructArray::new(Fields::from(fields), arrays, list.nulls().cloned()))
-    }
-
-    fn said(conversations: &ArrayRef, role: &str) -> Vec<Option<Vec<String>>> {
-        let read =
-            if conversations.data_type().is_null() { conversations.clone() } else { turns(conversations).unwrap() };
-        let of_role = |turns: Vec<(Option<&str>, Option<&str>)>| {
-            let own = turns.into_iter().filter(|(speaker, _)| *speaker == Some(role));
-            own.map(|(_, text)| text.unwrap_or("NULL").to_string()).collect()
-        };
-        (0..read.len()).map(|row| turns_at(&read, row).filter(|_| read.is_valid(row)).map(of_role)).collect()
-    }
-
-    #[test]
-    fn conversations_of_every_form_read_alike() {
-        let texts = |texts: &[&str]| Some(texts.iter().map(|text| text.to_string()).collect::<Vec<_>>());
-        let dictionary = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
-        for names in [["role", "content"], ["from", "value"]] {
-            for text in [DataType::Utf8, DataType::LargeUtf8, DataType::Utf8View, dictionary.clone()] {
-                let list = written(names, &text);
-                let item = Arc::new(Field::new_list_field(list.as_list::<i32>().value_type(), true));
-                let large = cast(&list, &DataType::LargeList(item)).unwrap();
-                for form in [as_struct(&list, names), list, large] {
-                    assert!(is_conversation(form.data_type()));
-                    assert_eq!(said(&form, "user"), [texts(&["q"]), texts(&[]), None], "{}", form.data_type());
-                    assert_eq!(said(&form, "human"), [texts(&[]), texts(&["NULL"]), None]);
-                    assert_eq!(said(&form, "tool"), [texts(&[]), texts(&[]), None]);
-                    assert_eq!(said(&form.slice(1, 2), "human"), [texts(&["NULL"]), None]);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn what_has_no_type_or_no_rows_says_nothing() {
-        assert_eq!(said(&new_null_array(&DataType::Null, 2), "user"), [None, None]);
-        let item = Arc::new(Field::new_list_field(DataType::Null, true));
-        let empty = ListArray::new(item, OffsetBuffer::new_zeroed(1), new_null_array(&DataType::Null, 0), None);
-        assert_eq!(said(&(Arc::new(empty) as ArrayRef), "user"), [Some(vec![])]);
-        assert!(said(&written(["from", "value"], &DataType::Utf8).slice(0, 0), "user").is_empty());
-        assert!(!is_conversation(&DataType::Utf8));
     }
 }
