@@ -260,19 +260,6 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_does_not_fit_its_backend_is_refused() {
-        let wrong = |changes: &[(&str, &str)]| choose(Path::new("any"), &settings(changes)).unwrap_err().to_string();
-        let error = wrong(&[("scorer.backend", "cpu"), ("scorer.device", "cuda:1")]);
-        assert_eq!(
-            error,
-            "asap.scorer.device = 'cuda:1' does not fit asap.scorer.backend = 'cpu': leave out one of them"
-        );
-        assert!(wrong(&[("scorer.backend", "cuda"), ("scorer.device", "cpu")]).contains("does not fit"));
-        assert!(wrong(&[("scorer.backend", "candle"), ("scorer.device", "cuda")]).contains("does not fit"));
-        let error = wrong(&[("scorer.backend", "candle"), ("scorer.dtype", "bf16")]);
-        assert!(error.starts_with("asap.scorer.dtype = 'bf16' does not fit asap.scorer.backend = 'candle'"), "{error}");
-    }
-    #[test]
     fn candle_needs_its_feature_and_one_of_its_families() {
         let (folder, memory) = (asap_lm::locate(asap_lm::SMALL).unwrap(), Arc::default());
         let tokenizer = Arc::new(Tokenizer::load_within(&folder, &memory).unwrap());
