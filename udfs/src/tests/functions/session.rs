@@ -54,12 +54,6 @@ pub(crate) fn registered() -> BTreeSet<String> {
     registry.udfs().into_iter().collect()
 }
 
-pub(crate) fn evaluate(session: &SessionContext, batch: &RecordBatch, sql: &str) -> ArrayRef {
-    let array = evaluated(session, batch, sql).into_array(batch.num_rows()).unwrap();
-    assert_eq!(array.len(), batch.num_rows(), "{sql}");
-    array
-}
-
 pub(crate) fn evaluated(session: &SessionContext, batch: &RecordBatch, sql: &str) -> ColumnarValue {
     let schema = DFSchema::try_from(batch.schema()).unwrap();
     let expression = session.parse_sql_expr(sql, &schema).unwrap();
