@@ -52,20 +52,6 @@ async fn requests_and_tokens_keep_their_pace() {
 }
 
 #[tokio::test]
-async fn a_number_of_calls_is_not_exceeded() {
-    let server = Server::start(|call| if call.number < 2 { Reply::error(500, "oops") } else { Reply::text("add") });
-    let (llm, anchoring) = anchoring(&server, &[("max_calls", "4"), ("max_retries", "2")]);
-    let mut statuses = Vec::new();
-    for prompt in ["a", "b", "c", "a"] {
-        statuses.push(anchoring.complete(prompt, None).await.unwrap().status());
-    }
-    assert_eq!(statuses, ["ok", "ok", "budget", "ok"]);
-    let usage = llm.usage();
-    assert_eq!((server.count(), usage.calls, usage.retries, usage.cache_hits), (4, 4, 2, 1));
-    assert_eq!((usage.tokens_in, usage.tokens_out), (200, 20));
-}
-
-#[tokio::test]
 async fn money_is_counted_and_not_exceeded() {
     let server = slow_server(50);
     let prices = [
