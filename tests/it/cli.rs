@@ -35,33 +35,6 @@ fn help_teaches_by_example() {
     insta::assert_snapshot!(workplace.transcript(&["asap --help"]) + &helps.concat());
 }
 
-/// Former commands and flags, flags that are settings, and SQL without `-c`: one line, which says what to type.
-#[test]
-fn what_has_moved_is_named_in_one_line() {
-    let workplace = Workplace::empty();
-    for (line, named) in [
-        ("status out", "asap status is now asap table status"),
-        ("--wide history out --limit 2", "asap history is now asap table history"),
-        ("verify out --quick", "asap verify is now asap table verify"),
-        ("vacuum out --retain 0s --now", "asap vacuum is now asap table vacuum"),
-        ("optimize out", "asap optimize is now asap table optimize"),
-        ("cache gc out", "asap cache gc is now asap table vacuum LOC --answers; for ls and stats, query"),
-        ("sample --rows 5", "asap sample has gone; data/README.md names the commit"),
-        ("experiment", "asap experiment has gone; docs/evaluation.md names the commit"),
-        ("run asap --from a --to b --slice-rows 50", "pass --set asap.run.slice_rows=50"),
-        ("run asap --target-shard-bytes=9 --from a --to b", "pass --set asap.run.shard_bytes=9"),
-        ("run asap --from a --to b --commit-every 60s", "pass --set asap.run.commit_seconds=…"),
-        ("run asap --from a --to b --grace=1s", "pass --set asap.run.grace_seconds=…"),
-        ("run asap --from a --to b --device cuda", "no flag --device: pass --set asap.scorer.device=cuda"),
-        ("sql --dtype bf16", "pass --set asap.scorer.dtype=bf16"),
-        ("sql SELECT", "expected SQL after -c, found 'SELECT': run asap sql -c \"SELECT\""),
-        ("table statsu out", "there is no command asap table statsu (did you mean status?)"),
-    ] {
-        let refused = workplace.run(line.split(' ')).ends(2, &[named]);
-        assert!(refused.stderr.starts_with("error: ") && refused.stderr.lines().count() == 1, "{line}: {refused:?}");
-    }
-}
-
 #[test]
 fn an_inspection_shows_what_is_read() {
     let workplace = Workplace::new();

@@ -1,6 +1,5 @@
-//! `asap eval`: the same model in a folder and on a server, programs, budgets, kills, comparisons and bad input.
+//! `asap eval`: the same model in a folder and on a server, programs, budgets, kills and comparisons.
 
-use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -134,42 +133,6 @@ fn a_folder_and_a_server_of_the_same_model_give_the_same_rows() {
     let correct = found.iter().filter(|row| row["budget"] == 96 && row["correct"] == true).count();
     assert_eq!((at["budget"].clone(), at["problems"].clone()), (json!(96), json!(12)));
     assert!((at["accuracy"]["value"].as_f64().unwrap() - correct as f64 / 12.0).abs() < 1e-9);
-}
-
-#[test]
-fn chains_come_in_a_field_in_tags_or_without_their_first_tag() {
-    let server = scripted(|prompt| match prompt {
-        text if text.contains("What is 0 +") => {
-            reply(json!({ "reasoning_content": "r", "content": "\\boxed{25}" }), "stop")
-        }
-        text if text.contains("What is 1 +") => {
-            reply(json!({ "content": "<think>\nr\n</think>\n\n\\boxed{26}" }), "stop")
-        }
-        text if text.contains("What is 2 +") => reply(json!({ "content": "r\n</think>\n\n\\boxed{27}" }), "stop"),
-        // Cut off in the chain, whose first tag is in the prompt.
-        text if text.contains("What is 3 +") => reply(json!({ "content": "So it may be \\boxed{28}, or" }), "length"),
-        text if text.contains("What is 4 +") => {
-            reply(json!({ "reasoning_content": "\\boxed{29}", "content": null }), "length")
-        }
-        _ => Reply::error(404, "no such page"),
-    });
-    let workplace = Workplace::new();
-    problems(&workplace, 5);
-    let finished = ask(&workplace, &server, "out", &[]);
-    let table = finished.ok();
-    assert!(table.contains("60.0 %"), "{table}");
-    let found = rows(&workplace, "out", "response, correct, why");
-    for (row, response) in found.iter().zip([
-        "<think>\nr\n</think>\n\n\\boxed{25}",
-        "<think>\nr\n</think>\n\n\\boxed{26}",
-        "<think>\nr\n</think>\n\n\\boxed{27}",
-        "<think>\nSo it may be \\boxed{28}, or",
-        "<think>\n\\boxed{29}",
-    ]) {
-        assert_eq!(row["response"], response);
-    }
-    let whys: Vec<_> = found.iter().map(|row| row["why"].as_str().unwrap()).collect();
-    assert_eq!(whys, ["ok", "ok", "ok", "no_answer", "no_answer"]);
 }
 
 #[test]
@@ -319,105 +282,4 @@ fn programs_are_graded_by_their_tests() {
     let endpoint = ["--endpoint", &url, "--model", "m", "--to", "other"];
     workplace.run([&needy[..], &endpoint].concat()).ends(2, &["a_module_that_is_missing"]);
     assert_eq!(server.count(), calls);
-}
-
-#[test]
-fn bad_input_is_refused_before_a_call() {
-    let workplace = Workplace::new();
-    problems(&workplace, 3);
-    let server = served();
-    let url = server.base_url();
-    workplace.write("other.jsonl", r#"{"problem": "p", "solution": "s"}"#);
-    workplace.write("empty.jsonl", "");
-    let twice = json!({ "problem": "p", "answer": "1", "unique_id": "one" }).to_string();
-    workplace.write("twice.jsonl", format!("{twice}\n{twice}\n"));
-    let lcb = json!({ "question_id": "q", "question_content": "c", "starter_code": "", "public_test_cases": "[]",
-        "private_test_cases": "[]", "metadata": "{}", "contest_date": "2024-01-01" });
-    workplace.write("untested.jsonl", lcb.to_string());
-    workplace.write("table/x.jsonl", r#"{"a": 1}"#);
-    for (flags, expected) in [
-        ("gsm8k --data other.jsonl", "found no field question and answer; it has problem, solution"),
-        ("math500 --data other.jsonl", "found no field answer"),
-        ("gsm8k --data empty.jsonl", "empty.jsonl has no problems"),
-        ("math500 --data twice.jsonl", "line 2: expected a problem of math500, found one for the second time"),
-        ("gsm8k --data missing.jsonl", "cannot read missing.jsonl"),
-        ("livecodebench-v1-v3 --data untested.jsonl", "found no tests"),
-        ("gsm8k --data test.jsonl --budget 4096", "does not fit the window of m, 4,096"),
-        ("gsm8k --data test.jsonl --samples 2", "set a temperature above 0"),
-        ("gsm8k --data test.jsonl --top-p 0", "--top-p"),
-        ("humaneval+ --data test.jsonl --python no-python", "lacks task_id"),
-    ] {
-        let line = format!("eval --to out --endpoint {url} --model m --bench {flags}");
-        workplace.run(line.split(' ')).ends(2, &[expected]);
-    }
-    let asked = [&MATH[..], &["test.jsonl", "--to", "out"]].concat();
-    for (flags, code, expected) in [
-        (vec!["--endpoint", &url, "--model", "other"], 2, "serves no model other; it serves m"),
-        (vec!["--endpoint", "http://127.0.0.1:9/v1", "--model", "m"], 75, "127.0.0.1:9"),
-        (vec!["--model", "no/such/folder"], 1, "no/such/folder"),
-        (vec!["--model", "small", "--budget", "1000000"], 2, "does not fit the window of small"),
-    ] {
-        workplace.run([&asked[..], &flags].concat()).ends(code, &[expected]);
-    }
-    assert_eq!(posts(&server), 0, "nothing was paid");
-    assert!(!Path::new(&workplace.path("out/_delta_log")).exists());
-}
-
-#[test]
-fn an_endpoint_that_gives_too_little_ends_the_evaluation_after_one_call() {
-    let workplace = Workplace::new();
-    problems(&workplace, 20);
-    for (usage, model, expected) in [
-        (Value::Null, "m", "reports no usage.completion_tokens"),
-        (json!({ "prompt_tokens": 5, "completion_tokens": 5 }), "another", "answers with the model another, not m"),
-    ] {
-        let choices = json!([{ "message": { "content": "\\boxed{1}" }, "finish_reason": "stop" }]);
-        let reply = json!({ "model": model, "usage": usage, "choices": choices });
-        let server = scripted(move |_| Reply::Json(reply.clone()));
-        ask(&workplace, &server, &format!("out-{model}"), &[]).ends(1, &[expected]);
-        assert_eq!(posts(&server), 1);
-    }
-}
-
-/// A file system that is full fails the evaluation with one sentence; what was stored before stays.
-#[test]
-fn a_full_disk_ends_the_evaluation_with_its_name() {
-    let workplace = Workplace::new();
-    problems(&workplace, 5);
-    let server = scripted(|_| said("\\boxed{25}"));
-    // The limit of a file's size acts like a disk without room for it.
-    let eval = format!("asap eval --bench gsm8k --data test.jsonl --endpoint {} --model m --to out", server.base_url());
-    workplace.shell(&format!("trap '' XFSZ; ulimit -f 0; {eval}")).ends(1, &["out", "File too large"]);
-    assert_eq!(posts(&server), 0, "nothing was paid");
-    workplace.shell(&eval).ok();
-}
-
-#[test]
-fn a_limit_of_calls_and_a_refused_key_end_the_evaluation_for_their_own_reason() {
-    let workplace = Workplace::new();
-    problems(&workplace, 6);
-    let server = scripted(|_| said("\\boxed{25}"));
-    ask(&workplace, &server, "out", &["--set", "asap.anchor.max_calls=2"])
-        .ends(1, &["4 responses missing", "max_calls allows 2 requests"]);
-
-    let denying = Server::start(|_| Reply::error(401, "wrong key"));
-    ask(&workplace, &denying, "no", &[]).ends(1, &["wrong key"]);
-    assert_eq!(posts(&denying), 1);
-}
-
-#[test]
-fn failed_calls_are_not_counted_and_asked_for_again_if_that_helps() {
-    let workplace = Workplace::new();
-    problems(&workplace, 10);
-    for (status, code) in [(503, 75), (400, 1)] {
-        let server = scripted(move |prompt| match prompt.contains("What is 7 +") {
-            true => Reply::error(status, "this prompt is not accepted"),
-            false => said("\\boxed{25}"),
-        });
-        let no_retries = ["--set", "asap.anchor.max_retries=0"];
-        let failed = ask(&workplace, &server, "out", &no_retries).ends(code, &["1 response missing", "not accepted"]);
-        assert_eq!(failed.stderr.contains("Run the same command"), code == 75, "{}", failed.stderr);
-    }
-    let found = workplace.rows("SELECT why, correct, response FROM 'out' WHERE response IS NULL");
-    assert!(found.len() == 1 && found[0]["why"].as_str().unwrap().contains("not accepted"), "{found:?}");
 }

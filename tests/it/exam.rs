@@ -64,21 +64,3 @@ fn pipelines_are_compared_with_random_controls_of_equal_length() {
     // Other questions need another folder.
     workplace.run([&asked[..], &["--seed", "7"]].concat()).ends(2, &["choose another folder"]);
 }
-
-#[test]
-fn bad_input_is_refused_before_the_model_reads() {
-    let workplace = Workplace::new();
-    workplace.write("unanswered.jsonl", r#"{"question": "q", "cot": "a\n\nb", "answer": ""}"#);
-    for (from, pipeline, shares, expected) in [
-        ("data/sample", "verified", "0.5", "the pipeline verified ignores the budget"),
-        ("data/sample", "longst", "0.5", "did you mean longest?"),
-        ("unanswered.jsonl", "longest", "0.5", "no row with a question, an answer"),
-        ("nowhere", "longest", "0.5", "nowhere"),
-        ("data/sample", "longest", "1.5", "above 0 and at most 1"),
-    ] {
-        let flags = ["exam", "--to", "out", "--from", from, "--pipelines", pipeline, "--shares", shares];
-        workplace.run(flags).ends_in(&[1, 2], &[expected]);
-    }
-    let printed = workplace.run(["exam", "--pipelines", "longest", "--shares", "0.5", "--print"]);
-    assert!(printed.ok().contains("cot_survives(") && printed.stdout.contains("-- longest-0.5"), "{}", printed.stdout);
-}

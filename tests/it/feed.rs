@@ -151,34 +151,6 @@ fn a_count_has_the_steps_that_all_trainers_get() {
 }
 
 #[test]
-fn what_cannot_be_fed_is_an_error_that_says_why() {
-    let workplace = Workplace::new();
-    workplace.traces(9, 4, "traces");
-    let fails = |model: &str, more: &[&str], code: i32, expected: &str| {
-        workplace.run(["feed", "--data", "traces", "--model", model].iter().chain(more)).ends(code, &[expected]);
-    };
-    let none = "traces has no row to train on: 4 have more than 9 tokens";
-    for (more, code, expected) in [
-        (&["--resume", "1:2"][..], 2, "version:epoch:window:row"),
-        (&["--resume", "1:0:0:0:seed=42"], 1, "have changed since the feed started"),
-        (&["--rank", "2", "--world", "2"], 2, "counted from 0"),
-        (&["--follow"], 1, "not a Delta table"),
-        (&["--max-length", "0"], 2, "a whole number above 0"),
-        (&["--epochs", "0"], 2, "--epochs"),
-        (&["--step", "2", "--step-tokens", "9"], 2, "cannot be used with"),
-        (&["--max-length", "9"], 1, none),
-    ] {
-        fails("data/model", more, code, expected);
-    }
-    // As for training: no more tokens than the model reads, and no unknown ones.
-    workplace.copy_model("data/model", "changed", "max_position_embeddings", 9);
-    fails("changed", &[], 1, none);
-    workplace.copy_model("data/model", "changed", "vocab_size", 1000);
-    fails("changed", &[], 1, "which have no embedding");
-    fails("nowhere/none", &[], 1, "nowhere/none");
-}
-
-#[test]
 fn a_place_that_no_feed_wrote_is_an_error() {
     let workplace = pruned(4);
     let version = workplace.run(["table", "status", "out", "--format", "json"]).json()["table_version"].clone();

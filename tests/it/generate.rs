@@ -69,19 +69,3 @@ fn rows_are_answered_in_their_order_and_one_that_cannot_be_asked_says_why() {
     workplace.write("asked.jsonl", rows[..2].join("\n"));
     assert_eq!(json_lines(workplace.run(&asked.concat()).ok()), found[..4]);
 }
-
-#[test]
-fn what_cannot_be_meant_is_refused_before_a_model_is_loaded() {
-    let workplace = Workplace::new();
-    for (more, code, said) in [
-        (&["--samples", "4"][..], 2, "--temperature"),
-        (&["--top-p", "0"], 2, "expected a number above 0 and at most 1"),
-        (&["--top-p", "1.1"], 2, "expected a number above 0 and at most 1"),
-        (&["--stop", ""], 2, "expected a text, found an empty one"),
-        (&["--column", "q"], 2, "cannot be used with"),
-        (&[], 1, "nowhere/model"),
-    ] {
-        workplace.run([&["generate", "--model", "nowhere/model", "--prompt", "2?"], more].concat()).ends(code, &[said]);
-    }
-    workplace.run([&SMALL[..], &["--data", "data/sample", "--column", "problm"]].concat()).ends(2, &["problm"]);
-}

@@ -167,26 +167,3 @@ fn two_hundred_planted_faults_are_found_and_nothing_else() {
     );
     assert!(bare.contains("not checked  wrong_answer, except by flags"), "{bare}");
 }
-
-#[test]
-fn a_file_that_is_no_benchmark_is_one_clear_error() {
-    let workplace = Workplace::new();
-    workplace.write("rows.jsonl", json!({ "question": "q", "cot": "c", "answer": "a" }).to_string());
-    workplace.write("numbers.jsonl", json!({ "level": 1, "topic": "sums" }).to_string());
-    workplace.write("blank.jsonl", json!({ "question": " " }).to_string());
-    workplace.write("notes.txt", "no rows");
-    for (bench, named) in [
-        ("nowhere.jsonl", "nowhere.jsonl"),
-        ("notes.txt", "notes.txt"),
-        ("numbers.jsonl", "found the text columns topic"),
-        ("blank.jsonl", "its column question has no question"),
-    ] {
-        let refused = workplace.run(["inspect", "rows.jsonl", "--health", "--bench", bench]);
-        assert!(refused.code != 0 && refused.stderr.contains(named), "{refused:?}");
-        let errors = refused.stderr.lines().filter(|line| line.starts_with("error: "));
-        assert_eq!(errors.count(), 1, "{refused:?}");
-    }
-    workplace.run(["inspect", "rows.jsonl", "--bench", "x"]).ends(2, &["--health"]);
-    let sql = ["sql", "-c", "SELECT * FROM cot_contaminated('rows.jsonl')"];
-    workplace.run(sql).ends(1, &["the files of benchmarks"]);
-}

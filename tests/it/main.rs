@@ -3,7 +3,7 @@
 
 mod anchoring;
 mod answers;
-mod bad_input;
+mod cases;
 mod cli;
 mod common;
 mod eval;
@@ -19,17 +19,12 @@ mod labels;
 mod outputs;
 mod prompt;
 mod readme;
-mod run;
 mod runs;
-mod s3;
 mod schedule;
 mod slt;
-mod sql;
 mod statistics;
 mod stores;
 mod support;
-mod survival;
-mod system;
 mod tokenskip;
 mod trace;
 mod train;

@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use crate::common::files_below;
-use crate::runs::place::{B, File, Place, had_nothing_to_do};
+use crate::runs::place::{B, File, Place};
 use crate::support::table::{REJECTS, live_files, log};
 use asap_test_support::{Reply, Server};
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use datafusion::parquet::file::reader::{FileReader, SerializedFileReader};
 use datafusion::prelude::{col, lit};
 use serde_json::{Value, json};
 
@@ -54,20 +53,6 @@ fn an_output_says_what_it_holds_and_how_it_came() {
     insta::assert_snapshot!("status", without_times(status.ok()));
     let history = place.execute(&["table", "history", "out"]);
     insta::assert_snapshot!("history", without_times(history.ok()));
-    let last = place.execute(&["table", "history", "out", "--limit", "1", "--format", "json"]).json();
-    assert_eq!(last.as_array().unwrap().len(), 1);
-    place.execute(&["table", "status", "in/.."]).ends(1, &["asap"]);
-    place.workplace.write("early/.asap/cache/0-0.answers.parquet", "");
-    place.execute(&["table", "status", "early"]).ends(1, &["early has no commit yet", "run the same asap run command"]);
-    place.put(("c.parquet", 21..=27, "step"));
-    place.run(&["--limit", "16", "--set=run.slice_rows=2"]).ok();
-    let part = place.execute(&["table", "status", "out", "--format", "json"]).json();
-    assert_eq!(part["files_in_part"], json!([{"file": "c.parquet", "done": 2, "rows": 7}]));
-    assert_eq!((&part["finished"], &part["rows_beyond_limit"]), (&json!(true), &json!(5)));
-    assert!(place.execute(&["table", "status", "out"]).ok().contains("5 rows of the input are beyond it"));
-    place.run(&[]).ok();
-    let whole = place.execute(&["table", "status", "out", "--format", "json"]).json();
-    assert_eq!((&whole["finished"], &whole["rows_beyond_limit"]), (&json!(true), &json!(0)));
 }
 
 fn commit(table: &Path, action: Value) {
@@ -101,39 +86,6 @@ fn faults_are_named() {
 
     std::fs::remove_file(out.join(&shards[1])).unwrap();
     place.execute(&["table", "verify", "out"]).ends(1, &[&format!("shard {} is missing", shards[1])]);
-}
-
-#[test]
-fn an_output_is_finished_only_while_every_row_is_done() {
-    let is_finished = |place: &Place| {
-        let status = place.execute(&["table", "status", "out", "--format", "json"]).json();
-        assert_eq!(status["finished"].as_bool().unwrap(), status["finished_at"].is_i64());
-        status["finished"].as_bool().unwrap()
-    };
-    // A file that cannot be read arrives after everything was done.
-    let place = filled();
-    assert!(
-        is_finished(&place)
-            && place.execute(&["table", "status", "out"]).ok().contains("every row of the input is done")
-    );
-    place.put_bytes("in/c.parquet", b"PAR1 but nothing else PAR1");
-    assert_eq!(place.run(&[]).code, 3);
-    assert!(!is_finished(&place));
-    std::fs::remove_file(place.path("in/c.parquet")).unwrap();
-    had_nothing_to_do(&place.run(&[]));
-    assert!(is_finished(&place));
-
-    // A file leaves the input when only some of its rows are done.
-    let place = Place::local().with(&[OLD, B]);
-    place.run(&["--limit", "10"]).ok();
-    let (from, to) = (place.path("in/b.parquet"), place.path("b.parquet"));
-    std::fs::rename(&from, &to).unwrap();
-    assert!(place.run(&[]).stderr.contains("5 of 7 rows of b.parquet are done"));
-    assert!(!is_finished(&place));
-    std::fs::rename(&to, &from).unwrap();
-    place.run(&[]).ok();
-    assert!(is_finished(&place));
-    place.holds(&[OLD, B]);
 }
 
 fn is_readable(bytes: &[u8]) -> bool {
@@ -290,52 +242,4 @@ fn what_a_killed_run_and_a_replaced_file_left_is_removed() {
     assert_eq!(written(&rejects), live(&rejects));
     place.holds(&[NEW, B]);
     place.execute(&["table", "verify", "out"]).ok();
-}
-
-#[test]
-fn shards_are_merged_and_a_changed_file_is_still_replaced() {
-    let place = Place::local().with(&[OLD, B]);
-    place.run(&["--set=run.slice_rows=2"]).ok();
-    let before = live(&place.path("out")).len();
-    let done = place.execute(&["table", "optimize", "out", "--format", "json"]).json();
-    let shards = live(&place.path("out"));
-    assert!(before > 1 && shards.len() == 1, "{before} and {shards:?}");
-    assert_eq!((done["shards_before"].as_u64(), done["shards_after"].as_u64()), (Some(before as u64), Some(1)));
-    place.holds(&[OLD, B]);
-    place.execute(&["table", "verify", "out"]).ok();
-    had_nothing_to_do(&place.run(&[]));
-    place.put(NEW);
-    place.makes(&["--on-change", "reprocess"], &[NEW, B]);
-    place.execute(&["table", "verify", "out"]).ok();
-    // Shards outside of attempt folders belong to the table too.
-    place.execute(&["table", "vacuum", "out", "--retain", "0s", "--now"]).ok();
-    assert_eq!(written(&place.path("out")), live(&place.path("out")));
-}
-
-#[test]
-fn an_output_is_exported_as_plain_parquet() {
-    let place = filled();
-    let done = place.execute(&["export", "out", "--to", "plain", "--format", "json"]).json();
-    assert_eq!((done["rows"].as_u64(), done["files"].as_u64()), (Some(10), Some(1)));
-    let file = std::fs::File::open(place.path("plain/train-00000-of-00001.parquet")).unwrap();
-    let reader = SerializedFileReader::new(file).unwrap();
-    assert_eq!(reader.metadata().file_metadata().num_rows(), 10);
-    let info = std::fs::read(place.path("plain/dataset_info.json")).unwrap();
-    let info: Value = serde_json::from_slice(&info).unwrap();
-    let text = json!({"dtype": "string", "_type": "Value"});
-    let source = json!({"file": text, "row": {"dtype": "int64", "_type": "Value"}});
-    assert_eq!((&info["features"]["id"], &info["features"]["source"], &info["num_rows"]), (&text, &source, &json!(10)));
-    let card = std::fs::read_to_string(place.path("plain/README.md")).unwrap();
-    assert!(
-        card.starts_with("---\npretty_name: ") && !card.contains("configs:") && card.contains("| rows | 10 |"),
-        "{card}"
-    );
-    place.execute(&["export", "out", "--to", "plain"]).ends(1, &["not empty", "pass a new folder to --to"]);
-    let shard = live(&place.path("out")).remove(0);
-    let mut damaged = std::fs::read(place.path("out").join(&shard)).unwrap();
-    damaged[4..200].fill(0xff);
-    std::fs::write(place.path("out").join(&shard), damaged).unwrap();
-    let expected =
-        [format!("shard {shard} of out cannot be read ("), "run the same asap run command again".to_string()];
-    place.execute(&["export", "out", "--to", "other"]).ends(1, &expected.each_ref().map(String::as_str));
 }

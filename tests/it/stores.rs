@@ -1,7 +1,7 @@
 //! Sources of a store's settings, the check of an output store, and its errors.
 
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::common::{Finished, Workplace};
 #[cfg(feature = "hf")]
@@ -12,36 +12,8 @@ use asap_pipelines::delta::check_output;
 use futures::TryStreamExt;
 use object_store::aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut};
 use object_store::local::LocalFileSystem;
-use object_store::path::Path;
 use object_store::prefix::PrefixStore;
-use object_store::{ObjectStore, ObjectStoreExt, RetryConfig};
-
-/// A workplace and a server with a bucket `lake` that contains a sample corpus.
-pub(crate) fn lake() -> (Workplace, SocketAddr) {
-    let workplace = Workplace::new();
-    workplace.traces(3, 6, "s3/lake/corpus");
-    let address = serve(&workplace.path("s3"));
-    (workplace, address)
-}
-
-/// The binary without store variables.
-fn command(workplace: &Workplace, arguments: &[&str]) -> Command {
-    let mut command = workplace.command(arguments);
-    for (name, _) in std::env::vars_os() {
-        if ["AWS_", "GOOGLE_", "AZURE_", "HF_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
-            command.env_remove(name);
-        }
-    }
-    command
-}
-
-/// Like [`command`], with the settings of the server.
-fn with_keys(workplace: &Workplace, s3: SocketAddr, arguments: &[&str]) -> Command {
-    let mut command = command(workplace, arguments);
-    command.env("AWS_ACCESS_KEY_ID", KEY.0).env("AWS_SECRET_ACCESS_KEY", KEY.1);
-    command.env("AWS_ENDPOINT_URL", format!("http://{s3}"));
-    command
-}
+use object_store::{ObjectStore, RetryConfig};
 
 fn run(mut command: Command) -> Finished {
     Finished::of(&mut command)
@@ -55,53 +27,15 @@ fn failed(command: Command, code: i32, named: &[&str]) -> String {
 const COUNT: [&str; 8] =
     ["sql", "-q", "--format", "csv", "--from", "s3://lake/corpus/", "-c", "SELECT count(*) AS n FROM corpus"];
 
+/// This server cannot list. The client still asks no other server for the bucket's region.
 #[test]
-fn no_credentials_are_an_error_that_says_which_would_do() {
-    let workplace = Workplace::new();
-    let closed = "http://127.0.0.1:9";
-    let mut count = command(&workplace, &COUNT);
-    count.env("AWS_METADATA_ENDPOINT", closed);
-    let said = "for path s3://lake: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
-    failed(count, 1, &[said, closed, "aws configure export-credentials"]);
-    for place in ["s3://lake/a.parquet", "s3://lake/a/"] {
-        let mut select = command(&workplace, &["sql", "-c", &format!("SELECT * FROM '{place}'")]);
-        select.env("AWS_METADATA_ENDPOINT", closed);
-        failed(select, 1, &[said]);
-    }
-}
-
-#[test]
-fn statements_use_the_stores_of_the_session() {
-    let (workplace, s3) = lake();
-    let create = "CREATE EXTERNAL TABLE c STORED AS PARQUET LOCATION 's3a://lake/corpus/'";
-    let copy = "COPY (SELECT id FROM c) TO 's3://lake/ids.parquet'";
-    let read = "SELECT count(*) AS n FROM 's3://lake/ids.parquet'";
-    let all = with_keys(&workplace, s3, &["sql", "-q", "--format", "csv", "-c", create, "-c", copy, "-c", read]);
-    assert_eq!(run(all).ok(), "count\n6\nn\n6\n");
-
-    let option = "CREATE EXTERNAL TABLE c STORED AS PARQUET LOCATION 's3://lake/corpus/' \
-                  OPTIONS ('aws.secret_access_key' 'geheim')";
-    let said = failed(with_keys(&workplace, s3, &["sql", "-c", option]), 1, &["aws.secret_access_key", "environment"]);
-    assert!(!said.contains("geheim"), "{said}");
-    // This server cannot list. The client still asks no other server for the bucket's region.
-    let unable = serve_memory(Condition::Ignored, &[]);
-    let mut listed = with_keys(&workplace, unable, &["sql", "-c", &create.replace("s3a", "s3")]);
-    listed.env("HTTPS_PROXY", "http://127.0.0.1:9");
+fn a_server_that_cannot_list_is_the_only_one_that_is_asked() {
+    let (workplace, unable) = (Workplace::new(), serve_memory(Condition::Ignored, &[]));
+    let create = "CREATE EXTERNAL TABLE c STORED AS PARQUET LOCATION 's3://lake/corpus/'";
+    let mut listed = workplace.command(["sql", "-c", create]);
+    listed.env("AWS_ACCESS_KEY_ID", KEY.0).env("AWS_SECRET_ACCESS_KEY", KEY.1);
+    listed.env("AWS_ENDPOINT_URL", format!("http://{unable}")).env("HTTPS_PROXY", "http://127.0.0.1:9");
     failed(listed, 1, &[&format!("http://{unable}/lake"), "405"]);
-    let azure = "COPY (SELECT 1) TO 'az://container/a.parquet'";
-    let named = "set AZURE_STORAGE_ACCOUNT_NAME, or write abfss://container@";
-    failed(command(&workplace, &["sql", "-c", azure]), 2, &[named]);
-}
-
-#[test]
-fn a_table_can_be_read_from_standard_input() {
-    let workplace = Workplace::new();
-    let create = "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/dev/stdin' OPTIONS ('format.has_header' 'true')";
-    let read = ["sql", "-q", "--format", "csv", "-c", create, "-c", "SELECT sum(a) AS s FROM t"];
-    let mut reading = command(&workplace, &read).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    std::io::Write::write_all(&mut reading.stdin.take().unwrap(), b"a\n1\n2\n").unwrap();
-    let output = reading.wait_with_output().unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "s\n3\n");
 }
 
 #[test]
@@ -114,27 +48,17 @@ fn a_file_of_a_web_server_is_read_and_nothing_else() {
         let mut count = COUNT;
         let from = format!("http://{web}/{place}");
         count[5] = &from;
-        command(&workplace, &count)
+        workplace.command(&count)
     };
     assert_eq!(run(from("data/a%20b.parquet")).ok(), "n\n1\n");
     failed(from("data/"), 1, &[&format!("http://{web}/data is not a file, and http and https cannot list folders")]);
     let said = failed(from("data/a.parquet?X-Amz-Signature=0a1b"), 2, &["?X-Amz-Signature=… contains a ?"]);
     assert!(!said.contains("0a1b"), "{said}");
     let to = format!("http://{web}/out");
-    let out = command(&workplace, &["run", "pipelines/sql/truncate.sql", "--from", "corpus.parquet", "--to", &to]);
+    let out = workplace.command(&["run", "pipelines/sql/truncate.sql", "--from", "corpus.parquet", "--to", &to]);
     failed(out, 2, &["cannot write to http://"]);
     let copy = format!("COPY (SELECT 1) TO '{to}/a.parquet'");
-    failed(command(&workplace, &["sql", "-c", &copy]), 1, &["is read-only: you cannot write there"]);
-}
-
-#[test]
-fn a_log_shows_no_signature() {
-    let workplace = Workplace::new();
-    let select = "SELECT 'https://host/a.parquet?X-Amz-Signature=0a1b' AS url, a FROM nowhere";
-    let mut logged = command(&workplace, &["sql", "-c", select]);
-    logged.env("RUST_LOG", "trace");
-    let said = failed(logged, 1, &["https://host/a.parquet?X-Amz-Signature=…", "error: there is no table nowhere"]);
-    assert!(!said.contains("0a1b"), "{said}");
+    failed(workplace.command(&["sql", "-c", &copy]), 1, &["is read-only: you cannot write there"]);
 }
 
 #[cfg(not(feature = "hf"))]
@@ -144,7 +68,7 @@ fn a_build_without_the_hub_says_how_to_get_one() {
     for place in ["org/name@1d0c4eb/data", "org/name"] {
         let from = ["sql", "--from", &format!("hf://datasets/{place}"), "-c", "SELECT 1"];
         let named = ["hf://datasets/", "`cargo install --locked --path . --features hf`"];
-        failed(command(&Workplace::new(), &from), 2, &named);
+        failed(Workplace::new().command(from), 2, &named);
     }
 }
 
@@ -162,7 +86,7 @@ fn a_revision_of_a_dataset_is_read_and_nothing_else() {
     let from = |place: &str| {
         let select = "SELECT string_agg(question, '' ORDER BY question) AS all FROM corpus";
         let from = format!("hf://datasets/org/{place}");
-        let mut select = command(&workplace, &["sql", "-q", "--format", "csv", "--from", &from, "-c", select]);
+        let mut select = workplace.command(&["sql", "-q", "--format", "csv", "--from", &from, "-c", select]);
         select.env("HF_ENDPOINT", format!("http://{hub}"));
         select
     };
@@ -172,7 +96,7 @@ fn a_revision_of_a_dataset_is_read_and_nothing_else() {
     failed(from("name/data/"), 2, &["has no revision", "pin it as hf://datasets/org/name@REVISION/…"]);
     failed(from("name@/data/"), 2, &["has no revision", "pin it as hf://datasets/org/name@REVISION/…"]);
     let to = ["run", "pipelines/sql/truncate.sql", "--from", "a.parquet", "--to", "hf://datasets/org/name@1d0c4eb/out"];
-    failed(command(&workplace, &to), 2, &["cannot write to hf://datasets/org/name@1d0c4eb/out"]);
+    failed(workplace.command(&to), 2, &["cannot write to hf://datasets/org/name@1d0c4eb/out"]);
 }
 
 fn bucket(server: SocketAddr, condition: S3ConditionalPut) -> AmazonS3 {
@@ -233,17 +157,4 @@ async fn a_log_on_disk_that_cannot_be_written_is_named() {
     }
     let disk = LocalFileSystem::new_with_prefix(workplace.path("disk")).unwrap().with_automatic_cleanup(true);
     refused(disk, &["cannot write to the log of out", "check that the folder can be created"]).await;
-}
-
-#[tokio::test]
-async fn readers_of_a_table_do_not_see_a_probe_that_was_left() {
-    let (workplace, s3) = lake();
-    let create = ["run", "pipelines/sql/truncate.sql", "--from", "s3://lake/corpus/", "--to", "s3://lake/out"];
-    run(with_keys(&workplace, s3, &create)).ok();
-    let left = Path::from(format!("out/_delta_log/{}{}", asap_pipelines::delta::PROBE, uuid::Uuid::new_v4()));
-    bucket(s3, S3ConditionalPut::ETagMatch).put(&left, "first".into()).await.unwrap();
-    let table = "CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION 's3://lake/out'";
-    let count = ["sql", "-q", "--format", "csv", "-c", table, "-c", "SELECT count(*) AS n FROM t"];
-    assert_eq!(run(with_keys(&workplace, s3, &count)).ok(), "n\n6\n");
-    run(with_keys(&workplace, s3, &create)).ok();
 }

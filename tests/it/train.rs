@@ -87,64 +87,6 @@ fn a_config_and_traces_become_a_model_that_scores() {
     check_scores(&workplace, "one");
 }
 
-#[test]
-fn what_cannot_be_trained_is_refused_and_leaves_nothing() {
-    let workplace = prepared();
-    let fails = |code: i32, more: &str, expected: &str| {
-        workplace.run(words(&format!("{TRAIN}{more}"))).ends(code, &[expected]);
-        assert!(!workplace.path("model/model.safetensors").exists());
-    };
-    fails(2, "--out traces", "traces exists; use a new folder");
-    fails(1, "--out model --max-length 8", "no row to train on");
-    fails(1, "--out model --learning-rate 1e30", "lower the learning rate");
-    // Also if the last step spoiled the weights: neither the weights nor a checkpoint remains.
-    for epochs in ["1", "2"] {
-        let once = "train --init config.json --data traces --out once --learning-rate 1e30 --accumulate 64 \
-                    --warmup-steps 0 --epochs ";
-        workplace.run(words(&format!("{once}{epochs}"))).ends(1, &["there is no checkpoint yet"]);
-        let metrics = text(&workplace, "once/metrics.jsonl");
-        assert_eq!(metrics.lines().count(), 1, "{metrics}");
-        assert!(!workplace.path("once/checkpoints").exists() && !workplace.path("once/training.json").exists());
-    }
-    fails(2, "--out model --held-out 1", "from 0 to below 1");
-    fails(2, "--out model --device cuda", "both use the same examples in the same order");
-
-    let with = |key: &str, value: Value| {
-        let mut config = config();
-        config[key] = value;
-        workplace.write("config.json", config.to_string());
-    };
-    with("hidden_act", json!("gelu"));
-    fails(2, "--out model", "hidden_act 'gelu'");
-    with("vocab_size", json!(100));
-    fails(1, "--out model", "at least 259 in config.json");
-    fs::remove_file(workplace.path("config.json")).unwrap();
-    fails(2, "--out model", "cannot read config.json");
-}
-
-#[test]
-fn an_output_of_a_run_is_learned_from_as_its_log_says() {
-    let workplace = prepared();
-    let run = |ratio: &str| {
-        let kept = format!("SELECT *, cot_truncate(cot_steps(cot), {ratio}) AS kept FROM corpus");
-        workplace.write("mine.sql", format!("SELECT * FROM pruned(({kept}), 'first')"));
-        let model = "asap.scorer.model=tests/goldens/qwen2";
-        let base = ["run", "mine.sql", "--from", "traces", "--to", "out", "--set", model, "--new-generation"];
-        workplace.run(base).ok();
-    };
-    let learn = |data: &str, out: &str| {
-        let line = format!("train --init config.json --data {data} --epochs 1 --out {out} --format json");
-        workplace.run(words(&line)).json()
-    };
-    // The shards of the first table generation still exist, without rows.
-    run("0.9");
-    run("0.3");
-    let (all, pruned) = (learn("traces", "all"), learn("out", "pruned"));
-    assert_eq!((&all["traces"], &pruned["traces"], &pruned["rows_rejected"]), (&json!(24), &json!(24), &json!(0)));
-    let tokens = |summary: &Value| summary["tokens"].as_u64().unwrap();
-    assert!(tokens(&pruned) * 2 < tokens(&all), "{pruned} {all}");
-}
-
 fn weights(workplace: &Workplace, model: &str) -> Vec<u8> {
     fs::read(workplace.path(model).join("model.safetensors")).unwrap()
 }
@@ -210,35 +152,6 @@ fn a_training_resumes_with_smaller_passes_and_moved_data() {
     let held = &again.json()["held_out"];
     assert!(held["before"].as_f64().unwrap() > held["surprisal"].as_f64().unwrap(), "{held}");
     assert_eq!(held["after_epochs"].as_array().unwrap().len(), 1, "{held}");
-}
-
-#[test]
-fn data_is_compared_by_what_it_refers_to() {
-    let workplace = prepared();
-    workplace.run(["run", "truncate", "--from", "traces", "--to", "pruned"]).ok();
-    let train = |data: &str, out: &str| {
-        workplace.run(words(&format!("train --init config.json --data {data} --out {out} --epochs 1")))
-    };
-    let is_same = |data: &str, out: &str| {
-        train(data, out).ends(0, &["nothing to do"]);
-    };
-    let is_other = |data: &str, out: &str| {
-        train(data, out).ends(2, &["data was"]);
-    };
-    for data in ["traces", "pruned"] {
-        let out = &format!("of-{data}");
-        train(data, out).ok();
-        std::os::unix::fs::symlink(workplace.path(data), workplace.path("linked")).unwrap();
-        is_same("linked", out);
-        is_same(&format!("./{data}/"), out);
-        workplace.shell(&format!("rm linked && cp -r {data} copied-{data} && mv {data} moved-{data}")).ok();
-        is_same(&format!("moved-{data}"), out);
-    }
-    // A copy of a table has the same identity. Copied files do not.
-    is_same("copied-pruned", "of-pruned");
-    is_other("copied-traces", "of-traces");
-    is_other("moved-traces", "of-pruned");
-    is_other("moved-pruned", "of-traces");
 }
 
 #[test]
@@ -361,30 +274,6 @@ fn a_model_that_cannot_be_written_is_written_by_the_same_command_later() {
     assert_eq!(weights(&workplace, "model"), weights(&workplace, "whole"));
 }
 
-/// If the file system is full before the second checkpoint, the first one stays whole and the training resumes from it.
-/// A file system that is too small from the start is reported before the first step.
-#[test]
-fn a_full_file_system_leaves_the_last_checkpoint_whole() {
-    let workplace = prepared();
-    let line = format!("{TRAIN}--checkpoint-every 2 --checkpoints 1");
-    let train = words(&line);
-    workplace.run([&train[..], &["--out", "roomy"]].concat()).ok();
-    fs::create_dir(workplace.path("small")).unwrap();
-    let script = "mount -t tmpfs -o size=640k tmpfs small && \
-        { \"$0\" \"$@\" --out small/out 2>&1 | grep -q 'not enough disk: .* free in' || exit 8; \
-          mount -o remount,size=64m small && { \"$0\" \"$@\" --out small/out >&2 & \
-          while ! [ -e small/out/settings.json ]; do sleep 0.01; done; mount -o remount,size=640k small; wait $!; code=$?; }; \
-          ls small/out/checkpoints; \
-          mount -o remount,size=64m small && \"$0\" \"$@\" --out small/out >&2 || exit 9; \
-          cp small/out/model.safetensors . && exit $code; }";
-    let mut shell = Command::new("unshare");
-    shell.args(["--map-root-user", "--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_asap")]).args(&train);
-    let finished = Finished::of(shell.current_dir(workplace.path(""))).ends(75, &["No space left on device"]);
-    assert_eq!(finished.stdout.trim(), "step-2", "{}", finished.stderr);
-    assert!(finished.stderr.contains("resumes after step 2"), "{}", finished.stderr);
-    assert_eq!(fs::read(workplace.path("model.safetensors")).unwrap(), weights(&workplace, "roomy"));
-}
-
 #[test]
 fn rows_that_are_no_longer_there_are_named_and_the_last_checkpoint_stays() {
     let workplace = prepared();
@@ -400,20 +289,4 @@ fn rows_that_are_no_longer_there_are_named_and_the_last_checkpoint_stays() {
     workplace.run(&train).ends_in(&[1, 2, 75], &["out"]);
     fs::rename(workplace.path("elsewhere"), workplace.path("out")).unwrap();
     workplace.run(&train).ends(0, &["resumes after step"]);
-}
-
-#[test]
-fn a_broken_shard_is_named_before_a_step_is_made() {
-    let workplace = prepared();
-    workplace.run(["run", "truncate", "--from", "traces", "--to", "out", "--set=run.slice_rows=8"]).ok();
-    let shard = workplace.shell("find out -name '*.parquet' | sort | tail -1").ok().trim().to_string();
-    let mut bytes = fs::read(workplace.path(&shard)).unwrap();
-    let quarter = bytes.len() / 4;
-    bytes[4..quarter].fill(0xff);
-    fs::write(workplace.path(&shard), bytes).unwrap();
-    let finished = workplace.run(["train", "--init", "config.json", "--data", "out", "--out", "model"]);
-    let name = shard.rsplit('/').next().unwrap();
-    assert_eq!(finished.code, 1, "{}", finished.stderr);
-    assert!(finished.stderr.contains(name) && !finished.stderr.contains("panicked"), "{}", finished.stderr);
-    assert!(!workplace.path("model/checkpoints").exists());
 }

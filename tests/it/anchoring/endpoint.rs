@@ -90,22 +90,6 @@ fn a_run_whose_endpoint_dies_commits_nothing_wherever_it_does() {
 }
 
 #[test]
-fn one_denial_at_the_end_of_a_run_is_no_rows_own_fault() {
-    let quick = ["asap.anchor.max_retries=0", "asap.anchor.max_concurrent_requests=64"];
-    for reply in [Reply::error(402, "pay first"), Reply::error(403, "not you")] {
-        let workplace = corpus(10);
-        // The denial arrives before the answers to earlier requests.
-        let server = Server::start(move |call| match call.number {
-            19 => reply.clone(),
-            _ => Reply::After(Duration::from_millis(20), Box::new(model(call))),
-        });
-        commits_nothing(&workplace, run(&workplace, "out", &server, &quick), 1, &["are denied"]);
-        assert_eq!(run(&workplace, "out", &server, &quick).json()["rows_out"].as_u64(), Some(10));
-        assert_eq!(server.count(), 21);
-    }
-}
-
-#[test]
 fn a_dead_endpoint_is_noticed_where_the_pipeline_does_not_show_it_and_where_rows_are_equal() {
     for (reply, code) in dead() {
         let workplace = corpus(40);
@@ -163,21 +147,6 @@ fn what_is_turned_down_alike_is_not_committed_before_the_verdict() {
 }
 
 #[test]
-fn sql_ends_with_an_error_where_the_account_is_not_served() {
-    let workplace = corpus(60);
-    let count = ["SELECT count(ai_complete(question)) AS n FROM corpus"];
-    for (reply, answered, said) in [
-        (Reply::error(400, "the workspace is suspended"), 20, "were turned down with the same words"),
-        // Two calls remain.
-        (Reply::error(400, "Your credit balance is too low"), 58, "are denied"),
-    ] {
-        let server = Server::start(move |call| if call.number < answered { Reply::text("yes") } else { reply.clone() });
-        std::fs::remove_dir_all(workplace.path(".cache")).unwrap_or_default();
-        sql(&workplace, &server, &["asap.anchor.max_concurrent_requests=1"], &count).ends(1, &[said]);
-    }
-}
-
-#[test]
 fn a_limit_of_the_endpoint_costs_time_and_no_rows() {
     const ROWS: usize = 60;
     let workplace = corpus(ROWS);
@@ -217,32 +186,6 @@ fn a_long_pause_is_announced_with_its_end() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-}
-
-#[test]
-fn a_statement_tells_what_it_lost_and_asks_for_it_once() {
-    let workplace = corpus(7);
-    let server = Server::start(|call| match call.number {
-        0 => Reply::error(400, "not that"),
-        _ => Reply::text("yes"),
-    });
-    let statement = "SELECT ai_complete('Is it ' || 'so?') AS a, ai_complete('Is it so?') AS b FROM corpus";
-    let counted = format!("SELECT count(a) AS a, count(b) AS b, count(*) AS n FROM ({statement})");
-    let told = sql(&workplace, &server, &["asap.anchor.max_retries=0"], &[&counted]);
-    let told = told.ends(0, &["have no answer; the first: refused: 400: not that"]);
-    assert_eq!((told.ok(), server.count()), ("a,b,n\n0,0,7\n", 1));
-    assert_eq!(sql(&workplace, &server, &[], &[&counted]).ok(), "a,b,n\n7,7,7\n");
-}
-
-#[test]
-fn a_query_that_no_call_answers_is_an_error() {
-    let workplace = corpus(2);
-    for (reply, code) in [(Reply::error(401, "wrong key"), 1), (Reply::error(503, "gone fishing"), 75)] {
-        let server = Server::start(move |_| reply.clone());
-        let count = ["SELECT count(ai_complete(question)) AS n FROM corpus"];
-        let failed = sql(&workplace, &server, &["asap.anchor.max_retries=0"], &count);
-        assert_eq!(failed.ends(code, &["error: none of 2 calls was answered"]).stdout, "n\n0\n");
-    }
 }
 
 #[test]

@@ -42,13 +42,18 @@ impl Workplace {
     }
 
     pub(crate) fn command(&self, arguments: impl IntoIterator<Item: AsRef<OsStr>>) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_asap"));
-        command.args(arguments).current_dir(self.folder.path());
+        let mut command = self.program(env!("CARGO_BIN_EXE_asap"));
+        command.args(arguments);
+        command
+    }
+
+    fn program(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.folder.path());
         command.env("HOME", self.folder.path()).env("XDG_CONFIG_HOME", self.folder.path());
-        for name in ["RUST_LOG", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"] {
-            command.env_remove(name);
-        }
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASAP_")) {
+        let foreign = ["ASAP_", "AWS_", "AZURE_", "GOOGLE_", "HF_", "HUGGINGFACE_", "RUST_LOG", "XDG_CACHE_HOME"];
+        let is_foreign = |name: &str| foreign.iter().any(|prefix| name.starts_with(prefix));
+        for (name, _) in std::env::vars().filter(|(name, _)| is_foreign(name)) {
             command.env_remove(name);
         }
         command
@@ -62,9 +67,8 @@ impl Workplace {
     pub(crate) fn shell_command(&self, script: &str) -> Command {
         let binaries = Path::new(env!("CARGO_BIN_EXE_asap")).parent().unwrap();
         let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
-        let mut shell = Command::new("sh");
-        shell.args(["-c", script]).current_dir(self.folder.path());
-        shell.env("PATH", path).env("XDG_CONFIG_HOME", self.folder.path());
+        let mut shell = self.program("sh");
+        shell.args(["-c", script]).env("PATH", path);
         shell
     }
 

@@ -1,10 +1,11 @@
 //! Commits with lost replies, refused and racing commits, and runs that die between two commits. `faults` fails every
 //! other request of a run.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::runs::place::{A, B, File, Place, Running, had_nothing_to_do, wait_until};
+use crate::runs::place::{A, B, File, Place, Running, had_nothing_to_do, summary, wait_until};
 use crate::support::proxy::{Action, Gate, RequestHead};
 use crate::support::table::{REJECTS, live_files, log};
 
@@ -62,46 +63,6 @@ fn a_log_that_cannot_be_listed_for_a_moment_after_a_lost_reply_costs_no_row() {
 }
 
 #[test]
-fn a_commit_whose_reply_is_lost_is_found_in_the_log() {
-    for action in [Action::LoseReply, Action::ReplyAfterLoss(503)] {
-        let place = Place::s3().with(&[A]);
-        place.proxy().fault(1, |head| head.commits_rows("out"), action.clone());
-        place.makes(&[], &[A]);
-        place.put(B);
-        place.proxy().fault(1, |head| head.commits_rows("out"), action.clone());
-        place.makes(&[], &[A, B]);
-        let version = log(&place.path("out")).len();
-        had_nothing_to_do(&place.run(&[]));
-        assert_eq!(log(&place.path("out")).len(), version, "a commit without changes");
-    }
-}
-
-/// Runs, and checks that the first reply to a request that matches is lost.
-fn run_with_lost_reply(place: &Place, is_meant: fn(&RequestHead) -> bool) {
-    place.proxy().fault(1, is_meant, Action::LoseReply);
-    place.run(&[]).ok();
-    assert!(place.proxy().log().iter().any(|logged| is_meant(&logged.head) && logged.status.is_none()));
-}
-
-#[test]
-fn a_commit_of_rejects_whose_reply_is_lost_is_found_in_the_log() {
-    let place = one_done();
-    run_with_lost_reply(&place, |head| head.commits_rows(&format!("out/{REJECTS}")));
-    place.holds(&[A, B]);
-}
-
-#[test]
-fn a_commit_without_rows_whose_reply_is_lost_is_found_in_the_log() {
-    let place = one_done();
-    place.run(&[]).ok();
-    // Every row of it is filtered.
-    let filtered: File = ("c.parquet", 27..=27, "step");
-    place.put(filtered.clone());
-    run_with_lost_reply(&place, |head| head.commits("out"));
-    place.is_done(&[A, B, filtered]);
-}
-
-#[test]
 fn a_commit_whose_reply_never_comes_is_found_in_the_log() {
     let place = one_done();
     let gate = Gate::new();
@@ -111,15 +72,6 @@ fn a_commit_whose_reply_never_comes_is_found_in_the_log() {
     Running::start(command).finish().ok();
     gate.cut();
     place.holds(&[A, B]);
-}
-
-#[test]
-fn a_commit_that_the_store_puts_off_is_made() {
-    for (status, code) in [(409, "ConditionalRequestConflict"), (503, "SlowDown"), (429, "SlowDown")] {
-        let place = one_done();
-        place.proxy().fault(2, |head| head.commits_rows("out"), Action::Status(status, code));
-        place.makes(&[], &[A, B]);
-    }
 }
 
 /// Longer than the time between two commits of a run.
@@ -219,17 +171,6 @@ fn rejects_of_a_run_that_was_overtaken_and_died_are_taken_out_by_the_next_one() 
     place.holds(&[A, B]);
 }
 
-#[test]
-fn rejects_are_there_once_though_the_commit_of_the_output_failed() {
-    let place = one_done();
-    place.proxy().faults(|head| head.commits("out"), Action::Status(403, "AccessDenied"));
-    for _ in 0..2 {
-        place.run(&[]).ends_in(&[1, 75], &[]);
-        place.is_whole();
-    }
-    place.recovers(&[A, B]);
-}
-
 /// Kills a run during its commit of the output, which the gate holds.
 fn die_at_commit(place: &Place) -> Gate {
     let gate = place.proxy().hold(|head| head.commits_rows("out"));
@@ -322,17 +263,6 @@ fn a_new_table_generation_that_was_planned_for_an_older_one_is_refused() {
 }
 
 #[test]
-fn rejects_of_an_attempt_that_was_never_committed_go_when_its_file_is_replaced() {
-    let place = Place::s3().with(&[A]);
-    place.proxy().fault(9, |head| head.commits_rows("out"), Action::Status(403, "AccessDenied"));
-    assert_eq!(place.run(&[]).code, 1);
-    place.proxy().calm();
-    let replaced: File = ("a.parquet", 3..=9, "other");
-    place.put(replaced.clone());
-    place.makes(&["--on-change", "reprocess"], &[replaced]);
-}
-
-#[test]
 fn a_run_that_loses_a_race_leaves_no_shard() {
     let place = Place::s3().with(&[A]);
     let gate = place.proxy().hold_first(|head| head.commits_rows("out"));
@@ -344,4 +274,48 @@ fn a_run_that_loses_a_race_leaves_no_shard() {
     place.holds(&[A]);
     let shards = place.shards();
     assert_eq!(shards, live_files(&place.path("out")), "shards differ from those that the log names");
+}
+
+/// A check that ends at a time-out says nothing about the store.
+#[test]
+fn a_check_of_conditional_creates_that_times_out_is_made_again() {
+    let place = Place::s3().with(&[A]);
+    let gate = Gate::new();
+    let is_check =
+        |head: &RequestHead| head.puts("out/_delta_log") && head.path.contains(".asap-probe-") && head.is_create();
+    place.proxy().fault(1, is_check, Action::HoldReply(gate.clone()));
+    let mut run = place.run_command(&[]);
+    run.env("AWS_TIMEOUT", "3s");
+    Running::start(run).finish().ok();
+    gate.open();
+    place.holds(&[A]);
+}
+
+#[test]
+fn shards_that_are_gone_before_their_commit_are_not_committed() {
+    // The slices of a replaced file are committed together, so the first slices wait.
+    for replaces in [false, true] {
+        let place = Place::s3();
+        if replaces {
+            place.fill(&[("a.parquet", 1..=9, "walk")]);
+        }
+        let file: File = ("a.parquet", 1..=9, "step");
+        place.put(file.clone());
+        let before = if replaces { place.shards() } else { BTreeSet::new() };
+        // The rejects of a slice are written after its rows.
+        let rejects = format!("out/{REJECTS}");
+        let gate = place.proxy().hold(move |head| head.puts(&rejects) && head.path.ends_with(".parquet"));
+        let mut run = place.start(&["--on-change", "reprocess", "--set=run.commit_seconds=0"]);
+        run.wait_until("rejects that wait", || gate.held() > 0);
+        let written: Vec<String> = place.shards().difference(&before).cloned().collect();
+        assert_eq!(written.len(), 1);
+        std::fs::remove_file(place.path("out").join(&written[0])).unwrap();
+        // Slices younger than a second are committed without a check.
+        std::thread::sleep(Duration::from_millis(1100));
+        gate.open();
+        assert!(summary(&run.finish(), 75)["slices_deleted"].as_u64().unwrap() > 0);
+        place.is_whole();
+        place.proxy().calm();
+        place.makes(&["--on-change", "reprocess"], &[file]);
+    }
 }

@@ -10,7 +10,6 @@ use crate::common::json_lines;
 use crate::runs::delta_table::{Table, VECTORS_FILE, column, columns, metadata, protocol};
 use crate::runs::place::{File, Place, failed, had_nothing_to_do, summary};
 
-/// Rows 4 and 9 are rejects, row 6 is filtered.
 const A: File = ("a.parquet", 1..=10, "step");
 const B: File = ("b.parquet", 11..=20, "step");
 
@@ -18,56 +17,6 @@ fn query(place: &Place, sql: &str) -> Vec<Value> {
     let from = place.location("in");
     let found = place.execute(&["sql", "-q", "--from", &from, "--format", "nd-json", "-c", sql]);
     json_lines(found.ok())
-}
-
-/// Returns the rows of the corpus in SQL as `file:row`.
-fn sources(place: &Place) -> Vec<String> {
-    let sql = "SELECT source['file'] AS file, source['row'] AS row FROM corpus ORDER BY file, row";
-    query(place, sql).iter().map(|row| format!("{}:{}", row["file"].as_str().unwrap(), row["row"])).collect()
-}
-
-fn of(file: &str, rows: &[u32]) -> Vec<String> {
-    rows.iter().map(|row| format!("{file}:{row}")).collect()
-}
-
-#[test]
-fn deleted_rows_are_not_read() {
-    for (place, slice_rows) in [(Place::local(), "10000"), (Place::local(), "2"), (Place::s3(), "3")] {
-        let table = Table::new(&place);
-        place.put_all(&[A, B]);
-        // A few rows, and most rows including a whole slice.
-        let vectors = table.vectors(&[&[0, 3, 4], &[0, 1, 2, 3, 4, 5, 7, 9]]);
-        table.commit(&[table.add_with("a.parquet", &vectors[0]), table.add_with("b.parquet", &vectors[1])]);
-        let done = summary(&place.run(&[&format!("--set=run.slice_rows={slice_rows}")]), 0);
-        let counts = ["rows_in", "rows_out", "rows_rejected", "rows_filtered"].map(|name| done[name].as_u64());
-        assert_eq!(counts, [9, 6, 1, 2].map(Some), "{slice_rows}");
-        assert_eq!(place.rows().sources(), [of("a.parquet", &[1, 2, 5, 7, 8]), of("b.parquet", &[8])].concat());
-        assert_eq!(place.rows().rejected(), of("a.parquet", &[9]));
-        had_nothing_to_do(&place.run(&[]));
-        assert_eq!(sources(&place), [of("a.parquet", &[1, 2, 5, 6, 7, 8, 9]), of("b.parquet", &[6, 8])].concat());
-        assert_eq!(query(&place, "SELECT count(*) AS n FROM corpus"), [json!({ "n": 9 })]);
-        // Rows are identified by their positions in the file.
-        assert_eq!(summary(&place.run(&["--retry-rejects"]), 0)["rows_in"], 1);
-        assert_eq!(place.rows().rejected(), of("a.parquet", &[9]));
-    }
-}
-
-#[test]
-fn a_file_of_which_all_rows_are_deleted_is_done() {
-    let place = Place::local();
-    let table = Table::new(&place);
-    place.put_all(&[A, B]);
-    let vectors = table.vectors(&[&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]]);
-    table.commit(&[table.add_with("a.parquet", &vectors[0])]);
-    let first = summary(&place.run(&["--set=run.slice_rows=4"]), 0);
-    assert_eq!((&first["rows_in"], &first["nothing_to_do"]), (&json!(0), &json!(false)));
-    had_nothing_to_do(&place.run(&["--set=run.slice_rows=4"]));
-    let status: Value = place.execute(&["table", "status", &place.location("out"), "--format", "json"]).json();
-    assert_eq!((&status["finished"], &status["files_done"], &status["rows"]), (&json!(true), &json!(1), &json!(0)));
-    assert_eq!(status["files_in_part"], json!([]));
-    assert!(sources(&place).is_empty());
-    table.commit(&[table.add("b.parquet")]);
-    place.makes(&[], &[B]);
 }
 
 /// The example of the protocol, whose deleted rows are in the log itself.
@@ -80,8 +29,8 @@ fn a_deletion_vector_may_stand_in_the_log() {
         "sizeInBytes": 40, "cardinality": 6 });
     table.commit(&[table.add_with("a.parquet", &vector)]);
     assert_eq!(summary(&place.run(&[]), 0)["rows_in"], 34);
-    let left: Vec<u32> = (0..40).filter(|row| ![3, 4, 7, 11, 18, 29].contains(row)).collect();
-    assert_eq!(sources(&place), of("a.parquet", &left));
+    let left = (0..40).filter(|row| ![3, 4, 7, 11, 18, 29].contains(row)).map(|row| json!({ "row": row }));
+    assert_eq!(query(&place, "SELECT source['row'] AS row FROM corpus ORDER BY row"), left.collect::<Vec<_>>());
 }
 
 #[test]
@@ -108,30 +57,7 @@ fn a_deletion_vector_that_is_damaged_fails_by_its_file() {
         table.commit(&[table.add_with("a.parquet", &vectors[0]), table.add_with("b.parquet", &vectors[1])]);
         let damaged = place.run(&[]).ends(3, &["deletion vector"]);
         assert_eq!(failed(&summary(&damaged, 3)), ["a.parquet"]);
-        assert_eq!(place.rows().sources(), of("b.parquet", &[0, 1, 2, 5, 7, 8]));
-    }
-}
-
-#[test]
-fn rows_that_are_deleted_later_are_taken_back_where_that_is_asked() {
-    for place in Place::both() {
-        let table = Table::filled(&place, &[A, B]);
-        let vectors = table.vectors(&[&[0, 1], &[0, 1, 9]]);
-        table.commit(&[table.remove("a.parquet"), table.add_with("a.parquet", &vectors[0])]);
-        place.fails_for("a.parquet", &[A, B]);
-        assert_eq!(summary(&place.run(&["--on-change=reprocess"]), 0)["rows_in"], 8);
-        let first = [of("a.parquet", &[2, 3, 5, 7, 8]), of("b.parquet", &[0])].concat();
-        assert_eq!(place.rows().sources()[..6], first);
-        had_nothing_to_do(&place.run(&[]));
-        // From one vector to another, and back to no vector.
-        let mut removed = table.remove("a.parquet");
-        removed["remove"]["deletionVector"] = vectors[0].clone();
-        table.commit(&[table.add_with("a.parquet", &vectors[1]), removed.clone()]);
-        assert_eq!(summary(&place.run(&["--on-change=reprocess"]), 0)["rows_in"], 7);
-        assert_eq!(place.rows().rejected(), [of("a.parquet", &[4]), of("b.parquet", &[4, 9])].concat());
-        removed["remove"]["deletionVector"] = vectors[1].clone();
-        table.commit(&[removed, table.add("a.parquet")]);
-        place.reads(&["--on-change=reprocess"], 10, &[A, B]);
+        assert_eq!(place.rows().sources(), [0, 1, 2, 5, 7, 8].map(|row| format!("b.parquet:{row}")));
     }
 }
 

@@ -7,96 +7,87 @@ use serde_json::{Value, json};
 use crate::runs::place::{File, Place};
 
 /// The path of a file of deletion vectors with the name [`VECTORS`] in a log. Both are an example of the protocol.
-pub(super) const VECTORS_FILE: &str = "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin";
-pub(super) const VECTORS: &str = "ab^-aqEH.-t@S}K{vb[*k^";
+pub(crate) const VECTORS_FILE: &str = "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin";
+pub(crate) const VECTORS: &str = "ab^-aqEH.-t@S}K{vb[*k^";
 
-pub(super) struct Table<'a> {
+pub(crate) struct Table<'a> {
     place: &'a Place,
     folder: &'a str,
     next: Cell<u64>,
 }
 
-pub(super) fn column(name: &str, data_type: &str) -> Value {
+pub(crate) fn column(name: &str, data_type: &str) -> Value {
     json!({ "name": name, "type": data_type, "nullable": true, "metadata": {} })
 }
 
-pub(super) fn columns() -> Vec<Value> {
+pub(crate) fn columns() -> Vec<Value> {
     ["id", "question", "cot", "answer"].map(|name| column(name, "string")).to_vec()
 }
 
-pub(super) fn metadata(columns: &[Value], partition_by: &[&str], configuration: Value) -> Value {
+pub(crate) fn metadata(columns: &[Value], partition_by: &[&str], configuration: Value) -> Value {
     let schema = json!({ "type": "struct", "fields": columns }).to_string();
     json!({ "metaData": { "id": "a-table", "format": { "provider": "parquet", "options": {} }, "schemaString": schema,
         "partitionColumns": partition_by, "configuration": configuration, "createdTime": 0 } })
 }
 
 /// The features that readers of the table must support.
-pub(super) fn protocol(reader_features: &[&str]) -> Value {
+pub(crate) fn protocol(reader_features: &[&str]) -> Value {
     json!({ "protocol": { "minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": reader_features,
         "writerFeatures": reader_features } })
 }
 
 impl<'a> Table<'a> {
     /// An empty table with the columns of [`Place::put`] at `in`.
-    pub(super) fn new(place: &'a Place) -> Self {
+    pub(crate) fn new(place: &'a Place) -> Self {
         let table = Self::at(place, "in");
         table.commit(&[protocol(&["deletionVectors"]), metadata(&columns(), &[], json!({}))]);
         table
     }
 
-    /// Like [`Self::new`], with files, after a run.
-    #[track_caller]
-    pub(super) fn filled(place: &'a Place, files: &[File]) -> Self {
-        let table = Self::new(place);
-        table.append(files);
-        place.run(&[]).ok();
-        table
-    }
-
-    pub(super) fn at(place: &'a Place, folder: &'a str) -> Self {
+    pub(crate) fn at(place: &'a Place, folder: &'a str) -> Self {
         Self { place, folder, next: Cell::new(0) }
     }
 
-    pub(super) fn commit(&self, actions: &[Value]) {
+    pub(crate) fn commit(&self, actions: &[Value]) {
         self.commit_as(self.next.replace(self.next.get() + 1), actions);
     }
 
-    pub(super) fn commit_as(&self, version: u64, actions: &[Value]) {
+    pub(crate) fn commit_as(&self, version: u64, actions: &[Value]) {
         let lines: Vec<String> = actions.iter().map(|action| action.to_string()).collect();
         let name = format!("{}/_delta_log/{version:020}.json", self.folder);
         self.place.put_bytes(&name, lines.join("\n").as_bytes());
     }
 
-    pub(super) fn append(&self, files: &[File]) {
+    pub(crate) fn append(&self, files: &[File]) {
         self.place.put_all(files);
         self.commit(&files.iter().map(|(name, ..)| self.add(name)).collect::<Vec<_>>());
     }
 
     /// Replaces files by one with the same rows in a version that changes none of them.
-    pub(super) fn merge(&self, names: &[&str], whole: File) {
+    pub(crate) fn merge(&self, names: &[&str], whole: File) {
         let removed = names.iter().map(|name| self.remove(name));
         self.place.put(whole.clone());
         let actions: Vec<_> = removed.chain([self.add(whole.0)]).map(without_change).collect();
         self.commit(&actions);
     }
 
-    pub(super) fn add(&self, name: &str) -> Value {
+    pub(crate) fn add(&self, name: &str) -> Value {
         let size = std::fs::metadata(self.place.path(&format!("{}/{name}", self.folder))).unwrap().len();
         json!({ "add": { "path": name, "partitionValues": {}, "size": size, "modificationTime": 7, "dataChange": true } })
     }
 
-    pub(super) fn add_with(&self, name: &str, vector: &Value) -> Value {
+    pub(crate) fn add_with(&self, name: &str, vector: &Value) -> Value {
         let mut add = self.add(name);
         add["add"]["deletionVector"] = vector.clone();
         add
     }
 
-    pub(super) fn remove(&self, name: &str) -> Value {
+    pub(crate) fn remove(&self, name: &str) -> Value {
         json!({ "remove": { "path": name, "deletionTimestamp": 8, "dataChange": true, "partitionValues": {} } })
     }
 
     /// Writes deletion vectors to one file. Returns their descriptors for actions.
-    pub(super) fn vectors(&self, vectors: &[&[u16]]) -> Vec<Value> {
+    pub(crate) fn vectors(&self, vectors: &[&[u16]]) -> Vec<Value> {
         let mut bytes = vec![1_u8];
         let mut said = Vec::new();
         for rows in vectors {

@@ -11,7 +11,7 @@ use url::Url;
 
 use crate::common::Finished;
 use crate::runs::delta_table::{Table, columns, metadata, protocol};
-use crate::runs::place::{A, B, C, D, Place, had_nothing_to_do, summary};
+use crate::runs::place::{A, B, Place, had_nothing_to_do, summary};
 
 fn now<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Runtime::new().unwrap().block_on(work)
@@ -22,7 +22,7 @@ fn url(place: &Place) -> Url {
 }
 
 /// Writes a checkpoint of a version and removes the commits before it, like the cleanup of a log.
-fn clean(place: &Place, version: u64) {
+pub(crate) fn clean(place: &Place, version: u64) {
     now(create_checkpoint_from_table_url_and_cleanup(url(place), version, Some(false), None)).unwrap();
     for version in 0..version {
         drop(std::fs::remove_file(place.path(&format!("in/_delta_log/{version:020}.json"))));
@@ -75,62 +75,6 @@ fn a_file_outside_of_the_tables_folder_is_refused() {
 }
 
 #[test]
-fn a_pattern_over_a_table_is_refused() {
-    let place = Place::local();
-    Table::new(&place).append(&[A]);
-    refused(&place, place.run_from("in/*.parquet", &[]), &["the Delta table", "name the table's own folder"]);
-    refused(&place, place.run_from("in/a.parquet", &[]), &["the Delta table", "name the table's own folder"]);
-}
-
-#[test]
-fn a_log_may_be_cleaned_when_everything_is_done() {
-    let place = Place::local();
-    let table = Table::new(&place);
-    let vectors = table.vectors(&[&[6]]);
-    place.put_all(&[A, B]);
-    // A row that the pipeline filters.
-    table.commit(&[table.add("a.parquet"), table.add_with("b.parquet", &vectors[0])]);
-    place.run(&[]).ok();
-    table.append(&[C]);
-    place.run(&[]).ok();
-    clean(&place, 2);
-    had_nothing_to_do(&place.run(&[]));
-    table.append(&[D]);
-    place.reads(&[], 7, &[A, B, C, D]);
-    clean(&place, 3);
-    // The file is known from the checkpoint.
-    let mut removed = table.remove("b.parquet");
-    removed["remove"]["deletionVector"] = vectors[0].clone();
-    table.commit(&[removed]);
-    place.makes(&["--on-change=reprocess"], &[A, C, D]);
-    place.makes(&["--new-generation"], &[A, C, D]);
-}
-
-#[test]
-fn a_version_that_is_gone_from_the_log_is_an_error() {
-    let gone = |place: &Place, named: &[&str]| {
-        let before = place.rows();
-        place.run(&[]).ends(1, &["the log of in", "--new-generation"]).ends(1, named);
-        assert_eq!(place.rows(), before);
-    };
-    // The snapshot is only partly done.
-    let place = Place::local();
-    let table = Table::new(&place);
-    table.append(&[A, B]);
-    place.run(&["--limit", "7"]).ok();
-    table.append(&[C]);
-    clean(&place, 2);
-    gone(&place, &["version 1 is needed", "oldest remaining version is 2"]);
-    place.makes(&["--new-generation"], &[A, B, C]);
-    // The run did not read one version.
-    table.append(&[D]);
-    table.commit(&[]);
-    clean(&place, 4);
-    gone(&place, &["version 3 is needed", "oldest remaining version is 4"]);
-    place.makes(&["--new-generation"], &[A, B, C, D]);
-}
-
-#[test]
 fn another_table_in_the_same_place_is_an_error() {
     let place = Place::local();
     Table::new(&place).append(&[A]);
@@ -147,38 +91,6 @@ fn another_table_in_the_same_place_is_an_error() {
     // The table was recreated with fewer versions.
     std::fs::remove_file(place.path("in/_delta_log/00000000000000000001.json")).unwrap();
     place.run(&[]).ends(1, &["newest version is 0"]);
-}
-
-#[test]
-fn an_output_is_an_input_without_its_rejects() {
-    for place in Place::both() {
-        let step = |from: &str, to: &str| place.run_between(from, to, &[]);
-        let reprocess = |from: &str, to: &str| place.run_between(from, to, &["--on-change", "reprocess"]);
-        let pipeline = "SELECT source, id, question, cot, answer, status, error FROM corpus WHERE id NOT LIKE '%7'";
-        place.pipeline(pipeline);
-        place.put_all(&[A, B]);
-        assert_eq!(summary(&step("in", "first"), 0)["rows_rejected"], 2);
-        assert_eq!(summary(&step("first", "out"), 0)["rows_in"], 10);
-        assert_eq!(place.rows().ids(), [1, 2, 3, 4, 6, 11, 12, 13, 14, 16]);
-        had_nothing_to_do(&step("first", "out"));
-        place.put(C);
-        step("in", "first").ok();
-        place.execute(&["table", "optimize", &place.location("first")]).ok();
-        assert_eq!(summary(&step("first", "out"), 0)["rows_in"], 5);
-        assert_eq!(place.rows().ids().len(), 15);
-        had_nothing_to_do(&step("first", "out"));
-        // A changed file splits the merged shard, whose rows have the names of the earlier shards here.
-        place.put(("a.parquet", 2..=6, "walk"));
-        reprocess("in", "first").ok();
-        assert_eq!(summary(&step("first", "out"), 3)["rows_in"], 0);
-        reprocess("first", "out").ok();
-        assert_eq!(place.rows().ids(), [2, 3, 4, 6, 11, 12, 13, 14, 16, 21, 22, 23, 24, 26]);
-        had_nothing_to_do(&step("first", "out"));
-        place.put(("d.parquet", 31..=32, "step"));
-        step("in", "first").ok();
-        assert_eq!(summary(&step("first", "out"), 0)["rows_in"], 2);
-        place.execute(&["table", "verify", &place.location("out")]).ok();
-    }
 }
 
 fn batch(ids: std::ops::RangeInclusive<u32>) -> RecordBatch {

@@ -91,30 +91,6 @@ fn sums_that_do_not_fit_the_rows_end_runs_and_feeds() {
 }
 
 #[test]
-fn a_disk_without_space_ends_in_try_later() {
-    let place = Place::local().with(&[A, B]);
-    // A file system of its own, so the run and the commands that check it are in one shell.
-    let script = "mkdir -p out && mount -t tmpfs -o size=256k tmpfs out || exit 99
-        run='asap run mine.sql --from in --to out/t --set asap.run.slice_rows=3 --set asap.run.commit_seconds=0 --quiet'
-        for free in 0 16 32 48 64 72 128; do
-            rm -rf out/t; dd if=/dev/zero of=out/full bs=1k count=$((256 - free)) 2>/dev/null
-            $run 2>>errors; code=$?; rm out/full; echo $code
-            test $code = 0 || test $code = 75 || { cat errors; exit 1; }
-            $run && asap table verify out/t > verified || exit 1
-            asap sql -q --format csv -c \"SELECT count(*), count(DISTINCT id) FROM 'out/t'\" | tail -1
-        done";
-    place.workplace.write("full.sh", script);
-    let ended = place.workplace.shell("unshare --user --map-root-user --mount sh full.sh");
-    if ended.code == 99 || ended.stderr.contains("unshare") {
-        return println!("skipped: this machine cannot mount a file system: {}", ended.stderr);
-    }
-    let codes: Vec<&str> = ended.ok().lines().filter(|line| *line != "10,10").collect();
-    assert!(codes.len() == 7 && codes.contains(&"75") && codes.contains(&"0"), "{}", ended.stdout);
-    let errors = std::fs::read_to_string(place.path("errors")).unwrap();
-    assert!(errors.contains("out/t: ") && errors.contains("Free space there"), "{errors}");
-}
-
-#[test]
 fn a_damaged_checkpoint_costs_no_row() {
     let place = Place::local().filled(&[A]);
     let out = place.path("out");

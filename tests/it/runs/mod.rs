@@ -1,21 +1,16 @@
 //! Runs over files and tables that fail, change and race: every input row is in the output or the rejects, once.
 
 mod commits;
-mod crash;
+pub(crate) mod crash;
 mod delta_input;
 mod delta_rows;
-mod delta_table;
-mod delta_writers;
+pub(crate) mod delta_table;
+pub(crate) mod delta_writers;
 mod disturbed;
-mod environment;
 mod faults;
 mod files;
 mod flags;
-mod identity;
-mod missing;
-mod outage;
 pub(crate) mod place;
-mod refused;
 mod requests;
 pub(crate) mod seeded;
 mod seen;

@@ -13,7 +13,7 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::parquet::arrow::ArrowWriter;
 use serde_json::Value;
 
-use crate::common::{Finished, Workplace};
+use crate::common::{Finished, Workplace, root};
 use crate::support::proxy::{Gate, Proxy};
 use crate::support::s3;
 use crate::support::table::{OutputRows, REJECTS, check_objects};
@@ -42,7 +42,15 @@ pub(crate) type File<'a> = (&'a str, RangeInclusive<u32>, &'a str);
 
 impl Place {
     pub(crate) fn local() -> Self {
-        let workplace = Workplace::new();
+        Self::of(Workplace::new())
+    }
+
+    /// A place without the project's data.
+    pub(crate) fn elsewhere() -> Self {
+        Self::of(Workplace::empty())
+    }
+
+    fn of(workplace: Workplace) -> Self {
         std::fs::create_dir(workplace.path("in")).unwrap();
         workplace.write("mine.sql", PIPELINE);
         Self { workplace, proxy: None }
@@ -122,18 +130,24 @@ impl Place {
         Running::start(self.command(arguments)).finish()
     }
 
+    /// Runs a shell command in the folder of the place, in which `asap` is the binary, `$PIPELINE` the pipeline
+    /// and `$ROOT` the project.
+    pub(crate) fn shell(&self, script: &str) -> Finished {
+        let mut shell = self.workplace.shell_command(script);
+        shell.current_dir(self.path("")).env("PIPELINE", self.workplace.path("mine.sql")).env("ROOT", root());
+        if let Some(proxy) = &self.proxy {
+            s3::point(&mut shell, proxy.address);
+        }
+        Finished::of(&mut shell)
+    }
+
     pub(crate) fn run_command(&self, more: &[&str]) -> Command {
-        self.command_between("in", "out", more)
+        self.command_from(&self.location("in"), more)
     }
 
-    fn command_between(&self, from: &str, to: &str, more: &[&str]) -> Command {
-        let (from, to) = (self.location(from), self.location(to));
-        self.command(["run", "mine.sql", "--from", &from, "--to", &to, "--format", "json"].iter().chain(more))
-    }
-
-    /// Runs the pipeline between two locations.
-    pub(crate) fn run_between(&self, from: &str, to: &str, more: &[&str]) -> Finished {
-        Running::start(self.command_between(from, to, more)).finish()
+    fn command_from(&self, from: &str, more: &[&str]) -> Command {
+        let to = self.location("out");
+        self.command(["run", "mine.sql", "--from", from, "--to", &to, "--format", "json"].iter().chain(more))
     }
 
     pub(crate) fn run(&self, more: &[&str]) -> Finished {
@@ -141,8 +155,7 @@ impl Place {
     }
 
     pub(crate) fn run_from(&self, from: &str, more: &[&str]) -> Finished {
-        let base = ["run", "mine.sql", "--from", from, "--to", &self.location("out"), "--format", "json"];
-        self.execute(&[&base[..], more].concat())
+        Running::start(self.command_from(from, more)).finish()
     }
 
     pub(crate) fn start(&self, more: &[&str]) -> Running {
@@ -221,25 +234,11 @@ impl Place {
         self.holds(files);
     }
 
-    /// Like [`Self::makes`], of a run that reads this number of rows.
-    #[track_caller]
-    pub(crate) fn reads(&self, more: &[&str], rows: u64, files: &[File]) {
-        assert_eq!(summary(&self.run(more), 0)["rows_in"], rows);
-        self.holds(files);
-    }
-
     /// Runs without faults from now on, and checks the output as [`Self::holds`] does.
     #[track_caller]
     pub(crate) fn recovers(&self, files: &[File]) {
         self.proxy().calm();
         self.makes(&[], files);
-    }
-
-    /// Runs, and checks that one file fails and that the output is as [`Self::holds`] says.
-    #[track_caller]
-    pub(crate) fn fails_for(&self, file: &str, files: &[File]) {
-        assert_eq!(failed(&summary(&self.run(&[]), 3)), [file]);
-        self.holds(files);
     }
 
     /// Checks the output as [`Self::holds`] does, and that a run has nothing to add.

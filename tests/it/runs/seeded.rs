@@ -64,7 +64,7 @@ fn try_seeds(variable: &str, default: u64, trial: impl Fn(u64) + Sync) {
 /// commits.
 fn fault(seed: u64, start: u64, faults: u64, head: &RequestHead) -> Action {
     let mut dice = Dice::new(seed, start << 32 | head.number as u64);
-    let creates = head.header("if-none-match").is_some();
+    let creates = head.is_create();
     if dice.below(1000) >= if creates { 3 * faults } else { faults } {
         return Action::Pass;
     }

@@ -35,8 +35,9 @@ impl RequestHead {
         format!("{} {}?{}", self.method, self.path, self.query)
     }
 
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        header(&self.head, name)
+    /// Whether the request puts an object only if it does not exist.
+    pub(crate) fn is_create(&self) -> bool {
+        self.method == "PUT" && header(&self.head, "if-none-match").is_some()
     }
 
     /// Whether the request puts an object into this folder of the bucket or below it.
