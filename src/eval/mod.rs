@@ -311,7 +311,7 @@ async fn with_references(
     for (problem, failure) in problems.into_iter().zip(failures) {
         match failure {
             None => kept.push(problem),
-            Some(verdict) => left_out.push(format!("{} ({})", problem.id, verdict.reason)),
+            Some(verdict) => left_out.push(format!("{} ({})", problem.id, verdict.reason.name())),
         }
     }
     if kept.is_empty() {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::iter::once;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -200,7 +201,7 @@ impl SliceRows {
         let columns = Columns::of(&footer, &scan.file_schema, &scan.projection, &slice)?;
         let picked = slice.only.as_ref().filter(|only| is_few(only, &slice));
         let is_picked = picked.is_some();
-        let ranges = match picked {
+        let ranges: Vec<Range<u64>> = match picked {
             Some(only) => only.iter().map(|row| *row..row + 1).collect(),
             // The reader continues after the slice, for the next slice of its row group.
             None => once(slice.start..footer.file_metadata().num_rows().unsigned_abs().max(slice.end)).collect(),

@@ -73,26 +73,20 @@ fn lines(line: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    fn words_of(text: &str) -> Vec<String> {
-        words(text).map(Cow::into_owned).collect()
-    }
-
-    fn lines_of(text: &str) -> Vec<&str> {
-        text.lines().flat_map(lines).collect()
-    }
-
     #[test]
     fn values_and_names_are_known_by_their_form() {
-        assert_eq!(words_of("So x1 = 2,162.50, then 4.0"), ["x1", "2162.5", "4"]);
-        assert_eq!(words_of("row_sum iPad 16x16 Alice"), ["row_sum", "iPad", "16", "x16"]);
-        assert_eq!(words_of("1,2,3 at 1.2.3."), ["1", "2", "3", "1.2", "3"]);
-        assert_eq!(words_of("每箱有12盘，Größe 7"), ["12", "7"]);
-        assert_eq!(words_of(" … 🦀 —\n"), [""; 0]);
+        let found = |text| words(text).collect::<Vec<_>>();
+        assert_eq!(found("So x1 = 2,162.50, then 4.0"), ["x1", "2162.5", "4"]);
+        assert_eq!(found("row_sum iPad 16x16 Alice"), ["row_sum", "iPad", "16", "x16"]);
+        assert_eq!(found("1,2,3 at 1.2.3."), ["1", "2", "3", "1.2", "3"]);
+        assert_eq!(found("每箱有12盘，Größe 7"), ["12", "7"]);
+        assert_eq!(found(" … 🦀 —\n"), [""; 0]);
     }
 
     #[test]
     fn lines_are_those_of_code_and_prose_but_no_fences() {
-        assert_eq!(lines_of("```py\n    x = [1]\n}\n```\nIt is so."), ["x = [1]", "It is so."]);
-        assert_eq!(lines_of("With `a = f(b)` and `c` it `is open"), ["a = f(b)", "is open"]);
+        let found = |text: &'static str| text.lines().flat_map(lines).collect::<Vec<_>>();
+        assert_eq!(found("```py\n    x = [1]\n}\n```\nIt is so."), ["x = [1]", "It is so."]);
+        assert_eq!(found("With `a = f(b)` and `c` it `is open"), ["a = f(b)", "is open"]);
     }
 }
