@@ -15,10 +15,11 @@ use super::{Cores, Heads, Matrix, Pool, Sequence, Update, exp, multiply};
 use asap_kernels::vectorized;
 
 /// Replaces q, [tokens, query heads × width], and k and v, [tokens, key heads × width], by their gradients for
-/// `attend([q, k, v], heads, chains, …)`. The input is the gradient of `gathered`. The chains are whole.
+/// `attend([q, k, v], heads, chains, …)`. Given are its output, the gradient of that, both [tokens, query heads × width],
+/// and the log-sum-exp of the scores, [tokens, query heads]. The chains are whole.
 pub fn attend_backward(
     [q, k, v]: [&mut [f32]; 3],
-    gathered: Gathered,
+    given: [&[f32]; 3],
     heads: Heads,
     chains: &[Sequence],
     scratch: &Pool<BackwardScratch>,
@@ -38,7 +39,7 @@ pub fn attend_backward(
         };
         blocks.par_iter_mut().with_max_len(1).filter(sees).for_each(|block| {
             let queries = queries(block, step);
-            scratch.with(|scratch| block.step(queries, [q, k, v], gathered, heads, scratch));
+            scratch.with(|scratch| block.step(queries, [q, k, v], given, heads, scratch));
         });
         for block in blocks.iter_mut().filter(sees) {
             let queries = queries(block, step);
@@ -57,17 +58,6 @@ pub fn attend_backward(
             v[place..place + heads.width].copy_from_slice(by_v);
         }
     }
-}
-
-/// The output of attention and its gradient.
-#[derive(Debug, Clone, Copy)]
-pub struct Gathered<'a> {
-    /// [tokens, query heads × width].
-    pub gathered: &'a [f32],
-    /// Gradient of `gathered`, [tokens, query heads × width].
-    pub gradient: &'a [f32],
-    /// Log-sum-exp of the scores, [tokens, query heads].
-    pub log_sums: &'a [f32],
 }
 
 #[derive(Debug, Default)]
@@ -111,7 +101,7 @@ impl KeyBlock {
         &mut self,
         tokens: Range<usize>,
         [q, k, v]: [&[f32]; 3],
-        given: Gathered,
+        [output, by_output, log_sums]: [&[f32]; 3],
         heads: Heads,
         BackwardScratch { queries, gradient, probabilities, by_scores }: &mut BackwardScratch,
     ) {
@@ -124,7 +114,7 @@ impl KeyBlock {
         for token in self.chain + tokens.start..self.chain + tokens.end {
             let own = (token * query + self.head * shared) * width..(token * query + (self.head + 1) * shared) * width;
             queries.extend_from_slice(&q[own.clone()]);
-            gradient.extend_from_slice(&given.gradient[own]);
+            gradient.extend_from_slice(&by_output[own]);
         }
         let [keys, values] = [k, v].map(|x| head_of(x, self.chain + self.first, count, (self.head, key, width)));
         let (queries, gradients) = (Matrix::dense(queries, rows, width), Matrix::dense(gradient, rows, width));
@@ -137,11 +127,11 @@ impl KeyBlock {
                 let (token, head) = (tokens.start + row / shared, self.head * shared + row % shared);
                 let seen = (token + 1).saturating_sub(self.first).min(count);
                 let place = (self.chain + token) * query + head;
-                let gathered = &given.gathered[place * width..(place + 1) * width];
+                let gathered = &output[place * width..(place + 1) * width];
                 let mean = dot(gathered, &gradient[row * width..(row + 1) * width]);
                 let part = row * count..(row + 1) * count;
                 let parts = (&mut probabilities[part.clone()], &mut by_scores[part]);
-                softmax_backward(parts, seen, given.log_sums[place], mean);
+                softmax_backward(parts, seen, log_sums[place], mean);
             }
         });
         let probabilities = Matrix::dense(probabilities, rows, count);

@@ -3,15 +3,15 @@
 #![allow(unsafe_code, reason = "the matrix unit takes pairs of numbers as numbers")]
 
 use std::cell::RefCell;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use candle_core::{DType, Tensor};
 use half::bf16;
 
-use super::arithmetic::Arithmetic;
 use super::gemm::{Cores, multiply_right};
 use super::lines::{Line, PAIRS_AT_ONCE, PANEL};
-use super::matrix::{Matrix, Update};
+use super::matrix::{Matrix, Update, common_rows};
 use super::panels::{Panels, panel_width};
 use super::projection::{Projection, Weight};
 use super::tiles::Right;
@@ -28,6 +28,51 @@ const WIDENED_PAIRS: usize = 256;
 /// Rows, inputs and outputs of the product that is timed: 0.1 GFLOP.
 const ROWS: usize = 192;
 const WIDTH: usize = 512;
+const TRIALS: usize = 3;
+
+/// Which instructions multiply by bf16 weights: the fastest ones differ between CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arithmetic {
+    #[cfg(target_arch = "x86_64")]
+    MatrixUnit,
+    #[cfg(target_arch = "x86_64")]
+    Dots,
+    Widened,
+}
+
+impl Arithmetic {
+    pub(crate) fn here() -> Vec<Self> {
+        [
+            #[cfg(target_arch = "x86_64")]
+            amx::is_there().then_some(Self::MatrixUnit),
+            #[cfg(target_arch = "x86_64")]
+            dots::is_there().then_some(Self::Dots),
+            Some(Self::Widened),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// Returns the fastest arithmetic, timed once per process for a few milliseconds. bf16 dot products are twice as
+    /// fast as f32 on some CPUs and slower on others.
+    fn fastest() -> Self {
+        static FASTEST: OnceLock<Arithmetic> = OnceLock::new();
+        *FASTEST.get_or_init(|| {
+            // Interleave the trials, so that other load on the CPU affects all of them.
+            let trials = (0..TRIALS).flat_map(|_| Self::here());
+            trials.min_by_key(|arithmetic| arithmetic.time()).unwrap_or(Self::Widened)
+        })
+    }
+
+    fn time(self) -> Duration {
+        let matrix = Bf16Matrix::pack(&vec![bf16::ONE; WIDTH * WIDTH], WIDTH, WIDTH);
+        let (x, mut to) = (vec![0.5; ROWS * WIDTH], vec![0.0; ROWS * WIDTH]);
+        let begun = Instant::now();
+        matrix.multiply_by(self, &x, &mut to, Update::Replace);
+        begun.elapsed()
+    }
+}
 
 /// A bf16 weight, [outputs, inputs], in panels of 64 outputs, stored pair of inputs by pair of inputs.
 #[derive(Debug, Clone)]
@@ -68,12 +113,7 @@ impl Bf16Matrix {
     }
 
     pub(super) fn multiply_by(&self, arithmetic: Arithmetic, x: &[f32], to: &mut [f32], write: Update) {
-        let rows = x.len() / self.inputs;
-        assert_eq!(
-            (x.len(), to.len()),
-            (rows * self.inputs, rows * self.outputs),
-            "`x` and `to` must have the same number of rows"
-        );
+        common_rows(x, self.inputs, to, self.outputs);
         match arithmetic {
             Arithmetic::Widened => self.multiply_widened(x, to, write),
             #[cfg(target_arch = "x86_64")]
@@ -81,14 +121,6 @@ impl Bf16Matrix {
             #[cfg(target_arch = "x86_64")]
             Arithmetic::Dots => self.multiply_rounded(x, to, write, None),
         }
-    }
-
-    fn time(arithmetic: Arithmetic) -> Duration {
-        let matrix = Self::pack(&vec![bf16::ONE; WIDTH * WIDTH], WIDTH, WIDTH);
-        let (x, mut to) = (vec![0.5; ROWS * WIDTH], vec![0.0; ROWS * WIDTH]);
-        let begun = Instant::now();
-        matrix.multiply_by(arithmetic, &x, &mut to, Update::Replace);
-        begun.elapsed()
     }
 
     /// Widens a part of a panel's inputs to f32 at a time and uses it for all rows.
@@ -171,7 +203,7 @@ impl Weight for Bf16Matrix {
 impl Projection for Bf16Matrix {
     /// Where the CPU multiplies bf16 faster than f32, the rows are rounded to bf16.
     fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, _: Cores) -> Result<()> {
-        self.multiply_by(Arithmetic::fastest(Self::time), x, to, write);
+        self.multiply_by(Arithmetic::fastest(), x, to, write);
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 
 use super::gemm::{Cores, multiply_right};
-use super::matrix::{Matrix, Update};
+use super::matrix::{Matrix, Update, common_rows};
 use super::panels::{Panels, order, panel_width};
 use super::projection::{Projection, Weight};
 use super::tiles::Right;
@@ -39,12 +39,7 @@ impl Weight for F32Matrix {
 
 impl Projection for F32Matrix {
     fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()> {
-        let rows = x.len() / self.inputs;
-        assert_eq!(
-            (x.len(), to.len()),
-            (rows * self.inputs, rows * self.outputs),
-            "`x` and `to` must have the same number of rows"
-        );
+        let rows = common_rows(x, self.inputs, to, self.outputs);
         let width = panel_width();
         let panels = Panels::new(&self.values[self.first..], (self.inputs, self.outputs), width, self.inputs * width);
         let x = Matrix::dense(x, rows, self.inputs);

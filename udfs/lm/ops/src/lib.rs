@@ -7,17 +7,17 @@
 //! |---|---|
 //! | `matrix`, `gemm`, `tiles`, `panels` | matrix products in f32 |
 //! | `bf16`, `f32_matrix`, `stored`, `projection` | products with weights, by data type and memory layout |
-//! | `arithmetic`, `amx`, `dots`, `lines` | instructions for bf16 products, and their memory layout |
+//! | `amx`, `dots`, `lines` | instructions for bf16 products, and their memory layout |
 //! | `attention`, `attend_backward` | attention, and causal attention backward |
-//! | `norm`, `rotate`, `swiglu`, `gelu`, `exp`, `sums` | RMSNorm, layer norm, RoPE and activations |
+//! | `norm`, `rotate`, `activations`, `exp`, `sums` | RMSNorm, layer norm, RoPE and activations |
 //! | `cores` | the threads of all cores, also in a forked process |
 //! | `pool` | reusable scratch memory of tasks |
 //! | [`gradients`], [`cross_entropy`], [`adamw`] | operations of training only |
 
+mod activations;
 pub mod adamw;
 #[cfg(target_arch = "x86_64")]
 mod amx;
-mod arithmetic;
 mod attend_backward;
 mod attention;
 mod bf16;
@@ -27,7 +27,6 @@ pub mod cross_entropy;
 mod dots;
 mod exp;
 mod f32_matrix;
-mod gelu;
 mod gemm;
 pub mod gradients;
 mod lines;
@@ -39,7 +38,6 @@ mod projection;
 mod rotate;
 mod stored;
 mod sums;
-mod swiglu;
 #[cfg(test)]
 mod tests;
 mod tiles;
@@ -50,15 +48,15 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use candle_core::{DType, Error, Storage, Tensor, WithDType};
 use rayon::prelude::*;
 
+pub use activations::{gelu_rows, swiglu_rows, swiglu_to};
 use asap_kernels::vectorized;
-pub use attend_backward::{BackwardScratch, Gathered, attend_backward};
+pub use attend_backward::{BackwardScratch, attend_backward};
 pub use attention::{Heads, Sees, Sequence, Softmax, attend};
 pub use bf16::Bf16Matrix;
 pub use cores::{on_cores, spawn_on_cores};
 pub use exp::SumOfExponentials;
 pub(crate) use exp::{exp, max};
 pub use f32_matrix::F32Matrix;
-pub use gelu::gelu_rows;
 pub use gemm::{Cores, multiply};
 pub use matrix::{Matrix, Update};
 pub use norm::{layer_norm_rows, rms_norm_rows, rms_norm_to};
@@ -66,7 +64,6 @@ pub use pool::Pool;
 pub use projection::{Linear, Projection, Weight};
 pub use rotate::{Direction, RopeTable, rotate_rows};
 pub use stored::{StoredMatrix, multiply_stored};
-pub use swiglu::{swiglu_rows, swiglu_to};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

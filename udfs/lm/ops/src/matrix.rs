@@ -53,6 +53,13 @@ pub enum Update {
     Add,
 }
 
+/// The number of rows of `x` and `to`, which must be the same.
+pub(super) fn common_rows(x: &[f32], inputs: usize, to: &[f32], outputs: usize) -> usize {
+    let rows = x.len() / inputs;
+    assert_eq!((x.len(), to.len()), (rows * inputs, rows * outputs), "`x` and `to` must have the same number of rows");
+    rows
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

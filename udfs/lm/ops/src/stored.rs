@@ -11,6 +11,7 @@ use half::bf16;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
+use super::matrix::common_rows;
 use super::tiles::{L2, ask_for};
 #[cfg(target_arch = "x86_64")]
 use super::{Bf16Matrix, amx};
@@ -66,8 +67,7 @@ impl Projection for StoredMatrix {
 /// If `x` and `to` do not have the same number of whole rows.
 pub fn multiply_stored(weight: &Tensor, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()> {
     let (outputs, inputs) = weight.dims2()?;
-    let rows = x.len() / inputs;
-    assert_eq!((x.len(), to.len()), (rows * inputs, rows * outputs), "`x` and `to` must have the same number of rows");
+    common_rows(x, inputs, to, outputs);
     let parts = x.chunks(CACHED_ROWS * inputs).zip(to.chunks_mut(CACHED_ROWS * outputs));
     match weight.dtype() {
         #[cfg(target_arch = "x86_64")]

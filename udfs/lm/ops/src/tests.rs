@@ -3,7 +3,7 @@
 use candle_core::Device;
 use proptest::prelude::*;
 
-use super::arithmetic::Arithmetic;
+use super::bf16::Arithmetic;
 use super::*;
 
 /// Whole numbers, whose products have exact sums in any order, also in bf16.

@@ -15,7 +15,7 @@ use crate::Result;
 use crate::model::layer::Run;
 use crate::model::weights::LayerWeights;
 use crate::ops::gradients::{add, add_parts, rms_norm, sum_rows, swiglu};
-use crate::ops::{self, BackwardScratch, Cores, Direction, Gathered, Linear, Matrix, Pool, Update, multiply, read};
+use crate::ops::{self, BackwardScratch, Cores, Direction, Linear, Matrix, Pool, Update, multiply, read};
 
 #[derive(Debug, Default)]
 pub(super) struct Room {
@@ -102,8 +102,7 @@ fn through_attention(
     })??;
     by_linear(gradient, &attended.gathered, hidden, &mut sum.o);
     let Attended { q, k, v, gathered, log_sums } = attended;
-    let given = Gathered { gathered, gradient: by_gathered, log_sums };
-    ops::attend_backward([q, k, v], given, heads, run.chains, scratch);
+    ops::attend_backward([q, k, v], [gathered, by_gathered, log_sums], heads, run.chains, scratch);
     through_projections(run, weights, (input, normed), [q, k, v], gradient, sum, rows)
 }
 
