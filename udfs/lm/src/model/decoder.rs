@@ -171,24 +171,6 @@ mod tests {
     use crate::testing::golden;
 
     #[test]
-    fn many_short_chains_are_one_pass_and_a_long_one_goes_in_parts() {
-        let decoder = Decoder::load(&golden("qwen2")).unwrap();
-        let passes = |lengths: &[usize]| {
-            let ids: Vec<u32> = (0..lengths.iter().sum()).map(|i: usize| (i * 31 % 1700) as u32).collect();
-            let mut passes = Vec::new();
-            let each = |rows, hidden: Tensor| {
-                passes.push((rows, hidden.dim(0)?));
-                Ok(())
-            };
-            decoder.hidden_by_pass(Packed { ids: &ids, lengths }, None, &|| true, each).unwrap();
-            passes
-        };
-        assert_eq!(passes(&[100; 64]), [(0..6400, 6400)]);
-        let found = passes(&[9000, 20, 8172, 1]);
-        assert_eq!(found, [(0..8192, 8192), (8192..9000, 808), (9000..17_192, 8192), (17_192..17_193, 1)]);
-    }
-
-    #[test]
     fn rows_that_are_asked_are_what_they_are_among_all() {
         let decoder = Decoder::load(&golden("qwen2")).unwrap();
         // A chain in parts, the first of which has no requested rows, followed by other chains.

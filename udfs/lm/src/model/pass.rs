@@ -205,3 +205,16 @@ fn attend_from(run: &Run, [keys, values]: &[Vec<f32>; 2], qkv: [&[f32]; 3], resu
     };
     ops::on_all_cores(by_chain(run, qkv, results), attend).map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_short_chains_are_one_pass_and_a_long_one_goes_in_parts() {
+        let span = |part: &Chunk| (part.tokens.start, part.tokens.end);
+        let parts = |lengths: &[usize]| chunked(lengths).iter().map(span).collect::<Vec<_>>();
+        assert_eq!(parts(&[100; 64]), [(0, 6400)]);
+        assert_eq!(parts(&[9000, 20, 8172, 1]), [(0, 8192), (8192, 9000), (9000, 17_192), (17_192, 17_193)]);
+    }
+}

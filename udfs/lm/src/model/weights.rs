@@ -350,10 +350,9 @@ mod tests {
         let narrower = ModelConfig { intermediate_size: 96, ..config.clone() };
         let deeper = ModelConfig { num_hidden_layers: 3, ..config.clone() };
         let shallower = ModelConfig { num_hidden_layers: 1, ..config.clone() };
-        let with = |name: &str, tensor| [tensors.clone(), HashMap::from([(name.to_string(), tensor)])];
-        let other = with(LM_HEAD, (&tensors[EMBED] * 2.0).unwrap()).into_iter().flatten().collect();
-        let integers = Tensor::zeros(64, DType::U32, &Device::Cpu).unwrap();
-        let integers = with("model.norm.weight", integers).into_iter().flatten().collect();
+        let with = |name: &str, tensor| tensors.clone().into_iter().chain([(name.to_string(), tensor)]).collect();
+        let other: HashMap<String, Tensor> = with(LM_HEAD, (&tensors[EMBED] * 2.0).unwrap());
+        let integers = with("model.norm.weight", Tensor::zeros(64, DType::U32, &Device::Cpu).unwrap());
         for (config, tensors, why) in [
             (&narrower, &tensors, "'model.layers.0.mlp.gate_proj.weight' has shape [160, 64]"),
             (&narrower, &tensors, "[96, 64]"),

@@ -11,15 +11,18 @@ use super::{Activations, Batch, Gradient, Keep};
 use crate::model::decoder::Decoder;
 use crate::model::weights::Weights;
 
-/// The loss of a batch in nats and the gradient of `scale` times it. Keeping fewer activations gives the same bits.
+/// The loss of a batch in nats and the gradient of `scale` times it. Keeping fewer activations gives the same bits, and
+/// so does any number of cores.
 fn gradient(decoder: &Decoder, batch: &Batch, scale: f32) -> (f64, Gradient) {
-    let compute = |keep: Keep| {
+    let compute = |keep: Keep, threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let mut sum = Gradient::zeros(&decoder.weights);
-        (Activations::new(keep).gradient(decoder, batch, scale, &mut sum, &|| true).unwrap(), sum)
+        let mut activations = Activations::new(keep);
+        (pool.install(|| activations.gradient(decoder, batch, scale, &mut sum, &|| true).unwrap()), sum)
     };
-    let (nats, sum) = compute(Keep::All);
-    for keep in [Keep::Inputs, Keep::Attention] {
-        let (again, less) = compute(keep);
+    let (nats, sum) = compute(Keep::All, 2);
+    for (keep, threads) in [(Keep::Inputs, 1), (Keep::Attention, 3), (Keep::All, 1)] {
+        let (again, less) = compute(keep, threads);
         assert_eq!(again, nats, "{keep:?}");
         assert!(less.tensors == sum.tensors, "{keep:?} has other gradients");
     }
