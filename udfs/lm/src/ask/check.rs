@@ -9,6 +9,11 @@ pub const ANSWER_PROMPT: &str = "The final answer is \\boxed{";
 /// Most tokens that the model writes to state an answer.
 pub const STATED: usize = 64;
 
+/// The number of first tokens that two texts share.
+pub(crate) fn in_common(a: &[u32], b: &[u32]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
 impl Continuation {
     /// The continuation of the text `whole` up to `answer`, which are the answer's tokens. `before` are the tokens of the text
     /// without an answer.
@@ -19,7 +24,7 @@ impl Continuation {
         answer: Range<usize>,
         states: bool,
     ) -> Self {
-        let common = before.iter().zip(whole).take_while(|(a, b)| a == b).count();
+        let common = in_common(&before, whole);
         // One token before the answer and before what is written is read with them: it predicts their first token.
         let shared = common.min(answer.start - 1).min(before.len().saturating_sub(1));
         let before_answer = before.split_off(shared);

@@ -1,14 +1,11 @@
 //! Text generation with a local model: a prompt in one forward pass, then one token at a time with the KV cache. Many
 //! texts are generated in one batch, since reading the weights takes longest. A text does not depend on the others.
 
-mod text;
-
 use std::path::Path;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use self::text::Text;
 use crate::ask::sampling::{GenerationConfig, Sampler, Sampling};
 use crate::backend::IsWanted;
 use crate::memo::{Memo, Memory, share};
@@ -256,6 +253,58 @@ impl Generator {
         let finish = finish.unwrap_or(Finish::Length);
         Ok(Generated { text: said, tokens_in, tokens_out: ids.len(), ids, opens_thought, finish })
     }
+}
+
+/// Tokens that are decoded along with those that may hold a stop string, since the first ones may begin within a
+/// character.
+const BEFORE_STOP: usize = 8;
+
+#[derive(Debug)]
+struct Text {
+    sampler: Sampler,
+    kv_cache: KvCache,
+    tokens_in: usize,
+    opens_thought: bool,
+    ids: Vec<u32>,
+    most: usize,
+    stop: Vec<String>,
+    finish: Option<Finish>,
+}
+
+impl Text {
+    fn take(&mut self, logits: &mut [f32], ends: &[u32], tokenizer: &Tokenizer) -> Result<()> {
+        let id = self.sampler.next(logits);
+        self.ids.push(id);
+        if ends.contains(&id) || self.has_stop(tokenizer)? {
+            self.finish = Some(Finish::Stop);
+        } else if self.ids.len() == self.most {
+            self.finish = Some(Finish::Length);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the last token completes a stop string. The whole text is decoded only if its end has one.
+    fn has_stop(&self, tokenizer: &Tokenizer) -> Result<bool> {
+        let Some(longest) = self.stop.iter().map(String::len).max() else { return Ok(false) };
+        // No token is shorter than a byte, except special ones, which are not in the text.
+        let last = self.ids.iter().rev().filter(|id| !tokenizer.is_special(**id)).take(longest + BEFORE_STOP);
+        let mut last: Vec<u32> = last.copied().collect();
+        last.reverse();
+        let has = |ids: &[u32]| tokenizer.decode(ids).map(|text| first_stop(&text, &self.stop).is_some());
+        Ok(has(&last)? && has(&self.ids)?)
+    }
+
+    /// Returns the text without special tokens, cut before its first stop string.
+    fn decode(&self, ends: &[u32], tokenizer: &Tokenizer) -> Result<String> {
+        let is_ended = self.ids.last().is_some_and(|id| ends.contains(id));
+        let mut text = tokenizer.decode(&self.ids[..self.ids.len() - usize::from(is_ended)])?;
+        text.truncate(first_stop(&text, &self.stop).unwrap_or(text.len()));
+        Ok(text)
+    }
+}
+
+fn first_stop(text: &str, stop: &[String]) -> Option<usize> {
+    stop.iter().filter_map(|stop| text.find(stop)).min()
 }
 
 impl Place {

@@ -42,24 +42,21 @@ impl GenerationConfig {
         let path = folder.join("generation_config.json");
         let config = read_json(&path)?;
         let wrong = |expected: &str, found: &Value| LmError::unsupported(&path, format!("{expected}, found {found}"));
+        let above_zero = |found: &Value| found.as_f64().filter(|number| *number > 0.0).map(|number| number as f32);
         let repetition_penalty = match &config["repetition_penalty"] {
             Value::Null => 1.0,
-            found => found
-                .as_f64()
-                .filter(|penalty| *penalty > 0.0)
-                .ok_or_else(|| wrong("repetition_penalty must be a number above 0", found))?,
+            found => above_zero(found).ok_or_else(|| wrong("repetition_penalty must be a number above 0", found))?,
         };
         let length_penalty = match &config["exponential_decay_length_penalty"] {
             Value::Null => None,
             found => {
                 let start = found[0].as_u64().and_then(|start| usize::try_from(start).ok());
-                let factor = found[1].as_f64().filter(|factor| *factor > 0.0).map(|factor| factor as f32);
                 let expected = "exponential_decay_length_penalty must be a token count and a factor above 0";
-                Some(start.zip(factor).ok_or_else(|| wrong(expected, found))?)
+                Some(start.zip(above_zero(&found[1])).ok_or_else(|| wrong(expected, found))?)
             }
         };
         let ends = ends(folder, &config, tokenizer)?;
-        Ok(Self { ends, repetition_penalty: repetition_penalty as f32, length_penalty })
+        Ok(Self { ends, repetition_penalty, length_penalty })
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
 
-use crate::ask::check::STATED;
+use crate::ask::check::{STATED, in_common};
 use crate::ask::sampling::{GenerationConfig, likeliest};
 use crate::backend::{Continuation, Continued, IsWanted, QuestionKey};
 use crate::memo::{Memo, Memory, share};
@@ -27,10 +27,6 @@ use crate::{Result, Tokenizer};
 
 /// Most bytes of KV caches that are copied for one batch of tails; one text may exceed it.
 const COPIED: usize = 1 << 30;
-
-fn in_common(a: &[u32], b: &[u32]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
 
 /// The order in which checks share most: question by question, each along its tree of tokens. It begins where texts
 /// share most with what is already read; `read` is the number of these tokens.
@@ -176,7 +172,8 @@ impl Checker {
         let mut next: Vec<Vec<u32>> = writing.iter().map(|text| text.check.before_answer.clone()).collect();
         writing.iter_mut().zip(&next).for_each(|(text, next)| text.found.tokens_read += next.len());
         while !writing.is_empty() {
-            let hidden = reader.append(&mut writing, &next)?;
+            let mut before: Vec<&mut KvCache> = writing.iter_mut().map(|text| &mut text.kv_cache).collect();
+            let hidden = reader.decoder.append(&next, &mut before, reader.is_wanted)?;
             let mut end = 0;
             let last_of = |ids: &Vec<u32>| {
                 end += ids.len() as u32;
@@ -222,7 +219,8 @@ fn score<M: Projection>(texts: &mut [Text], reader: &Reader<M>) -> Result<()> {
         text.found.tokens_read += text.check.with_answer.len();
     }
     let ids: Vec<Vec<u32>> = texts.iter().map(|text| text.check.with_answer.clone()).collect();
-    let hidden = reader.append(&mut texts.iter_mut().collect::<Vec<_>>(), &ids)?;
+    let mut before: Vec<&mut KvCache> = texts.iter_mut().map(|text| &mut text.kv_cache).collect();
+    let hidden = reader.decoder.append(&ids, &mut before, reader.is_wanted)?;
     let scores = reader.decoder.score(&hidden, &targets)?;
     let mut rest = scores.as_slice();
     for text in texts {
@@ -232,13 +230,6 @@ fn score<M: Projection>(texts: &mut [Text], reader: &Reader<M>) -> Result<()> {
         text.kv_cache.truncate(text.check.shared.len());
     }
     Ok(())
-}
-
-impl<M: Projection> Reader<'_, M> {
-    fn append(&self, texts: &mut [&mut Text], ids: &[Vec<u32>]) -> Result<Tensor> {
-        let mut before: Vec<&mut KvCache> = texts.iter_mut().map(|text| &mut text.kv_cache).collect();
-        self.decoder.append(ids, &mut before, self.is_wanted)
-    }
 }
 
 /// Returns the answer that a model wrote into an open box: all up to the brace that closes it.

@@ -45,11 +45,8 @@ struct Layer {
     narrow_norm: Norm,
 }
 
-#[derive(Debug)]
-struct Norm {
-    weight: Tensor,
-    bias: Tensor,
-}
+/// Weight and bias.
+type Norm = [Tensor; 2];
 
 #[derive(Debug, Default)]
 struct Room {
@@ -73,8 +70,7 @@ impl Named {
     }
 
     fn norm(&self, name: &str, width: usize) -> Result<Norm> {
-        let weight = self.tensor(&format!("{name}.weight"), &[width])?;
-        Ok(Norm { weight, bias: self.tensor(&format!("{name}.bias"), &[width])? })
+        Ok([self.tensor(&format!("{name}.weight"), &[width])?, self.tensor(&format!("{name}.bias"), &[width])?])
     }
 
     fn layer(&self, prefix: &str, config: &EncoderConfig) -> Result<Layer> {
@@ -169,7 +165,7 @@ impl Encoder {
 
     fn norm(&self, norm: &Norm, rows: &mut [f32]) -> Result<()> {
         let epsilon = self.config.layer_norm_eps;
-        Ok(ops::read([&norm.weight, &norm.bias], |[weight, bias]| ops::layer_norm_rows(rows, weight, bias, epsilon))?)
+        Ok(ops::read(norm.each_ref(), |[weight, bias]| ops::layer_norm_rows(rows, weight, bias, epsilon))?)
     }
 }
 

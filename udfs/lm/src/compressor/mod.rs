@@ -79,7 +79,11 @@ impl Compressor {
     /// Invalid rates fail before any text is read.
     pub fn compress_all(&self, texts: &[(&str, f64)], options: &Options, weigh: &Weigh) -> Result<Vec<String>> {
         let rules = Rules::new(options, &self.tokens, self.encoder.config.family)?;
-        texts.iter().try_for_each(|(_, rate)| check(*rate))?;
+        if let Some((_, rate)) = texts.iter().find(|(_, rate)| !(*rate > 0.0 && *rate <= 1.0)) {
+            return Err(LmError::Compression(format!(
+                "invalid rate {rate}: expected the share of a text to keep, a number above 0 and at most 1"
+            )));
+        }
         let read = on_all_cores(texts.to_vec(), |(text, rate)| match rate < 1.0 {
             true => self.read(&rules, text),
             false => Ok(vec![]),
@@ -106,15 +110,6 @@ impl Compressor {
         let tokens = self.tokens.of(&rules.placeholder(text))?;
         let chunks = chunks(&tokens, &rules.ends()).into_iter();
         chunks.map(|chunk| self.tokens.placed(&self.tokens.join(tokens[chunk].to_vec())?)).collect()
-    }
-}
-
-fn check(rate: f64) -> Result<()> {
-    match rate > 0.0 && rate <= 1.0 {
-        true => Ok(()),
-        false => Err(LmError::Compression(format!(
-            "invalid rate {rate}: expected the share of a text to keep, a number above 0 and at most 1"
-        ))),
     }
 }
 

@@ -33,12 +33,6 @@ pub(crate) fn rows_of(mut targets: Vec<Target>) -> (Vec<u32>, Vec<Target>) {
     (rows, targets)
 }
 
-#[derive(Debug, Default)]
-struct Scratch {
-    logits: Vec<f32>,
-    weights: Vec<f32>,
-}
-
 impl<M: Projection> Decoder<M> {
     /// Scores `targets` from hidden states, [tokens, hidden]. Multiplies only the rows of targets, by a part of the
     /// vocabulary at a time. Logits, softmax and entropy are f32.
@@ -58,11 +52,11 @@ impl<M: Projection> Decoder<M> {
         let weight = self.weights.output();
         let (vocabulary, width) = weight.dims2()?;
         let hidden = Matrix::dense(hidden, targets.len(), width);
-        let pool = Pool::<Scratch>::default();
+        let pool = Pool::<[Vec<f32>; 2]>::default();
         let firsts: Vec<usize> = (0..vocabulary).step_by(VOCABULARY).collect();
         let part = |first: &usize| -> Result<Vec<(SumOfExponentials, Option<f32>)>> {
             let ids = *first..vocabulary.min(first + VOCABULARY);
-            pool.with(|Scratch { logits, weights }| {
+            pool.with(|[logits, weights]| {
                 let logits = ops::at_least(logits, targets.len() * ids.len());
                 ops::read_rows(weight, ids.clone(), weights, |weights| {
                     let weights = Matrix::dense(weights, ids.len(), width);

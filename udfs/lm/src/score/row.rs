@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::ask::check::ANSWER_PROMPT;
+use crate::ask::check::{ANSWER_PROMPT, in_common};
 use crate::backend::{Continuation, Continued, Fork, QuestionKey, Target, TokenScore};
 use crate::{Asked, PromptTemplate, Result, Tokenizer};
 use asap_kernels::steps::{SEPARATOR, join};
@@ -133,8 +133,7 @@ impl Row {
             let span = (from as u32, (before.len() + answer.len()) as u32);
             let scored = locate(&encoded.offsets, &[span]).remove(0).unwrap_or(0..0);
             let scored = scored.start.max(1) as usize..scored.end.max(1) as usize;
-            let in_common = |whole: &Fork| whole.ids.iter().zip(&encoded.ids).take_while(|(a, b)| a == b).count();
-            let common = answers.first().map_or(0, in_common);
+            let common = answers.first().map_or(0, |whole| in_common(&whole.ids, &encoded.ids));
             answers.push(Fork::new(encoded.ids, common, scored));
         }
         Ok(Self { answers, ..Self::default() })

@@ -228,7 +228,8 @@ fn compute(model: &mut dyn Backend, calls: &[Call], known: &Known) -> ScoresByRo
         }
     }
     loop {
-        let awaited = awaited(calls);
+        let open = calls.iter().filter(|call| !call.answer.is_closed());
+        let awaited: BTreeSet<RowKey> = open.flat_map(|call| &call.requests).map(|request| request.key).collect();
         missing.retain(|request| awaited.contains(&request.key));
         if missing.is_empty() {
             return answers;
@@ -252,11 +253,6 @@ fn compute(model: &mut dyn Backend, calls: &[Call], known: &Known) -> ScoresByRo
             }
         }
     }
-}
-
-fn awaited(calls: &[Call]) -> BTreeSet<RowKey> {
-    let open = calls.iter().filter(|call| !call.answer.is_closed());
-    open.flat_map(|call| &call.requests).map(|request| request.key).collect()
 }
 
 /// Number of the first rows that form one batch: at least one. Rows are packed, since a pass reads each weight once,

@@ -7,4 +7,3 @@ pub mod example;
 pub(crate) mod joined;
 pub(crate) mod prompt;
 pub(crate) mod tokenizer;
-pub(crate) mod tokenizer_json;

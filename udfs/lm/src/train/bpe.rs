@@ -9,7 +9,7 @@ use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::{AddedToken, SplitDelimiterBehavior};
 
-use crate::text::tokenizer_json::QWEN2;
+use crate::text::byte_level::split::QWEN2;
 use crate::{LmError, Result};
 
 const SPECIAL: [&str; 3] = [SEPARATOR, START, END];

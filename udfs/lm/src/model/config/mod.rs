@@ -177,19 +177,14 @@ impl ModelConfig {
             output_bias: attention_bias,
             notes,
         };
-        config.check_heads()?;
-        Ok(config)
-    }
-
-    fn check_heads(&self) -> Parsed<()> {
-        let (heads, key_heads) = (self.num_attention_heads, self.num_key_value_heads);
+        let (key_heads, width) = (config.num_key_value_heads, config.head_dim);
         if !heads.is_multiple_of(key_heads) {
             return Err(format!("num_attention_heads {heads} is not divisible by num_key_value_heads {key_heads}"));
         }
-        if !self.head_dim.is_multiple_of(2) {
-            return Err(format!("head_dim must be even for rotary positions, found {}", self.head_dim));
+        if !width.is_multiple_of(2) {
+            return Err(format!("head_dim must be even for rotary positions, found {width}"));
         }
-        Ok(())
+        Ok(config)
     }
 }
 

@@ -5,7 +5,7 @@
 //! the crate if NFC might change it, or if it has an added token that needs more than a plain search. [`ByteLevel::of`]
 //! lists the requirements on a tokenizer.json.
 
-mod split;
+pub(crate) mod split;
 mod words;
 
 use std::cell::RefCell;
@@ -17,7 +17,7 @@ use thread_local::ThreadLocal;
 use tokenizers::{AddedToken, Model, Result, Tokenizer};
 use unicode_normalization_alignments::{IsNormalized, is_nfc_quick};
 
-use crate::text::tokenizer_json::is_plain_bpe;
+use crate::text::cuts::is_plain_bpe;
 use split::Splitter;
 use words::{ShortPiece, Words};
 
@@ -189,21 +189,14 @@ mod tests {
         ByteLevel::of(json, &tokenizer).is_some()
     }
 
-    /// A line of `tests/tokenizers.jsonl`: a changed value in the tokenizer.json of Qwen2.
-    #[derive(serde::Deserialize)]
-    struct Case {
-        place: String,
-        value: Value,
-        is_known: bool,
-    }
-
     #[test]
     fn only_tokenizers_of_known_parts_are_known() {
         assert!(is_known(&golden_tokenizer("qwen2")) && is_known(&golden_tokenizer("llama")) && !is_known(&gpt2()));
-        for case in cases::<Case>("tokenizers.jsonl") {
+        // A place in the tokenizer.json of Qwen2, its new value, and whether the changed file is known.
+        for (place, value, expected) in cases::<(String, Value, bool)>("tokenizers.jsonl") {
             let mut json = golden_tokenizer("qwen2");
-            *json.pointer_mut(&case.place).unwrap() = case.value;
-            assert_eq!(is_known(&json), case.is_known, "{}", case.place);
+            *json.pointer_mut(&place).unwrap() = value;
+            assert_eq!(is_known(&json), expected, "{place}");
         }
     }
 
