@@ -1,6 +1,6 @@
 //! All shapes of queries, with their calls and results.
 
-use datafusion::prelude::SessionConfig;
+use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::tests::fence::counting::{Functions, WINDOW, rows, tables, try_rows};
 
@@ -20,7 +20,11 @@ fn configs() -> [SessionConfig; 3] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_shape_is_right_and_paid_once() {
+async fn every_shape_is_right_keeps_its_names_and_is_paid_once() {
+    let names = async |context: &SessionContext, sql: &str| {
+        let plan = context.sql(sql).await.unwrap().into_optimized_plan().unwrap();
+        plan.schema().iter().map(|(qualifier, field)| format!("{qualifier:?} {}", field.name())).collect::<Vec<_>>()
+    };
     for config in configs() {
         for (sql, expected) in shapes() {
             let functions = Functions::new();
@@ -32,22 +36,8 @@ async fn every_shape_is_right_and_paid_once() {
             reference.sort();
             assert_eq!(found, reference, "{sql}");
             assert_eq!(functions.calls(["f", "g", "s", "v", "w"]), expected, "{sql}");
+            assert_eq!(names(&context, sql).await, names(&plain, sql).await, "{sql}");
         }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn output_keeps_its_names() {
-    let functions = Functions::new();
-    let (context, plain) = (functions.session(SessionConfig::new()), functions.plain_session());
-    tables(&context).await;
-    tables(&plain).await;
-    for (sql, _) in shapes() {
-        let names = async |context: &datafusion::prelude::SessionContext| {
-            let plan = context.sql(sql).await.unwrap().into_optimized_plan().unwrap();
-            plan.schema().iter().map(|(qualifier, field)| format!("{qualifier:?} {}", field.name())).collect::<Vec<_>>()
-        };
-        assert_eq!(names(&context).await, names(&plain).await, "{sql}");
     }
 }
 
