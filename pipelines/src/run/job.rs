@@ -428,12 +428,8 @@ impl Job {
         {
             return config_err!("--originals names {missing}, but the columns of the input are {}", names.join(", "));
         }
-        let passed: HashSet<String> = pipeline
-            .schema()
-            .fields()
-            .iter()
-            .filter_map(|field| plan::passed_on(pipeline, field.name(), &[]))
-            .collect();
+        let fields = pipeline.schema().fields().iter();
+        let passed: HashSet<String> = fields.filter_map(|field| plan::passed_on(pipeline, field.name(), &[])).collect();
         let is_elsewhere = |name: &String| {
             self.corpus.said_by(name).is_some_and(|columns| columns.iter().all(|column| passed.contains(*column)))
         };
