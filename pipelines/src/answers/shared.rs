@@ -12,11 +12,11 @@ use tokio::sync::OnceCell;
 
 use crate::answers::{AnswerFolder, shared};
 
-type Opened = Arc<OnceCell<Arc<AnswerFolder>>>;
+type OpenedOnce = Arc<OnceCell<Arc<AnswerFolder>>>;
 
 /// The answers that belong to no output: the folder (`asap.cache.dir`), and its answers.
 #[derive(Debug)]
-pub struct SharedAnswers(Mutex<(Option<String>, Opened)>);
+pub struct SharedAnswers(Mutex<(Option<String>, OpenedOnce)>);
 
 impl SharedAnswers {
     pub fn new(settings: &Settings) -> Self {
