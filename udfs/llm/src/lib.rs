@@ -109,11 +109,14 @@ pub struct Llm {
     meter: Arc<Meter>,
     memory: Arc<Memory>,
     only_estimates: bool,
-    model: Opened<Config, Model>,
-    local: Opened<String, LocalModel>,
+    model: Last<Config, Model>,
+    local: Last<String, LocalModel>,
     own: Arc<Mutex<OwnCalls>>,
     statements: Arc<Statements>,
 }
+
+/// The value that was opened last, with its key.
+type Last<K, V> = Arc<Mutex<Option<(K, Arc<V>)>>>;
 
 #[derive(Debug)]
 pub struct Model {
