@@ -99,9 +99,6 @@ impl From<CallError> for LlmError {
 
 pub type Result<T> = std::result::Result<T, LlmError>;
 
-/// What the last caller opened, and by which setting.
-type Opened<Setting, T> = Arc<Mutex<Option<(Setting, Arc<T>)>>>;
-
 /// The language model of a session, with its answers and usage. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Llm {
