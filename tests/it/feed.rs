@@ -151,30 +151,6 @@ fn a_count_has_the_steps_that_all_trainers_get() {
 }
 
 #[test]
-fn a_place_that_no_feed_wrote_is_an_error() {
-    let workplace = pruned(4);
-    let version = workplace.run(["table", "status", "out", "--format", "json"]).json()["table_version"].clone();
-    let written = feed(&workplace, &["out"])[0][0].position.clone();
-    let deciding = written.splitn(5, ':').nth(4).unwrap();
-    let resume = |place: &str| {
-        let place = format!("{version}:{place}:{deciding}");
-        let feed = ["feed", "--data", "out", "--model", "data/model", "--epochs", "2", "--resume", &place];
-        workplace.command(&feed).output().unwrap()
-    };
-    for (place, expected) in [
-        ("2:0:0", "is in epoch 2, but there are 2"),
-        ("0:9:0", "is in window 9, but there are 1"),
-        ("0:0:99", "is after row 99"),
-    ] {
-        let finished = resume(place);
-        let printed = String::from_utf8_lossy(&finished.stderr);
-        assert!(finished.status.code() == Some(2) && printed.contains(expected), "{printed}");
-    }
-    // Resuming after the last row succeeds without rows.
-    assert!(resume("1:0:4").status.success());
-}
-
-#[test]
 fn a_position_is_refused_where_other_rows_would_come_after_it() {
     let workplace = pruned(12);
     workplace.run(["run", "truncate", "--from", "traces", "--to", "other"]).ok();
