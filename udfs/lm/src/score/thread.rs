@@ -129,7 +129,6 @@ impl ModelThread {
         self.calls.as_ref().is_none_or(mpsc::Sender::is_closed)
     }
 
-    /// Number of texts that the model has read.
     #[cfg(test)]
     pub(crate) fn prefills(&self) -> u64 {
         self.known.prefills.load(std::sync::atomic::Ordering::Relaxed)

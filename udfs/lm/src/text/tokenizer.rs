@@ -202,7 +202,6 @@ impl Tokenizer {
         self.inner.get_vocab(true).into_values().max()
     }
 
-    /// Returns the bytes of text that were tokenized since loading.
     #[cfg(test)]
     pub(crate) fn tokenized_bytes(&self) -> usize {
         self.tokenized_bytes.load(std::sync::atomic::Ordering::Relaxed)
