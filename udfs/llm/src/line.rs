@@ -220,7 +220,7 @@ impl Line {
         let post = post.header(CONTENT_TYPE, "application/json").body(body);
         async {
             let response = post.send().await.map_err(|error| {
-                let is_first = is_unreachable(&error) && !self.health.is_answered();
+                let is_first = error.is_connect() && !self.health.is_answered();
                 let failure = if is_first { self.unreachable(&error) } else { self.broken(&error) };
                 (failure, error.is_connect().then_some((0, 0)))
             })?;
@@ -296,11 +296,12 @@ impl Line {
     fn unreachable(&self, error: &reqwest::Error) -> Failure {
         let Failure { error: CallError { message, .. }, .. } = self.broken(error);
         let url = self.base_url();
-        let message = format!(
-            "{url}: {message}; start the endpoint, or set {} to its address",
-            self.config.owner.setting("base_url")
-        );
-        Failure::lasting(FailureKind::Unreachable, message)
+        let setting = self.config.owner.setting("base_url");
+        let (kind, advice) = match is_of_tls(error) {
+            true => (FailureKind::EndpointDown, format!("check https in {setting} and its certificate")),
+            false => (FailureKind::Unreachable, format!("start the endpoint, or set {setting} to its address")),
+        };
+        Failure::lasting(kind, format!("{url}: {message}; {advice}"))
     }
 
     fn broken(&self, error: &reqwest::Error) -> Failure {
@@ -329,15 +330,18 @@ struct FailedAttempt {
     limited: Option<Limited>,
 }
 
-/// Whether there was no connection: the name is unknown, or no one accepts one in time. A failed TLS handshake is
-/// another failure, which no later time ends.
-fn is_unreachable(error: &reqwest::Error) -> bool {
+/// Whether a TLS handshake failed, which no later time ends.
+fn is_of_tls(error: &reqwest::Error) -> bool {
     let mut kinds = causes(error).filter_map(|cause| Some(cause.downcast_ref::<io::Error>()?.kind()));
-    error.is_connect() && !kinds.any(|kind| matches!(kind, ErrorKind::InvalidData | ErrorKind::UnexpectedEof))
+    kinds.any(|kind| matches!(kind, ErrorKind::InvalidData | ErrorKind::UnexpectedEof))
 }
 
+/// Returns an error and its causes. An error of the system does not name the error in it as its source.
 fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
-    iter::successors(Some(error as &(dyn Error + 'static)), |cause| (**cause).source())
+    iter::successors(Some(error as &(dyn Error + 'static)), |cause| match (**cause).downcast_ref::<io::Error>() {
+        Some(outer) => outer.get_ref().map(|inner| inner as &(dyn Error + 'static)),
+        None => (**cause).source(),
+    })
 }
 
 fn innermost(error: &reqwest::Error) -> String {
