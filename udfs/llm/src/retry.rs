@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDateTime, Utc};
 
 /// The first pause is at most this long; each later one may be twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -18,14 +18,16 @@ pub(crate) fn jitter() -> f64 {
     rand::random_range(0.5..=1.0)
 }
 
-/// Parses the header Retry-After: seconds or an HTTP date. None if it is neither.
+/// Parses the header Retry-After: seconds or an HTTP date in any of its three forms. None if it is neither.
 pub(crate) fn retry_after(header: &str, now: DateTime<Utc>) -> Option<Duration> {
     let header = header.trim();
     if let Ok(seconds) = header.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();
     }
-    let date = DateTime::parse_from_rfc2822(header).ok()?;
-    Some((date.with_timezone(&Utc) - now).to_std().unwrap_or(Duration::ZERO))
+    let older = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
+    let date = DateTime::parse_from_rfc2822(header).ok().map(|date| date.naive_utc());
+    let date = date.or_else(|| older.iter().find_map(|form| NaiveDateTime::parse_from_str(header, form).ok()))?;
+    Some((date.and_utc() - now).to_std().unwrap_or(Duration::ZERO))
 }
 
 #[cfg(test)]
@@ -47,7 +49,9 @@ mod tests {
         let seconds = |header| retry_after(header, now).map(|pause| pause.as_secs_f64());
         assert_eq!(seconds("7"), Some(7.0));
         assert_eq!(seconds(" 0.5 "), Some(0.5));
-        assert_eq!(seconds("Sat, 21 Nov 2026 10:00:30 GMT"), Some(30.0));
+        for date in ["Sat, 21 Nov 2026 10:00:30 GMT", "Saturday, 21-Nov-26 10:00:30 GMT", "Sat Nov 21 10:00:30 2026"] {
+            assert_eq!(seconds(date), Some(30.0), "{date}");
+        }
         assert_eq!(seconds("Sat, 21 Nov 2026 09:00:00 GMT"), Some(0.0));
         for neither in ["", "soon", "-3", "NaN", "2026-11-21"] {
             assert_eq!(seconds(neither), None, "{neither}");
