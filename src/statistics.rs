@@ -121,7 +121,8 @@ pub fn mcnemar(wins: u64, losses: u64) -> f64 {
 }
 
 pub fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
+    // The sum of no values is -0.
+    (values.iter().sum::<f64>() + 0.0) / values.len().max(1) as f64
 }
 
 /// The value below which a share of the values lies, by linear interpolation. 0 without values.

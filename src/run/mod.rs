@@ -343,7 +343,7 @@ fn verdict(summary: &Summary, may_be_empty: bool) -> Result<(), Failure> {
             1 => "a file".to_string(),
             failed => format!("{failed} files"),
         };
-        let what = format!("{files} failed; the next run tries again:\n  {}", failed_files(&summary.files_failed));
+        let what = format!("{files} failed; fix the cause, then run again:\n  {}", failed_files(&summary.files_failed));
         let is_unavailable = summary.files_failed.iter().any(|failure| failure.is_unavailable);
         return Err(if is_unavailable { Failure::TryLater(what) } else { Failure::TooManyRejects(what) });
     }

@@ -61,7 +61,7 @@ fn only_it_fails(place: &Place, name: &str, bytes: &[u8], said: &[&str]) {
     place.put_all(&[A, C]);
     place.put_bytes(&format!("in/{name}"), bytes);
     for counts in [[14, 10, 2], [0; 3]] {
-        let broken = place.run(&[]).ends(3, said).ends(3, &[name]);
+        let broken = place.run(&[]).ends(3, said).ends(3, &["a file failed; fix the cause", name]);
         assert!(!broken.stderr.contains("panicked"), "{}", broken.stderr);
         let failing = summary(&broken, 3);
         assert_eq!(failed(&failing), [name], "{said:?}");
