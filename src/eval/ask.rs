@@ -50,6 +50,7 @@ pub(crate) struct ResponseKey {
 pub(crate) struct Response {
     pub text: String,
     pub is_cut_off: bool,
+    pub finish_reason: Option<String>,
     pub tokens: u64,
     pub seconds: f64,
 }
@@ -252,8 +253,8 @@ impl Asking<'_> {
                     .to_string(),
             ));
         };
-        let is_cut_off = response.finish_reason.as_deref() == Some("length");
-        Ok(Response { text: response.generation().into_owned(), is_cut_off, tokens, seconds: response.seconds })
+        let (text, is_cut_off) = (response.generation().into_owned(), response.is_cut_off());
+        Ok(Response { text, is_cut_off, finish_reason: response.finish_reason, tokens, seconds: response.seconds })
     }
 }
 

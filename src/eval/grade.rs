@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use asap_kernels::tags;
+use asap_kernels::{health, tags};
 use asap_programs::{Sandbox, SandboxError};
 use asap_verify::Verdict;
 use rayon::prelude::*;
@@ -27,7 +27,7 @@ pub(crate) fn complete_tags(rows: &mut [Row]) {
         return;
     }
     for row in rows {
-        let is_cut_off = row.finish_reason.as_deref() == Some("length");
+        let is_cut_off = row.finish_reason.as_deref().and_then(health::is_cut_off) == Some(true);
         if let Some(text) = row.response.as_mut().filter(|text| !opens(text))
             && (is_cut_off || tags::think(text).is_some())
         {

@@ -355,7 +355,7 @@ fn rows_of(bench: Bench, model: &str, problems: &[Problem], sampled: &Sampled, m
                 match response {
                     Some(Ok(response)) => {
                         row.response = Some(response.text);
-                        row.finish_reason = Some(if response.is_cut_off { "length" } else { "stop" }.to_string());
+                        row.finish_reason = response.finish_reason;
                         row.tokens = Some(response.tokens as i64);
                         row.seconds = Some(response.seconds);
                     }

@@ -18,7 +18,7 @@ pub(crate) struct Row {
     pub prompt: String,
     /// The response, with its chain in think tags. None if the call failed.
     pub response: Option<String>,
-    /// `stop`, or `length` if the response was cut off at the budget.
+    /// The endpoint's word for the end, such as `stop`, or `length` if the response was cut off at the budget.
     pub finish_reason: Option<String>,
     /// The answer or the program in the response.
     pub answer: Option<String>,

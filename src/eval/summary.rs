@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use asap_kernels::health;
 use serde::Serialize;
 
 use super::row::Row;
@@ -86,7 +87,7 @@ impl AtBudget {
             responses: answered.len(),
             accuracy: (!correct.is_empty()).then(|| share(&values(&correct), answered.len())),
             tokens: mean(&values(&tokens)),
-            truncated: with(&|row| row.finish_reason.as_deref() == Some("length")),
+            truncated: with(&|row| row.finish_reason.as_deref().and_then(health::is_cut_off) == Some(true)),
             unanswered: with(&|row| row.answer.is_none()),
             failed: rows.len() - answered.len(),
             request_seconds: quantile(&mut seconds, 0.5),

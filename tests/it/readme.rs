@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use crate::common::{Finished, Workplace, check_section, root};
 use crate::support::s3::{point, serve};
+use asap_kernels::health::{End, finish_reasons};
 use asap_test_support::{Call, Reply, Server};
 use serde_json::{Value, json};
 
@@ -177,10 +178,11 @@ fn the_table_of_shapes_is_what_is_recognized() {
 /// `UPDATE=1 cargo test --test it readme` writes the table.
 #[test]
 fn the_table_of_finish_reasons_is_what_is_counted() {
-    let line = |(is_cut_off, values, who): (bool, &str, &str)| {
-        format!("| `{}` | {} | {who} |\n", values.replace(' ', "`, `"), if is_cut_off { "cut off" } else { "finished" })
+    let line = |(end, values, who): (End, &str, &str)| {
+        let how = if end == End::Finished { "finished" } else { "cut off" };
+        format!("| `{}` | {how} | {who} |\n", values.replace(' ', "`, `"))
     };
-    let lines: String = asap_kernels::health::finish_reasons().map(line).collect();
+    let lines: String = finish_reasons().map(line).collect();
     check_section(
         "docs/inspect.md",
         "finish",

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-use asap_kernels::tags;
+use asap_kernels::{health, tags};
 use async_trait::async_trait;
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
@@ -49,7 +49,7 @@ pub struct ChatResponse {
     /// Whether the prompt ends in an opened `<think>`, so that `content` has no opening tag. Endpoints do not report
     /// it: for them it is false.
     pub opens_thought: bool,
-    /// `stop`, `length` if the response was cut off, or another word of the endpoint; None if it reports none.
+    /// The endpoint's word for the end, such as `stop`, or `length` if the response was cut off; None if it reports none.
     pub finish_reason: Option<String>,
     pub prompt_tokens: Option<u64>,
     pub completion_tokens: Option<u64>,
@@ -72,8 +72,8 @@ impl ChatResponse {
         }
     }
 
-    pub(crate) fn is_cut_off(&self) -> bool {
-        self.finish_reason.as_deref() == Some("length")
+    pub fn is_cut_off(&self) -> bool {
+        self.finish_reason.as_deref().and_then(health::is_cut_off) == Some(true)
     }
 
     /// Returns thought and answer as one generation, with the tags of the thought. A thought that was cut off has no
@@ -95,7 +95,7 @@ pub enum FailureKind {
     Timeout,
     /// `rate_limited`: the endpoint accepts no more requests for now.
     RateLimited,
-    /// `unavailable`: no connection, a broken connection, or a server error (5xx).
+    /// `unavailable`: no connection, a broken connection, a server error (5xx), or an answer that the server broke off.
     Unavailable,
     /// `denied`: the endpoint accepts no request of this kind; the key, account, address or model is wrong.
     Denied,
@@ -166,9 +166,10 @@ impl CallError {
         Self { kind, message: message.into(), tokens_in: 0, tokens_out: 0, is_general: false }
     }
 
-    /// Returns whether the model generated something, useful or not: that was paid for.
+    /// Returns whether the model generated something, useful or not: that was paid for. An answer that the endpoint broke
+    /// off is none.
     pub fn is_answer(&self) -> bool {
-        self.tokens_out > 0
+        self.tokens_out > 0 && self.kind != FailureKind::Unavailable
     }
 
     /// Returns whether the same request may be answered later.

@@ -53,6 +53,10 @@ impl HttpChat {
                     let message = format!("{} refuses {what}; its answer: {error}", self.line.base_url());
                     return (Err(Failure::lasting(FailureKind::EndpointDown, message)), tokens);
                 }
+                (Some(Advice::TooLong), Err(Failure { error, .. })) => {
+                    let error = CallError { kind: FailureKind::TooLong, is_general: false, ..error };
+                    return (Err(Failure::of(error)), tokens);
+                }
                 (_, result) => return (result, tokens),
             }
         }

@@ -1,5 +1,6 @@
 //! OpenAI's chat completions API: `POST {base_url}/chat/completions`, and `GET {base_url}/models`.
 
+use asap_kernels::health::{self, End};
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde::Serialize;
 use serde_json::Value;
@@ -32,18 +33,10 @@ pub(super) struct Choice {
     /// The thought, if the endpoint returns it separately.
     pub reasoning: Option<String>,
     pub end: End,
+    /// The words of the model's refusal or of the endpoint's fault, or the finish reason.
+    pub said: Option<String>,
     /// The end in the endpoint's own word.
     pub finish_reason: Option<String>,
-}
-
-/// Why an answer ended.
-#[derive(Debug)]
-pub(super) enum End {
-    Stop,
-    Length,
-    Filter,
-    /// The model refused, in these words.
-    Refusal(String),
 }
 
 /// Returns the headers of a request with this key, without the content type.
@@ -84,26 +77,30 @@ pub(super) fn read(completion: &Value) -> Completion {
     let tokens = ["prompt_tokens", "completion_tokens"].map(|name| tokens(&completion["usage"][name]));
     let choice = &completion["choices"][0];
     let answer = choice.is_object().then(|| {
-        let end = match (choice["finish_reason"].as_str(), choice["message"]["refusal"].as_str()) {
-            (Some("length"), _) => End::Length,
-            (Some("content_filter"), _) => End::Filter,
-            (_, Some(refusal)) => End::Refusal(refusal.to_string()),
-            _ => End::Stop,
+        let finish_reason = word(&choice["finish_reason"]);
+        let (refusal, fault) = (word(&choice["message"]["refusal"]), &choice["error"]);
+        let end = match health::end(finish_reason.as_deref().unwrap_or_default()) {
+            _ if !fault.is_null() => End::Fault,
+            None | Some(End::Finished) if refusal.is_some() => End::Withheld,
+            end => end.unwrap_or(End::Finished),
         };
         Choice {
             text: content(&choice["message"]["content"]),
             reasoning: reasoning(&choice["message"]),
             end,
-            finish_reason: word(&choice["finish_reason"]),
+            said: refusal.or_else(|| word(&fault["message"])).or_else(|| finish_reason.clone()),
+            finish_reason,
         }
     });
     Completion { tokens, model: word(&completion["model"]), answer }
 }
 
-/// Returns the thought: `reasoning_content` by DeepSeek, `reasoning` by newer servers.
+/// Returns the thought, from a field or from parts of the content.
 fn reasoning(message: &Value) -> Option<String> {
-    let mut thoughts = ["reasoning_content", "reasoning"].iter().filter_map(|name| content(&message[name]));
-    thoughts.find(|thought| !thought.is_empty())
+    let fields = ["reasoning_content", "reasoning", "reasoning_details"].iter().map(|name| content(&message[name]));
+    let parts = message["content"].as_array().into_iter().flatten();
+    let part = parts.filter_map(|part| content(&part["thinking"])).collect();
+    fields.flatten().chain([part]).find(|thought| !thought.trim().is_empty())
 }
 
 /// Reads the list of models; None if it is not such a list.

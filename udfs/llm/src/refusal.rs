@@ -10,16 +10,27 @@ use crate::request::ChatRequest;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Advice {
     Resend(Sent),
+    /// The prompt leaves no room for an answer.
+    TooLong,
     /// The endpoint refuses every request for this reason.
     RefusesAll(&'static str),
 }
 
 /// Fields of an error with the endpoint's own words. Others may repeat the prompt.
-const OWN: [&str; 10] = ["error", "message", "detail", "msg", "param", "loc", "code", "type", "metadata", "raw"];
+const OWN: [&str; 11] =
+    ["error", "errors", "message", "detail", "msg", "param", "loc", "code", "type", "metadata", "raw"];
+/// Words of endpoints for a prompt that does not fit into the model's window, along with those that name its size.
+const TOO_LONG: &str = "context_length_exceeded|context length|context window|context size|maximum context|max_model_len|\
+    context limit|is too long|input too long|prompt too long|string too long|too many tokens|token count|input length|\
+    length of input|prompt length|`inputs` must have|prompt exceeds|exceed max message tokens";
 /// Names of the limit on an answer. A proxy uses the names of the server after it.
 const LIMITS: &str = "max_tokens|max_completion_tokens|max_new_tokens|max_output_tokens|maxoutputtokens|maximum tokens";
 /// Words before the size of the window, such as `maximum context length is 2048` and `context limit: 9 + 8 > 16`.
-const WINDOWS: &str = "context length|context window|context size|model length|max_model_len|max_seq_len|tokens` must be <=|context limit";
+const WINDOWS: &str = "context length|context window|context size|model length|max_model_len|max_seq_len|tokens` must be <=|\
+    context limit|sequence length|maximum input length|maximum prompt length|model token limit|total tokens limit|\
+    while limit is|(tpm): limit|session_len|max_num_tokens";
+/// Words right before the sum of prompt and limit.
+const SUMS: [&str; 3] = ["requested ", "requested: ", "current length is "];
 /// Words for a limit that is too high.
 const TOO_HIGH: &str =
     "too large|too high|too big|greater than|less than|at most|exceed|maximum|range|must be <|>|between|up to";
@@ -48,6 +59,11 @@ pub(super) fn own_words(error: &Value) -> String {
     }
 }
 
+/// Whether the words are about a prompt that does not fit into the window, perhaps only with its limit.
+pub(super) fn is_too_long(words: &str) -> bool {
+    says(words, TOO_LONG) || window(words).is_some()
+}
+
 /// Whether the endpoint's list of models may say what these words do not: the window, or whether the prompt fits it.
 pub(super) fn needs_list(words: &str) -> bool {
     window(words).is_none() || words.contains(NOT_EXACT)
@@ -66,7 +82,7 @@ pub(super) fn advice(
     if is_too_long || says(words, LIMITS) && says(words, TOO_HIGH) {
         let shorter = shorter(words, request, sent, forced, listed);
         if shorter.is_some() || is_too_long {
-            return shorter.map(Advice::Resend);
+            return shorter;
         }
     }
     let Sent { mut form, tokens } = sent;
@@ -74,6 +90,9 @@ pub(super) fn advice(
         let mut parts = words.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-');
         parts.any(|part| names.contains(&part.trim_matches('-')))
     };
+    if !request.stop.is_empty() && says(words, NOT_ACCEPTED) && has(&["stop"]) {
+        return Some(Advice::RefusesAll("the texts of --stop, which no setting leaves out"));
+    }
     let is_sent = |change: usize| !form.changes[change];
     let limit = if is_sent(COMPLETION_LIMIT) { "max_tokens" } else { "max_completion_tokens" };
     // Some endpoints accept only one of temperature and top_p; a top_p of 1 changes nothing.
@@ -99,24 +118,29 @@ pub(super) fn advice(
     Some(Advice::Resend(Sent { form, tokens }))
 }
 
-/// Returns the request with a limit that fits; None if no answer fits, or if the words do not say what fits.
-fn shorter(words: &str, request: &ChatRequest, sent: Sent, forced: Forced, listed: Option<u64>) -> Option<Sent> {
+/// Returns the request with a limit that fits; None if the words do not say what fits.
+fn shorter(words: &str, request: &ChatRequest, sent: Sent, forced: Forced, listed: Option<u64>) -> Option<Advice> {
     let Sent { mut form, tokens: Some(tokens) } = sent else { return None };
     let (limit, said, all) = (u64::from(tokens), window(words), numbers(words));
-    let Some(window) = forced.window.or(said).or(listed) else {
+    // A maximum that is refused again is the window, which prompt and answer share.
+    let known = form.window.or(form.most.map(u64::from).filter(|most| *most == limit));
+    let known = known.filter(|known| all.contains(known));
+    let Some(window) = forced.window.or(said).or(known).or(listed) else {
         // Words about the prompt alone name no limit.
         let most =
             all.into_iter().filter(|number| says(words, LIMITS) && (FEW.into()..limit).contains(number)).max()?;
         form.most = u32::try_from(most - u64::from(words.contains("exclusive"))).ok();
-        return Some(Sent { form, tokens: form.most });
+        return Some(Advice::Resend(Sent { form, tokens: form.most }));
     };
     form.window = Some(window);
+    form.most = form.most.filter(|most| u64::from(*most) != window);
     // The words name the prompt's tokens, perhaps with their sum with the limit.
     let summed = all.iter().copied().find(|number| all.contains(&(number + limit)));
     let others = all.iter().copied().filter(|number| ![Some(window), said, Some(limit)].contains(&Some(*number)));
-    let prompt = summed.or_else(|| others.max());
+    let is_sum = |number: u64| number > limit && SUMS.iter().any(|sum| words.contains(&format!("{sum}{number}")));
+    let prompt = summed.or_else(|| others.max().map(|number| if is_sum(number) { number - limit } else { number }));
     if prompt.is_some_and(|prompt| prompt >= window) {
-        return None;
+        return Some(Advice::TooLong);
     }
     let room =
         |prompt: u64| u32::try_from(window.saturating_sub(prompt)).ok().filter(|room| (1..tokens).contains(room));
@@ -127,17 +151,17 @@ fn shorter(words: &str, request: &ChatRequest, sent: Sent, forced: Forced, liste
         None if listed.is_some() => None,
         None => Some(room(request.bytes() as u64 / 4).unwrap_or(tokens / 2)).filter(|room| *room >= FEW).map(Some)?,
     };
-    Some(Sent { form, tokens })
+    Some(Advice::Resend(Sent { form, tokens }))
 }
 
-/// Returns the number after the words for a window.
+/// Returns the number after the words for a window. What is needed comes before what there is.
 fn window(words: &str) -> Option<u64> {
-    WINDOWS.split('|').find_map(|phrase| {
-        let (_, after) = words.split_once(phrase)?;
+    let near = |phrase: &str, after: &str| {
         let after =
             if phrase == "context limit" { after.split_once('>').map_or(after, |(_, above)| above) } else { after };
         numbers(&after.chars().take(NEAR).collect::<String>()).first().copied()
-    })
+    };
+    WINDOWS.split('|').find_map(|phrase| words.split(phrase).skip(1).filter_map(|after| near(phrase, after)).last())
 }
 
 fn says(words: &str, any_of: &str) -> bool {
@@ -151,5 +175,5 @@ fn numbers(text: &str) -> Vec<u64> {
         let is_grouped = part.split(',').skip(1).all(|group| group.len() == 3);
         if is_grouped { vec![part.replace(',', "")] } else { part.split(',').map(str::to_string).collect() }
     });
-    parts.filter_map(|part| part.parse().ok()).collect()
+    parts.filter_map(|part| part.strip_suffix(".0").unwrap_or(&part).parse().ok()).collect()
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use asap_kernels::health::End;
 use chrono::Utc;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
@@ -9,14 +10,11 @@ use serde_json::Value;
 
 use crate::chat::{Answer, CallError, ChatResponse, FailureKind, Received, Unread};
 use crate::json;
-use crate::openai::{self, Choice, Completion, End};
+use crate::openai::{self, Choice, Completion};
 use crate::refusal;
 use crate::retry::retry_after;
 
 const QUOTED: usize = 300;
-/// Words of endpoints for a prompt that does not fit into the model's window.
-const TOO_LONG: &str = "context_length_exceeded|context length|context window|context size|\
-    maximum context|max_model_len|too long";
 /// Words of endpoints that reject a prompt for its content, not for its sender.
 const HELD_BACK: &str = "input was flagged|content_filter|content filter|content_policy|content policy";
 const INSPECTED: &str = "content management policy|inappropriate content|content exists risk|\
@@ -68,7 +66,7 @@ pub(super) fn read(
     }
     let completion: Value = json::parse(body)
         .map_err(|error| bad(format!("expected a chat completion, found {} ({error})", response.quoted(body))))?;
-    let error = &completion["error"];
+    let error = error_of(&completion);
     if !error.is_null() {
         return Err(response.of_error(error));
     }
@@ -83,8 +81,9 @@ pub(super) fn read(
     let tokens_out = paid_out.unwrap_or_else(|| text.map_or(0, |text| text.len().div_ceil(4) as u64));
     let useless = |kind, message: String| {
         let error = CallError { tokens_in, tokens_out, ..CallError::new(kind, message) };
-        // A paid answer is not requested again, useful or not.
-        let is_passing = kind == FailureKind::BadResponse && paid_out.unwrap_or(0) == 0;
+        // A paid answer is not requested again, useful or not, unless the endpoint broke it off.
+        let is_passing =
+            kind == FailureKind::Unavailable || kind == FailureKind::BadResponse && paid_out.unwrap_or(0) == 0;
         Failure { is_passing, ..Failure::of(error) }
     };
     let none = |expected: &str| {
@@ -92,18 +91,21 @@ pub(super) fn read(
     };
     let Some(choice) = answer else { return Err(none("a choice in the response")) };
     match (&choice.end, whole) {
-        (End::Length, None) => {
+        (End::Limit, None) => {
             Err(useless(FailureKind::TooLong, format!("the answer was cut off after {tokens_out} tokens")))
         }
-        (End::Filter, _) => Err(useless(FailureKind::Refused, "the endpoint's filter withheld the answer".to_string())),
-        (End::Refusal(words), _) => {
-            Err(useless(FailureKind::Refused, format!("the model refused: {}", response.quoted(words))))
+        (End::Withheld | End::Fault, _) => {
+            let (kind, who) = match choice.end {
+                End::Fault => (FailureKind::Unavailable, "the endpoint broke off the answer"),
+                _ => (FailureKind::Refused, "the model or the endpoint's filter withheld the answer"),
+            };
+            Err(useless(kind, format!("{who}: {}", response.quoted(choice.said.as_deref().unwrap_or_default()))))
         }
         (_, Some(seconds)) => {
             let found = whole_response(choice, [paid_in, paid_out], model, seconds).ok_or_else(|| none("a text"))?;
             found.answer(tokens_in, tokens_out).map_err(|error| useless(error.kind, error.message))
         }
-        (End::Stop, None) => {
+        (End::Finished, None) => {
             let expected = match &choice.reasoning {
                 Some(_) => "an answer next to the thought (check the reasoning parser of the server)",
                 None => "a text",
@@ -146,7 +148,7 @@ pub(super) fn read_with<T>(
     if !status.is_success() {
         return Err(body.of_status(*status));
     }
-    read(text).map_err(|unread| match (&body.json()["error"], unread) {
+    read(text).map_err(|unread| match (error_of(&body.json()), unread) {
         (Value::Null, Unread::Garbled(why)) => bad(format!("{why}; it is {}", body.quoted(text))),
         (Value::Null, Unread::Wrong(why)) => Failure::lasting(FailureKind::Denied, why),
         (error, _) => body.of_error(error),
@@ -164,31 +166,38 @@ impl Body<'_> {
     fn of_error(&self, error: &Value) -> Failure {
         let code = error["code"].as_u64().or_else(|| error["code"].as_str()?.parse().ok());
         let inner = code.and_then(|code| StatusCode::from_u16(code.try_into().ok()?).ok());
-        match inner.filter(|inner| !inner.is_success()) {
-            Some(inner) => self.of_status(inner),
-            None if self.is_of_account(StatusCode::OK) => Failure::lasting(FailureKind::Denied, self.message()),
-            None => bad(format!("the response is an error: {}", self.message())),
+        let inner = inner.filter(|inner| !inner.is_success());
+        match self.of_status(inner.unwrap_or(StatusCode::BAD_REQUEST)) {
+            // Without a code, an error passes unless its words say another thing.
+            Failure { error: CallError { is_general: true, .. }, refusal, .. } if inner.is_none() => {
+                Failure { refusal, ..bad(format!("the response is an error: {}", self.message())) }
+            }
+            failure => failure,
         }
     }
 
     fn of_status(&self, status: StatusCode) -> Failure {
         let (headers, body) = (self.headers, self.text);
         let said = format!("{}: {}", status.as_u16(), self.message());
+        let words = refusal::own_words(&match self.json() {
+            Value::Null => self.text.into(),
+            json => json,
+        });
+        let is_of_account = says(&words, NO_ACCOUNT) || status.as_u16() != 429 && says(&words, BILLING);
+        let of_form = |failure| Failure { refusal: Some(words.clone()), ..failure };
         match status.as_u16() {
             // The key must go only to the address in the setting, so a redirect is not followed.
             300..400 => Failure::lasting(
                 FailureKind::Denied,
                 format!("{}: the endpoint redirects; set its base_url to the new address", status.as_u16()),
             ),
-            429 if self.is_of_account(status) => Failure::lasting(FailureKind::Denied, said),
+            429 if is_of_account => Failure::lasting(FailureKind::Denied, said),
             429 => Failure { after: asked_for(headers), ..Failure::passing(FailureKind::RateLimited, said) },
             408 => Failure::passing(FailureKind::Timeout, said),
-            400 | 403 | 422 if says(body, TOO_LONG) => self.of_form(Failure::lasting(FailureKind::TooLong, said)),
-            413 => self.of_form(Failure::lasting(FailureKind::TooLong, said)),
+            400 | 403 | 422 if refusal::is_too_long(&words) => of_form(Failure::lasting(FailureKind::TooLong, said)),
+            413 => of_form(Failure::lasting(FailureKind::TooLong, said)),
             403 if says(body, HELD_BACK) => Failure::lasting(FailureKind::Refused, said),
-            400.. if status.is_client_error() && self.is_of_account(status) => {
-                Failure::lasting(FailureKind::Denied, said)
-            }
+            400.. if status.is_client_error() && is_of_account => Failure::lasting(FailureKind::Denied, said),
             401..=405 | 407 | 410 => Failure::lasting(FailureKind::Denied, said),
             409 | 425 | 500.. => {
                 Failure { after: asked_for(headers), ..Failure::passing(FailureKind::Unavailable, said) }
@@ -196,31 +205,9 @@ impl Body<'_> {
             _ => {
                 let mut refused = Failure::lasting(FailureKind::Refused, said);
                 refused.error.is_general = !says(body, HELD_BACK) && !says(body, INSPECTED);
-                if refused.error.is_general { self.of_form(refused) } else { refused }
+                if refused.error.is_general { of_form(refused) } else { refused }
             }
         }
-    }
-
-    fn of_form(&self, failure: Failure) -> Failure {
-        let json = match self.json() {
-            Value::Null => self.text.into(),
-            json => json,
-        };
-        Failure { refusal: Some(refusal::own_words(&json)), ..failure }
-    }
-
-    /// Returns whether an error is about the account or its key. Only the endpoint's own words are searched: the rest
-    /// of an error may repeat the prompt.
-    fn is_of_account(&self, status: StatusCode) -> bool {
-        let said = match self.json() {
-            Value::Null => self.text.to_string(),
-            json => {
-                let error = if json["error"].is_object() { &json["error"] } else { &json };
-                let names = ["code", "type"].iter().filter_map(|name| error[name].as_str());
-                names.chain(own_words(&json)).collect::<Vec<_>>().join(" ")
-            }
-        };
-        says(&said, NO_ACCOUNT) || status != StatusCode::TOO_MANY_REQUESTS && says(&said, BILLING)
     }
 
     /// Returns the error; Null if it is not JSON. Gemini wraps it in a list.
@@ -241,6 +228,11 @@ impl Body<'_> {
     }
 }
 
+/// Returns the error in a response; Null if it has none. Some servers write it without a field around it.
+fn error_of(json: &Value) -> &Value {
+    if json["object"] == "error" { json } else { &json["error"] }
+}
+
 fn own_words(json: &Value) -> Option<&str> {
     [&json["error"]["message"], &json["message"], &json["error"], &json["detail"]].into_iter().find_map(Value::as_str)
 }
@@ -255,7 +247,8 @@ fn says(body: &str, any_of: &str) -> bool {
 }
 
 fn asked_for(headers: &HeaderMap) -> Option<Duration> {
-    retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, Utc::now())
+    let pause = |name: &str| retry_after(headers.get(name)?.to_str().ok()?, Utc::now());
+    pause("retry-after-ms").map(|pause| pause / 1000).or_else(|| pause(RETRY_AFTER.as_str()))
 }
 
 fn quoted(text: &str) -> String {

@@ -152,21 +152,37 @@ pub fn is_hollow(original: &str, pruned: &str) -> bool {
     has_any(original) && !has_any(pruned)
 }
 
-/// The values by which APIs and servers say why a generation ended, in lower case: whether it was cut off, the values with
-/// spaces between them, and who writes them.
-pub fn finish_reasons() -> impl Iterator<Item = (bool, &'static str, &'static str)> {
-    include_str!("finish_reasons.tsv").lines().filter_map(|line| {
+/// How a generation ended: whole, at a limit, by a filter or a refusal, or by a fault of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Finished,
+    Limit,
+    Withheld,
+    Fault,
+}
+
+/// The values by which APIs and servers say why a generation ended, in lower case: how it ended, the values with spaces
+/// between them, and who writes them.
+pub fn finish_reasons() -> impl Iterator<Item = (End, &'static str, &'static str)> {
+    let ends =
+        [("finished", End::Finished), ("cut off", End::Limit), ("withheld", End::Withheld), ("failed", End::Fault)];
+    include_str!("finish_reasons.tsv").lines().filter_map(move |line| {
         let (end, line) = line.split_once('\t')?;
         let (values, written_by) = line.split_once('\t')?;
-        Some((end == "cut off", values, written_by))
+        Some((ends.iter().find(|(name, _)| *name == end)?.1, values, written_by))
     })
+}
+
+/// How a generation with this finish reason ended. None if the reason is not known.
+pub fn end(finish_reason: &str) -> Option<End> {
+    let reason = finish_reason.trim().to_lowercase();
+    let known = finish_reasons().find(|(_, values, _)| values.split(' ').any(|value| value == reason));
+    known.map(|(end, ..)| end)
 }
 
 /// Whether a generation with this finish reason was cut off. None if the reason is not known.
 pub fn is_cut_off(finish_reason: &str) -> Option<bool> {
-    let reason = finish_reason.trim().to_lowercase();
-    let known = finish_reasons().find(|(_, values, _)| values.split(' ').any(|value| value == reason));
-    known.map(|(is_cut_off, ..)| is_cut_off)
+    end(finish_reason).map(|end| end != End::Finished)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use futures::future::join_all;
 
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 use crate::chat::Outcome;
@@ -24,7 +25,7 @@ fn patient(seconds: f64) -> impl FnOnce(&mut Config) {
 }
 
 fn request() -> ChatRequest {
-    ChatRequest { max_tokens: 1, ..ChatRequest::default() }
+    ChatRequest { max_tokens: 1, stop: vec!["7".to_string()], ..ChatRequest::default() }
 }
 
 async fn ask(chat: &Arc<HttpChat>, calls: usize) -> Vec<Outcome> {
@@ -82,6 +83,24 @@ async fn a_pause_that_is_asked_for_is_cut_to_the_setting() {
             .await
             .unwrap();
     assert!(outcome[0].is_ok() && server.count() == 2, "{outcome:?}");
+}
+
+#[tokio::test]
+async fn what_no_later_time_ends_is_told_apart() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/v1", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0);
+            stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        }
+    });
+    let server = Server::start(|_| Served::error(400, "Unsupported parameter: 'stop' is not supported."));
+    for (url, words) in [(url, "check https in asap."), (server.base_url(), "refuses the texts of --stop")] {
+        let outcomes = ask(&chat(&server, |config| config.base_url = Some(url)), 1).await;
+        let error = outcomes[0].as_ref().unwrap_err();
+        assert!(error.kind == FailureKind::EndpointDown && error.message.contains(words), "{error}");
+    }
 }
 
 fn is_one_of(number: usize, share: f64) -> bool {

@@ -68,3 +68,10 @@ fn long_responses_are_quoted_in_part() {
     assert_eq!(quoted(&"é".repeat(9999)).chars().count(), QUOTED + 1);
     assert!(quoted(&"word ".repeat(9999)).chars().count() <= QUOTED + 1);
 }
+
+#[test]
+fn a_pause_in_milliseconds_comes_first() {
+    let header = |name: &str, value: &str| (name.parse().unwrap(), value.parse().unwrap());
+    let headers = [header("retry-after", "7"), header("retry-after-ms", "1500")];
+    assert_eq!(asked_for(&headers.into_iter().collect()), Some(Duration::from_millis(1500)));
+}
