@@ -5,27 +5,19 @@ use super::lexer::{Commas, tokens};
 use super::shape::{Quantity, Shape};
 use super::span::Tokens;
 use super::work::Work;
-use super::{choices, equal, reader, units};
+use super::{choices, equal, reader, units, words};
 
 /// The maximum bytes of such an answer.
 const LONGEST: usize = 200;
-/// Words of which one makes a statement doubtful.
+/// Words of which one makes an equation doubtful, or its sides something else than the answer.
 const DOUBTS: &str = include_str!("words/doubts.txt");
 /// Words that end the beginning of "The total is 3 + 4 = 7".
-const LEADS: &str = "is are get have has makes earns costs takes needs so thus hence therefore obtain find gives give yields then equals means that \
-    conclude be";
+const LEADS: &str = include_str!("words/leads.txt");
 /// Answers of several words.
 const IN_WORDS: &str = "no solution|no solutions|no real solution|no real solutions|infinitely many|infinitely many solutions|does not exist";
-/// Words before an equation that ends in another value than the answer.
-const MULTIPLES: [&str; 6] = ["half", "twice", "double", "triple", "third of", "quarter of"];
+/// What may be before a conclusion.
+const SO: &str = include_str!("words/so.txt");
 const SHORT: &str = "is it we so if to of be an as at by he me my us do go up am oh";
-
-/// Whether words of a text make what it states doubtful.
-pub(crate) fn is_doubtful(text: &str) -> bool {
-    let doubts = |word: &str| word.contains("n't") || DOUBTS.split_whitespace().any(|doubt| doubt == word);
-    text.contains(['?', '？'])
-        || text.split(|c: char| c.is_whitespace() || ".,;:!()*".contains(c)).any(|word| doubts(&word.to_lowercase()))
-}
 
 /// Whether a line is a value, and not prose.
 pub(crate) fn is_value(line: &str) -> bool {
@@ -94,14 +86,14 @@ pub(crate) fn stated(text: &str) -> Option<&str> {
     };
     if let Some(formula) = formula.filter(is_one) {
         let formula = formula.trim().trim_end_matches('.');
-        return (formula.len() <= LONGEST && is_understood(formula, false) || last_side(formula).is_some())
-            .then_some(formula);
+        let is_one = formula.len() <= LONGEST && is_understood(formula, false) || last_side(formula).is_some();
+        return if is_one { Some(formula) } else { concluded(formula) };
     }
     if line.contains(['\n', '\r']) || line.len() > LONGEST || text.contains("~~") {
         return None;
     }
     let is_word = line.chars().all(char::is_alphabetic) && !line.is_ascii();
-    if is_word || is_value(line) || last_side(line).is_some() { Some(line) } else { concluded(line) }
+    concluded(line).or_else(|| (is_word || is_value(line) || last_side(line).is_some()).then_some(line))
 }
 
 /// Returns the last side of an equation of equal sides without names: 7 of `3 + 4 = 7`.
@@ -111,17 +103,18 @@ pub(crate) fn last_side(equation: &str) -> Option<&str> {
     let holds = |side: &str| {
         // `5 x 8 = 40` holds as a product only.
         let product = side.replace(" x ", " * ");
-        side.trim() != right.trim() && is_value(&product) && equal(right, &product)
+        side.trim() != right.trim() && is_value(&product) && equal(&product, right)
     };
     (is_value(right) && left.split('=').all(holds)).then(|| right.trim())
 }
 
 /// Returns the equation that ends a sentence: "The total is 3 + 4 = 7" states `3 + 4 = 7`, "Total = 7" states `7`.
 fn concluded(line: &str) -> Option<&str> {
-    let multiplies = |line: &str| MULTIPLES.iter().any(|words| line.contains(words));
-    if !line.contains('=') || is_doubtful(line) || multiplies(&line.to_lowercase()) {
+    if !line.contains('=') || line.len() > LONGEST || line.contains(['?', '？']) || words::says(line, DOUBTS) {
         return None;
     }
+    let after = SO.lines().fold(line, |line, so| line.rsplit(so).next().unwrap_or(line)).trim_start();
+    let (is_after, line) = (after.len() < line.len(), after.trim_start_matches(['，', ',', '、', ' ', '$']));
     let is_word = |word: &str| {
         let word = word.trim_end_matches([',', ':']);
         !word.is_empty()
@@ -141,11 +134,9 @@ fn concluded(line: &str) -> Option<&str> {
     }
     let equation = line[from..].trim_matches(['$', ' ']).trim_start_matches("\\(").trim_end_matches("\\)").trim();
     let right = equation.strip_prefix('=').map(str::trim);
-    let leads = LEADS.split_whitespace().any(|lead| last.eq_ignore_ascii_case(lead));
-    let is_led = leads || last.ends_with([':', ',']) || right.is_some();
+    let leads = LEADS.lines().any(|lead| last.eq_ignore_ascii_case(lead));
+    let is_led = is_after && from == 0 || leads || last.ends_with([':', ',']) || right.is_some();
     let stated = right.unwrap_or(equation);
-    ((from > 0 || right.is_some())
-        && is_led
-        && (is_value(stated) && (right.is_some() || stated.contains('=')) || last_side(stated).is_some()))
-    .then_some(stated)
+    (is_led && (is_value(stated) && (right.is_some() || stated.contains('=')) || last_side(stated).is_some()))
+        .then_some(stated)
 }

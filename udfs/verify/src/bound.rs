@@ -44,7 +44,7 @@ fn head(tokens: &[Token]) -> &[Token] {
 
 /// Returns the distinct arguments of the function that an answer defines: those of `f(x, y) = x - y`.
 fn arguments(tokens: &[Token]) -> Option<Vec<String>> {
-    let head @ [Token::Letter(_), power @ ..] = head(tokens) else { return None };
+    let head @ [Token::Letter(of), power @ ..] = head(tokens) else { return None };
     if !power.is_empty() && !matches!(power, [Token::Caret, Token::Open(_), Token::Minus, _, Token::Close(_)]) {
         return None;
     }
@@ -53,11 +53,13 @@ fn arguments(tokens: &[Token]) -> Option<Vec<String>> {
     if rest.get(end + 1) != Some(&Token::Relation(Relation::Equal)) {
         return None;
     }
+    let is_function = of.starts_with(['f', 'g', 'h']);
+    let is_bound = |name, token| rest[end..].contains(token) || is_function && "nstuvxyz".contains::<&str>(name);
     let mut names = Vec::new();
     for (place, token) in rest[..end].iter().enumerate() {
         match token {
-            // `P(A) = 0.5` is about A.
-            Token::Letter(name) if place % 2 == 0 && !names.contains(name) && rest[end..].contains(token) => {
+            // `P(A) = 0.5` is about A, and `f(a) = 5` about a.
+            Token::Letter(name) if place % 2 == 0 && !names.contains(name) && is_bound(name, token) => {
                 names.push(name.clone());
             }
             Token::Comma if place % 2 == 1 => {}

@@ -3,15 +3,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use super::extract::SEEN;
 use super::{Verdict, choices, compared, equal, units, words};
 
 const BOX: &str = "box";
 const BOXES: [(&str, &str); 2] = [("\\", "ed"), ("\\f", "")];
 /// The maximum number of boxes skipped because the text denies them.
 const DENIED: usize = 8;
-/// The bytes of text examined before and after a box.
-const SEEN: usize = 400;
-
 /// The maximum bytes between two answers of a list.
 pub(crate) const BETWEEN: usize = 60;
 
@@ -49,7 +47,8 @@ impl<'a> Boxes<'a> {
     pub(crate) fn compared(&self, gold: &str) -> Verdict {
         let Some(last) = self.contents.last() else { return Verdict::Missing };
         let is_equal = |content: &&str| compared(gold, content) == Verdict::Equal;
-        if self.contents.len() == 1 || (self.is_spaced && self.contents.iter().any(|content| content.contains(','))) {
+        let has_list = self.contents.iter().any(|content| content.contains(',') && !content.starts_with('('));
+        if self.contents.len() == 1 || self.is_spaced && has_list {
             return compared(gold, last);
         }
         match compared(gold, &self.contents.join(", ")) {
@@ -81,10 +80,11 @@ pub(crate) fn boxed(text: &str) -> Result<Option<Boxes<'_>>, Unfinished> {
     }
     // The letter of a choice may be followed by its text.
     let is_choice = start == last.from && choices::lone(contents[0]).is_some_and(|letter| letter.is_ascii_uppercase());
-    if !is_choice && is_part(&text[..start], &text[end..]) {
+    let joined = if start < last.from { &contents[..] } else { &contents[..1] };
+    if !is_choice && is_part(&text[..start], &text[end..], joined) {
         return Err(Unfinished);
     }
-    if is_spaced && is_part(&text[..first], &text[end..]) {
+    if is_spaced && is_part(&text[..first], &text[end..], &contents) {
         contents.truncate(1);
     }
     contents.reverse();
@@ -93,7 +93,7 @@ pub(crate) fn boxed(text: &str) -> Result<Option<Boxes<'_>>, Unfinished> {
 
 fn boxes_before(text: &str, mut end: usize) -> Result<Option<Boxed<'_>>, Unfinished> {
     // `\boxed{5}\%` is 5 percent.
-    const SIGNS: [&str; 5] = ["\\%", "%", "^\\circ", "^{\\circ}", "°"];
+    const SIGNS: [&str; 6] = ["\\%", "\\,\\%", "%", "^\\circ", "^{\\circ}", "°"];
     let mut denied = 0;
     loop {
         let Some(found) = text[..end].rfind(BOX) else { return Ok(None) };
@@ -124,23 +124,22 @@ fn boxes_before(text: &str, mut end: usize) -> Result<Option<Boxed<'_>>, Unfinis
     }
 }
 
+/// Whether the words before a box deny it: "it is not", "the answer can't be", "no es".
 fn is_denied(before: &str) -> bool {
     let before = before.trim_end_matches(|c: char| c.is_whitespace() || "$*(\\[".contains(c));
-    [", not", " is not", " and not", "n't", " not say"].iter().any(|denial| before.ends_with(denial))
+    before == "not" || include_str!("words/not_before.txt").lines().any(|denial| before.ends_with(denial))
 }
 
 /// `\boxed{5} is not the answer`, `\boxed{5} and \boxed{6} are both wrong`
 fn is_called_wrong(after: &str) -> bool {
-    let after = &after[..after.floor_char_boundary(SEEN)];
     let after = after.trim_start_matches(|c: char| c.is_whitespace() || "$*)]}\\".contains(c));
-    let mut words = after.split(|c: char| c.is_whitespace() || ",.;".contains(c));
-    let is_said = words.next().is_some_and(|word| ["is", "are", "was", "were"].contains(&word));
-    is_said && words.take(2).any(|word| ["not", "wrong", "incorrect", "false"].contains(&word))
+    let clause = after[..after.floor_char_boundary(BETWEEN)].split(['.', ';', '\n']).next().unwrap_or_default();
+    clause.contains(char::is_alphabetic) && words::says(clause, include_str!("words/not_after.txt"))
 }
 
 /// Whether a box is only part of the statement: `x = -\boxed{5}`, `10^{\boxed{3}}`, `\boxed{5}` million, `\boxed{5}` or
 /// 6.
-fn is_part(before: &str, after: &str) -> bool {
+fn is_part(before: &str, after: &str, contents: &[&str]) -> bool {
     let before = &before[before.ceil_char_boundary(before.len().saturating_sub(SEEN))..];
     let after = &after[..after.floor_char_boundary(SEEN)];
     let line = after.lines().next().unwrap_or_default();
@@ -148,22 +147,43 @@ fn is_part(before: &str, after: &str) -> bool {
     let next = ["\\)", "\\]"].iter().find_map(|closing| next.strip_prefix(closing)).unwrap_or(next);
     let word = next.trim_start().trim_start_matches("\\text{").trim_start();
     let word = word.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
-    units::multiplier(word).is_some()
+    units::multiplies(word)
         || goes_on(next, word)
-        || is_term(before)
+        || is_cut(line, word)
+        || continues(before, next, contents)
         || match formula(before, line) {
             Some((left, right)) => !ends_side(left) || !begins_side(right),
             None => is_part_of_prose(before, line),
         }
 }
 
-/// Whether a sign joins a box to the box before it: `\boxed{2} + \boxed{9}`.
-fn is_term(before: &str) -> bool {
-    let near = before.trim_end_matches([' ', '$', '(', '[', '\\']);
-    let left = near
-        .strip_suffix(['+', '-', '−', '×', '*', '/', ':'])
-        .map(|left| left.trim_end_matches([' ', '$', ')', ']', '\\']));
-    left.is_some_and(|left| left.ends_with('}') && left.rsplit('\n').next().is_some_and(|line| line.contains(BOX)))
+/// Whether a box is the beginning of a number or product: `\boxed{12},000`, `\boxed{12}k`.
+fn is_cut(line: &str, word: &str) -> bool {
+    let rest = line.trim_start_matches('$');
+    let mut signs = "{,}|,\\!|,|.|\\,| |-|–|:".split('|');
+    let digits = signs.find_map(|sign| rest.strip_prefix(sign)).unwrap_or(rest);
+    let is_factor = word.len() == 1 && rest.starts_with(word) && (word == "K" || !units::is_known(word));
+    is_factor || digits.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// Whether boxes continue a list, a ratio or a term: `\boxed{2} + \boxed{9}`, `13 and \boxed{12}`, `x = 13 or x = \boxed{12}`, `(5, \boxed{12})`,
+/// `5:\boxed{12}`, `1, \boxed{3}, \boxed{5}`.
+fn continues(before: &str, after: &str, contents: &[&str]) -> bool {
+    let line = before.rsplit('\n').next().unwrap_or(before);
+    let plain = line.replace("\\(", "").replace("\\)", "").replace([' ', '$'], "");
+    let is_digit = |c: char| c.is_ascii_digit();
+    let after_number = |joint: &str| plain.strip_suffix(joint).is_some_and(|left| left.ends_with(is_digit));
+    let are_alike = contents.len() > 1 && contents.iter().all(|content| *content == contents[0]);
+    let is_tuple = |inner: &str| inner.chars().all(|c| is_digit(c) || c == ',') && (!inner.is_empty() || are_alike);
+    let is_term = |sign: &str| {
+        let left = plain.trim_end_matches(['(', '[', '\\']).strip_suffix(sign);
+        left.is_some_and(|left| left.contains(BOX) && left.trim_end_matches([')', ']', '\\']).ends_with('}'))
+    };
+    r"+|-|−|×|*|/|:|>|<|≠|\ne|\neq|\times|\cdot".split('|').any(is_term)
+        || ["and", "or", "andx=", "orx="].iter().any(|joint| after_number(joint))
+        || line.ends_with(':') && after_number(":")
+        || contents.len() > 1 && after_number(",")
+        || after.starts_with(')') && plain.rsplit_once('(').is_some_and(|(_, inner)| is_tuple(inner))
 }
 
 fn goes_on(next: &str, word: &str) -> bool {
@@ -175,7 +195,7 @@ fn goes_on(next: &str, word: &str) -> bool {
     let rest = rest.trim_start_matches(|c: char| c == ' ' || "}$-".contains(c));
     // "and 3 of them" counts something else.
     let after = rest.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
-    after.len() < rest.trim_start().len() && !after.starts_with(char::is_alphabetic)
+    rest.starts_with("a half") || after.len() < rest.trim_start().len() && !after.starts_with(char::is_alphabetic)
 }
 
 fn formula<'a>(before: &'a str, after: &'a str) -> Option<(&'a str, &'a str)> {
@@ -197,40 +217,34 @@ fn formula<'a>(before: &'a str, after: &'a str) -> Option<(&'a str, &'a str)> {
 }
 
 fn ends_side(left: &str) -> bool {
-    const ENDS: &str = "= : & \\\\ \\, \\; \\! \\approx \\equiv \\in \\to \\rightarrow \\Rightarrow \\implies \\iff \
-        \\therefore \\quad \\qquad \\displaystyle \\bf \\large \\Large \\huge";
+    const ENDS: &str = include_str!("words/before_formula.txt");
     let left = left.trim_end();
     let opened = left.strip_suffix('{').map(|left| left.is_empty() || left.ends_with("bf") || left.ends_with("text"));
     left.is_empty()
         || opened == Some(true)
-        || ENDS.split_whitespace().any(|end| left.ends_with(end))
+        || ENDS.lines().any(|end| left.ends_with(end))
         || (left.ends_with('}') && left.rfind("\\text").is_some_and(|from| !left[from..left.len() - 1].contains('}')))
 }
 
 fn begins_side(right: &str) -> bool {
-    const BEGINNINGS: [&str; 18] = [
-        ".", ";", "=", "}", "&", "\\\\", "\\text", "\\mathrm", "\\mbox", "\\quad", "\\qquad", "\\,", "\\ ", "\\;",
-        "\\pmod", "\\approx", "\\tag", "\\end",
-    ];
-    let right = right.trim_start();
+    const BEGINNINGS: &str = include_str!("words/after_formula.txt");
+    let spaces = ["\\,", "\\;", "\\ ", "~"];
+    let right = spaces.iter().fold(right.trim_start(), |right, space| right.trim_start_matches(space).trim_start());
     let word = right.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
     right.is_empty()
         || right.starts_with(',')
         || units::is_phrase(word)
-        || BEGINNINGS.iter().any(|beginning| right.starts_with(beginning))
+        || BEGINNINGS.lines().any(|beginning| right.starts_with(beginning))
 }
 
 /// Whether a box outside of formulas is part of one. A sign followed by a space is a dash or a list marker.
 fn is_part_of_prose(before: &str, after: &str) -> bool {
-    const BEFORE: [&str; 16] = [
-        "^", "_", "^{", "_{", "}{", "\\frac{", "\\dfrac{", "\\tfrac{", "\\sqrt{", "\\sqrt", "\\cdot", "\\times",
-        "\\pm", "\\mp", "\\div", "\\neq",
-    ];
-    const AFTER: [&str; 7] = ["^", "_", "/", "+", "\\times", "\\cdot", "\\div"];
+    const BEFORE: &str = include_str!("words/before_box.txt");
+    const AFTER: &str = include_str!("words/after_box.txt");
     let near = before.trim_end();
-    BEFORE.iter().any(|sign| near.ends_with(sign))
-        || before.ends_with(|c: char| c.is_ascii_digit() || "+-/".contains(c))
-        || AFTER.iter().any(|sign| after.trim_start_matches([' ', '\t']).starts_with(sign))
+    BEFORE.lines().any(|sign| near.ends_with(sign))
+        || before.ends_with(|c: char| c.is_ascii_digit() || "+-/−±√½⅓⅔¼¾×÷".contains(c))
+        || AFTER.lines().any(|sign| after.trim_start_matches([' ', '\t']).starts_with(sign))
 }
 
 fn argument(text: &str) -> Option<(&str, usize)> {
@@ -247,17 +261,17 @@ fn argument(text: &str) -> Option<(&str, usize)> {
 
 /// Whether a comma, "and" or "or" joins two answers of a list. None if something else is between them.
 pub(crate) fn joins(between: &str) -> Option<bool> {
-    const MARKUP: [&str; 9] = ["\\text", "\\qquad", "\\quad", "\\(", "\\)", "\\[", "\\]", "\\,", "\\ "];
-    const WORDS: [&str; 2] = ["and", "or"];
+    const MARKUP: &str = r"\text|\qquad|\quad|\(|\)|\[|\]|\,|\;|\ ";
+    const WORDS: [&str; 4] = ["and", "or", "和", "与"];
     if between.len() > BETWEEN {
         return None;
     }
     let (mut rest, mut has_comma, mut has_word) = (between, false, false);
     loop {
-        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || "${}*".contains(c));
-        if let Some(after) = MARKUP.iter().find_map(|command| rest.strip_prefix(command)) {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || "${}*~".contains(c));
+        if let Some(after) = MARKUP.split('|').find_map(|command| rest.strip_prefix(command)) {
             rest = after;
-        } else if let Some(after) = rest.strip_prefix([',', ';'])
+        } else if let Some(after) = rest.strip_prefix([',', ';', '、', '，'])
             && !has_comma
             && !has_word
         {

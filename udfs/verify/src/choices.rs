@@ -10,7 +10,7 @@ pub(crate) fn compare(gold: &str, found: &str) -> Option<Verdict> {
     let verdict = |is_sure: bool| if is_sure { Verdict::Equal } else { Verdict::Ambiguous };
     // `A) 5` may be a part of an enumeration.
     let alone = |with: &str, letter: char, text: &str, other: &str| {
-        let is_sure = with.as_bytes().get(1) != Some(&b')') && is_settled(text, letter);
+        let is_sure = with.as_bytes().get(1) != Some(&b')') && letter != 'I' && is_settled(text, letter);
         (compared(other, text) == Verdict::Equal).then(|| verdict(is_sure))
     };
     match (lone(gold), lone(found), lettered(gold), lettered(found)) {
@@ -37,15 +37,15 @@ pub(crate) fn compare(gold: &str, found: &str) -> Option<Verdict> {
 
 fn bare(text: &str) -> String {
     let mut plain = text.to_string();
-    for markup in ["\\textbf{", "\\text{", "\\mathbf{", "\\mathrm{", "\\textrm{", "\\ ", "\\,"] {
+    for markup in ["\\textbf{", "\\text{", "\\mathbf{", "\\mathrm{", "\\textrm{", "\\ ", "\\,", "\\;"] {
         plain = plain.replace(markup, " ");
     }
-    plain.replace(['$', '*', '{', '}', '(', ')'], " ")
+    plain.replace(['$', '*', '{', '}', '(', ')', '\\'], " ")
 }
 
 fn named(text: &str) -> &str {
     let text = text.trim();
-    const NAMES: &str = "Option |option |Choice |choice |选项|选择|选|a letra |la letra |letra |la opción |opción |la ";
+    const NAMES: &str = "Option |option |Options |options |Choice |choice |Choices |choices |Both |both |选项|选择|选|a letra |la letra |letra |la opción |opción |la ";
     NAMES.split('|').find_map(|name| text.strip_prefix(name)).unwrap_or(text).trim()
 }
 
@@ -60,8 +60,9 @@ pub(crate) fn lone(text: &str) -> Option<char> {
 pub(crate) fn lettered(text: &str) -> Option<(char, &str)> {
     let text = named(text.trim_start_matches('$'));
     let inner = ["\\text{", "\\textbf{", "\\mathbf{", "\\mathrm{"].iter().find_map(|of| text.strip_prefix(of));
-    let opened = text.strip_prefix('(');
-    let mut rest = opened.or(inner).unwrap_or(text).chars();
+    let inner = inner.unwrap_or(text);
+    let opened = inner.strip_prefix('(');
+    let mut rest = opened.unwrap_or(inner).chars();
     let letter = rest.next().filter(|letter| matches!(letter, 'A'..='J'))?;
     let mark = rest.next().filter(|mark| ".):、．：".contains(*mark) && (opened.is_none() || *mark == ')'))?;
     let rest = rest.as_str().trim_start_matches('}');
@@ -71,8 +72,10 @@ pub(crate) fn lettered(text: &str) -> Option<(char, &str)> {
     let text = if is_closed { text } else { text.trim_end_matches('}') };
     // `(A) + 5` may be a sum.
     let is_text = text.starts_with(|c: char| c.is_alphanumeric() || (c == '-' && opened.is_none()))
+        || mark == '.' && text.starts_with(['(', '\\'])
         || ["\\frac", "\\sqrt", "\\text", "\\$"].iter().any(|command| text.starts_with(command));
-    let is_nested = matches!(text.as_bytes(), [b'A'..=b'J', b'.' | b')' | b':', ..]);
+    let is_list = mark == '、' && text.chars().all(|c| matches!(c, 'A'..='J' | '、' | ' '));
+    let is_nested = is_list || matches!(text.as_bytes(), [b'A'..=b'Z', b'.' | b')' | b':', ..]);
     (is_spaced && is_text && !is_nested).then_some((letter, text))
 }
 
@@ -85,8 +88,10 @@ fn is_settled(text: &str, letter: char) -> bool {
     let is_article = |place: usize| {
         words[place] == "A" && words.get(place + 1).is_some_and(|next| next.starts_with(char::is_lowercase))
     };
+    // "I and II" names no choices.
     let is_other = |(place, word): (usize, &&str)| {
-        matches!(word.as_bytes(), [b'A'..=b'J']) && !word.starts_with(letter) && !is_article(place)
+        let is_numeral = *word == "I" && letter < 'G';
+        matches!(word.as_bytes(), [b'A'..=b'J']) && !word.starts_with(letter) && !is_article(place) && !is_numeral
     };
     !words.first().is_some_and(|first| REJECTING.contains(first))
         && !words.iter().any(|word| ["wrong", "incorrect"].contains(word))
@@ -102,8 +107,8 @@ pub(crate) fn are_several(text: &str) -> bool {
 fn letters(text: &str) -> Option<(Vec<u8>, bool)> {
     let plain = if text.len() > 100 { return None } else { bare(text) };
     let plain = plain.replace("and", ",").replace("or", ",").replace(['&', ';', '、', '，', '和'], ",");
-    let parts: Vec<&str> = plain.split(',').map(|part| named(part).trim_end_matches(['.', '。'])).collect();
-    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    let parts = named(&plain).split(',').map(|part| named(part).trim_end_matches(['.', '。']));
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
     let letters = match parts.as_slice() {
         [spaced] if spaced.split(' ').all(|letter| letter.len() == 1) => spaced.replace(' ', ""),
         parts => parts.concat(),
@@ -115,5 +120,5 @@ fn letters(text: &str) -> Option<(Vec<u8>, bool)> {
         return None;
     }
     letters.sort_unstable();
-    Some((letters, is_list))
+    Some((letters, is_list || parts[0].contains(' ') || named(&plain) != plain.trim()))
 }

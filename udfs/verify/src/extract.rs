@@ -6,6 +6,7 @@ use super::alone;
 use super::boxes::{BETWEEN, Boxes, Unfinished, boxed, joins};
 use super::choices;
 use super::markdown::unemphasised;
+use super::{equal, words};
 use asap_kernels::code_fences::Blocks;
 use asap_kernels::tags;
 
@@ -14,6 +15,8 @@ const SEARCHED: usize = 65_536;
 pub(crate) const MARKS: [(&str, &str); 4] = [("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")];
 /// The maximum bytes of a heading before "answer".
 const HEADING: usize = 40;
+/// The bytes of text examined before and after an answer.
+pub(crate) const SEEN: usize = 400;
 
 /// What a response states.
 pub(crate) enum Stated<'a> {
@@ -115,22 +118,26 @@ fn is_cut_off(text: &str) -> bool {
     last == Some(false)
 }
 
-/// "The answer is" in several languages, without the first letter if it may be a capital.
+/// "The answer is" in several languages, without the first letter if it may be a capital. Those with a colon are also
+/// headings.
 const PHRASES: &str = include_str!("words/answer_is.txt");
 
 /// Returns the text after the last phrase or heading that states an answer: its formulas if they end the sentence, else
 /// the rest of the sentence. None if the text calls the answer wrong.
 fn phrase(text: &str) -> Result<Option<&str>, Doubtful> {
-    let of = |phrase: &'static str| text.match_indices(phrase).map(|(from, phrase)| (from, from + phrase.len()));
-    let phrases = PHRASES.lines().flat_map(of).filter(|(from, _)| !text[..*from].ends_with("inc"));
-    let mut places: Vec<(usize, usize)> = phrases.chain(headings(text)).collect();
+    let is_ascii = text.is_ascii();
+    let phrases = PHRASES.lines().filter(|phrase| !is_ascii || phrase.is_ascii());
+    let mut places: Vec<(usize, usize)> = phrases.flat_map(|phrase| places(text, phrase)).collect();
     places.sort_unstable();
-    while let Some((from, after)) = places.pop() {
+    for (from, after) in places.into_iter().rev().take(32) {
         let rest = without_adverbs(&text[after..]);
         match first_word(rest) {
             word if WRONG.contains(&word) => return Ok(None),
             // "The answer is correct" refers to an earlier statement.
             word if RIGHT.contains(&word) => {}
+            // "The wrong answer is", "suppose the answer is"
+            _ if words::ends_with_clause(&text[..after], include_str!("words/denials.txt")) => {}
+            _ if is_item(rest) || is_corrected(rest) => return Err(Doubtful),
             _ if text[from..after].ends_with('\n') && continues(rest) => return Err(Doubtful),
             _ => return Ok(sentence_of(rest)),
         }
@@ -138,35 +145,79 @@ fn phrase(text: &str) -> Result<Option<&str>, Doubtful> {
     Ok(None)
 }
 
-/// Finds the lines that are nothing but a heading such as "Final answer".
-fn headings(text: &str) -> impl Iterator<Item = (usize, usize)> {
-    ["nswer", "NSWER"].into_iter().flat_map(|word| text.match_indices(word)).filter_map(|(from, word)| {
-        let near = &text[text.ceil_char_boundary(from.saturating_sub(HEADING))..from];
-        let line = near.rsplit('\n').next().filter(|line| line.len() < HEADING)?.to_lowercase();
-        let mut words = line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-        // "3. Final answer" numbers a part of the text, and "3. Answer" a question.
-        let is_number = |word: &str| line.contains("final") && word.bytes().all(|byte| byte.is_ascii_digit());
-        let is_heading =
-            words.all(|word| ["final", "the", "my", "our", "correct", "a"].contains(&word) || is_number(word));
-        let rest = text[from + word.len()..].trim_start_matches([' ', '#', ':', '\r']).strip_prefix('\n')?;
-        let below = rest.lines().next().unwrap_or_default();
-        let is_underlined = below.len() > 1 && ['=', '-'].iter().any(|sign| below.trim_matches(*sign).is_empty());
-        let rest = if is_underlined { rest[below.len()..].trim_start_matches('\r').strip_prefix('\n')? } else { rest };
-        is_heading.then(|| (from, text.len() - rest.len()))
+/// Finds a phrase, and the lines that are nothing but a heading such as "Final answer".
+fn places<'t>(text: &'t str, phrase: &'static str) -> impl Iterator<Item = (usize, usize)> + 't {
+    let stem = phrase.trim_end_matches(':');
+    text.match_indices(stem).filter_map(move |(from, _)| {
+        let after = from + stem.len();
+        let rest = text[after..].trim_start_matches(' ');
+        let is_phrase = match stem {
+            _ if stem == phrase => true,
+            // 回答 is a reply.
+            "答" if text[..from].ends_with(char::is_alphabetic) => return None,
+            _ => rest.starts_with([':', '：', '】']),
+        };
+        let below = heading(text, from, rest).filter(|_| stem != phrase);
+        below.or(is_phrase.then_some(after)).map(|after| (from, after))
     })
+}
+
+/// Returns where the text below a heading begins, if its word is at `from` and `rest` follows.
+fn heading(text: &str, from: usize, rest: &str) -> Option<usize> {
+    let rest = rest.trim_start_matches([' ', '#', ':', '：', '\r']).strip_prefix('\n')?;
+    let near = &text[text.ceil_char_boundary(from.saturating_sub(HEADING))..from];
+    let near = near.strip_suffix(|first: char| first.is_alphabetic() && first < '\u{2e80}').unwrap_or(near);
+    let line = near.rsplit('\n').next().filter(|line| line.len() < HEADING)?.to_lowercase();
+    let mut words = line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    // "3. Final answer" numbers a part of the text, and "3. Answer" a question.
+    let is_number = |word: &str| line.contains("final") && word.bytes().all(|byte| byte.is_ascii_digit());
+    let is_heading =
+        words.all(|word| include_str!("words/heading.txt").lines().any(|of| of == word) || is_number(word));
+    let below = rest.lines().next().unwrap_or_default();
+    let is_underlined = below.len() > 1 && ['=', '-'].iter().any(|sign| below.trim_matches(*sign).is_empty());
+    let rest = if is_underlined { rest[below.len()..].trim_start_matches('\r').strip_prefix('\n')? } else { rest };
+    is_heading.then(|| text.len() - rest.len())
+}
+
+/// Whether an answer is an item of a list: "1. 3", "B. Paris or C. London".
+fn is_item(rest: &str) -> bool {
+    let mut lines = rest.lines();
+    let Some((mark, item)) = lines.next().and_then(|line| line.split_once(". ")) else { return false };
+    let letter = match mark.as_bytes() {
+        [letter @ b'A'..=b'J'] => letter,
+        mark => return mark.iter().all(u8::is_ascii_digit) && alone::is_value(item),
+    };
+    let text = format!(". {item} or {}", lines.next().unwrap_or_default());
+    text.split_whitespace().collect::<Vec<_>>().windows(3).any(|words| {
+        // "It rules out A and C." ends with a list.
+        let is_list = words[..2].iter().any(|word| matches!(word.as_bytes(), [b'A'..=b'J'] | [b'A'..=b'J', b',']));
+        let joins = words[1].ends_with([',', ';']) || ["or", "and"].contains(&words[1]);
+        let mark = words[2].trim_start_matches('(').as_bytes();
+        joins && !is_list && matches!(mark, [other @ b'A'..=b'J', b'.' | b')', ..] if other != letter)
+    })
+}
+
+/// Whether a sentence near an answer begins with a correction.
+fn is_corrected(rest: &str) -> bool {
+    let mut sentences = rest[..rest.floor_char_boundary(SEEN)].split(['.', '!', '\n']).skip(1);
+    sentences.any(|sentence| words::says(sentence, include_str!("words/corrected.txt")))
 }
 
 /// Whether the lines after the value under a heading state another value, or doubt this one.
 fn continues(rest: &str) -> bool {
     let following = rest[formula(rest).unwrap_or(0)..].split_once('\n').map_or("", |(_, following)| following);
-    let mut lines = following.lines().filter(|line| !line.trim().is_empty()).take(3);
-    rest.starts_with("- ") || lines.any(alone::is_value) || alone::is_doubtful(following)
+    let lines = following.lines().filter(|line| !line.trim().is_empty()).take(3);
+    rest.starts_with("- ")
+        || lines.filter_map(alone::stated).any(|value| {
+            let value = alone::last_side(value).unwrap_or(value);
+            sentence_of(rest).is_none_or(|stated| !equal(stated, value))
+        })
+        || following.contains(['?', '？'])
+        || words::says(following, include_str!("words/corrections.txt"))
 }
 
 const RIGHT: [&str; 8] = ["correct", "right", "valid", "consistent", "reasonable", "verified", "confirmed", "clear"];
 const WRONG: [&str; 4] = ["wrong", "incorrect", "invalid", "inconsistent"];
-const ADVERBS: &str = "indeed definitely certainly clearly simply therefore thus hence actually obviously then surely \
-    really";
 
 fn first_word(text: &str) -> &str {
     &text[..text.find(|c: char| !c.is_alphabetic()).unwrap_or(text.len())]
@@ -175,9 +226,9 @@ fn first_word(text: &str) -> &str {
 fn without_adverbs(text: &str) -> &str {
     let mut rest = text;
     loop {
-        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || "*:".contains(c));
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || "*:：、，】「".contains(c));
         let word = first_word(rest);
-        if !ADVERBS.split_whitespace().any(|adverb| adverb == word) {
+        if !include_str!("words/adverbs.txt").lines().any(|adverb| adverb == word) {
             return rest;
         }
         rest = rest[word.len()..].trim_start_matches(',');
@@ -203,7 +254,7 @@ fn sentence_of(rest: &str) -> Option<&str> {
         true => &rest[..formulas],
         false => &rest[..formulas + sentence(&rest[formulas..]).len()],
     };
-    let stated = stated.trim().trim_end_matches(['*', '.', '。']).trim();
+    let stated = stated.trim().trim_end_matches(['*', '.', '。', '．']).trim();
     (!stated.is_empty()).then_some(stated)
 }
 
@@ -215,7 +266,7 @@ fn ends_sentence(text: &str) -> bool {
     let word = after.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
     rest.is_empty()
         || rest.starts_with(['\n', '\r'])
-        || ["</", "<|", "です", "입니다"].iter().any(|tag| rest.starts_with(tag))
+        || ["</", "<|", "です", "입니다", "이다", "번", "」", "。", "．"].iter().any(|tag| rest.starts_with(tag))
         || rest.strip_prefix('.').is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '.'))
         || REASONS.contains(&word)
 }
@@ -243,7 +294,7 @@ fn formula(text: &str) -> Option<usize> {
 
 fn sentence(text: &str) -> &str {
     let line = text.lines().next().unwrap_or_default();
-    let end = [". ", ".** ", ".* ", "。"].iter().filter_map(|stop| line.find(stop)).min().unwrap_or(line.len());
+    let end = [". ", ".** ", ".* ", "。", "」"].iter().filter_map(|stop| line.find(stop)).min().unwrap_or(line.len());
     &line[..end]
 }
 

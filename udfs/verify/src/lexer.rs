@@ -25,7 +25,7 @@ pub(crate) fn tokens(text: &str, commas: Commas) -> Option<Vec<Token>> {
     if text.len() > MAX_BYTES {
         return None;
     }
-    let text = words::with_percent(plain(text)?);
+    let text = words::with_signs(plain(text)?);
     if numerals::is_date(&text) {
         return Some(vec![Token::Opaque(text)]);
     }
@@ -97,15 +97,14 @@ impl<'a> Lexer<'a> {
 
     fn next(&mut self) {
         let Some(character) = self.rest().chars().next() else { return };
+        if let Some((word, length)) = units::foreign_word(self.rest()).filter(|_| self.counts()) {
+            self.place += length;
+            return self.found.push(words::in_text(word).unwrap_or_else(|| Token::Word(word.to_string())));
+        }
         match character {
             '\\' => self.command(),
             '0'..='9' | '.' => self.number(),
             'a'..='z' | 'A'..='Z' => self.letters(),
-            _ if units::is_foreign(character) && self.counts() => {
-                let word = self.rest().split(|c| !units::is_foreign(c)).next().unwrap_or_default();
-                self.place += word.len();
-                self.found.push(Token::Word(word.to_string()));
-            }
             _ => {
                 self.place += character.len_utf8();
                 self.sign(character);
@@ -167,6 +166,8 @@ impl<'a> Lexer<'a> {
             ':' => Token::Colon,
             '|' => Token::Bar,
             '%' => Token::Percent,
+            '＄' => Token::Dollar,
+            '°' => Token::Degree,
             '&' => Token::Cell,
             'Å' => Token::Word("Å".to_string()),
             other => Token::Opaque(other.to_string()),
@@ -348,6 +349,7 @@ impl<'a> Lexer<'a> {
 
     fn named(&mut self, name: &str) {
         let name = match name {
+            "mathbf" if self.found.last() == Some(&Token::Relation(Relation::In)) => "mathbb",
             "mathbf" | "boldsymbol" | "bm" if words::is_vector(self.rest(), &self.found) => "vec",
             "underline" if self.found.iter().rev().take(2).any(|token| *token == Token::Caret) => "falling",
             name => name,
@@ -359,7 +361,7 @@ impl<'a> Lexer<'a> {
             | "operatorname" | "emph" | "textup" | "mathsf" | "mathtt" => {
                 let content = self.raw().unwrap_or("{");
                 self.is_argument();
-                self.text_command(content);
+                self.text_command(&words::innermost(content));
             }
             "phantom" | "hphantom" | "vphantom" | "hspace" | "vspace" | "label" | "tag" | "color" | "textcolor" => {
                 self.raw();
@@ -393,6 +395,8 @@ impl<'a> Lexer<'a> {
             return;
         }
         match name.ends_with(['t', 'l']) && name != "right" {
+            // In `\left|x\right.` the bar has no partner.
+            _ if ["\\left.", "\\right."].iter().any(|none| self.text.contains(none)) => self.found.push(Token::Bar),
             true => self.open(Bracket::Bars),
             false => self.close(Bracket::Bars),
         }
@@ -462,9 +466,9 @@ impl<'a> Lexer<'a> {
     }
 
     fn text_command(&mut self, content: &str) {
-        let content = words::innermost(content);
-        let start =
-            content.find(|c| !is_amount(c) && (c.is_ascii_alphabetic() || !c.is_ascii())).unwrap_or(content.len());
+        let start = content
+            .find(|c| !units::is_amount(c) && (c.is_ascii_alphabetic() || !c.is_ascii()))
+            .unwrap_or(content.len());
         if content.len() == 1 && self.counts() && units::is_known(content) {
             return self.found.push(words::word(content));
         }
@@ -485,14 +489,10 @@ impl<'a> Lexer<'a> {
     }
 }
 
-fn is_amount(c: char) -> bool {
-    c.is_ascii_digit() || c.is_whitespace() || "+-*/=.,:()%<>|!~".contains(c) || units::is_currency(c)
-}
-
 /// Returns the tokens of digits and signs inside a command. None for other content, so that nested commands do not nest
 /// calls.
 fn tokens_within(text: &str) -> Option<Vec<Token>> {
-    if !text.chars().all(is_amount) || text.trim_end().ends_with(['(', '/']) {
+    if !text.chars().all(units::is_amount) || text.trim_end().ends_with(['(', '/']) {
         return None;
     }
     Lexer::new(text, Commas::Thousands).all()

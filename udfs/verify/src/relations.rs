@@ -130,7 +130,7 @@ pub(crate) fn described(inner: Span<'_>, read: Reader<'_>, work: &mut Work) -> O
             [_, Token::Relation(Relation::In), Token::Domain(of) | Token::Letter(of)] if of == "R")
     };
     let name = named(if is_real(&element) { element.slice(0, 1) } else { element })?;
-    let conditions = condition.split(&condition.find(|token| *token == Token::Comma));
+    let conditions = condition.split(&condition.find(|token| matches!(token, Token::Comma | Token::And)));
     let is_of = |span: &Span<'_>| named(span.slice(0, 1.min(span.tokens().len()))).as_ref() == Some(&name);
     let kept: Vec<Span<'_>> = conditions.into_iter().filter(|span| !(is_real(span) && is_of(span))).collect();
     let condition = match kept.as_slice() {

@@ -5,7 +5,8 @@ use super::token::{Bracket, Relation, Token};
 /// Writes the intervals `[2,5[`, `]2,5]` and `]2,5[` with brackets that are partners.
 pub(crate) fn turned(mut tokens: Vec<Token>) -> Vec<Token> {
     let is_square = |token: &Token| matches!(token, Token::Open(Bracket::Square) | Token::Close(Bracket::Square));
-    let element = tokens.iter().position(|token| *token == Token::Relation(Relation::In)).map_or(0, |place| place + 1);
+    let begins = |token: &Token| matches!(token, Token::Relation(Relation::In | Relation::Equal));
+    let element = tokens.iter().position(begins).map_or(0, |place| place + 1);
     for range in tokens[element..].split_mut(|token| *token == Token::Union) {
         if let [low, inner @ .., high] = range
             && is_square(low)

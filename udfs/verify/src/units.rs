@@ -15,9 +15,15 @@ pub(crate) struct Unit {
 /// Words of other scripts that change a number or doubt it: `5 万`, `5 или`. These are parts of words.
 const CHANGING: &str = include_str!("words/changing.txt");
 /// Units with such parts.
-const NOT_CHANGING: [&str; 4] = ["千米", "千克", "千卡", "千瓦"];
+const NOT_CHANGING: &str = include_str!("words/not_changing.txt");
+/// Powers of ten and dozens: those in English with their values, and those of other scripts as beginnings of words.
+const MULTIPLIERS: &str = include_str!("words/multipliers.txt");
+static MULTIPLES: LazyLock<HashMap<&str, Option<i64>>> = LazyLock::new(|| {
+    let value = |of: &'static str| of.split_once(' ').map_or((of, None), |(name, value)| (name, value.parse().ok()));
+    MULTIPLIERS.lines().map(value).collect()
+});
 /// The same as whole words.
-const CHANGING_WHOLE: &str = "平方 立方 ні або чи 厘 成 打 分 не нет или либо и раз пара пары пар أو या או";
+const CHANGING_WHOLE: &str = include_str!("words/changing_whole.txt");
 
 /// Whether a character is a currency sign (Unicode category Sc).
 pub(crate) fn is_currency(c: char) -> bool {
@@ -30,13 +36,26 @@ pub(crate) fn is_foreign(c: char) -> bool {
     c >= '\u{400}' && !matches!(c, '\u{1e00}'..='\u{2bff}' | '\u{ff00}'..='\u{ff65}') && !is_currency(c)
 }
 
+/// Returns the word of another script that a text begins with, and its length with brackets: `个` or `(个)`.
+pub(crate) fn foreign_word(text: &str) -> Option<(&str, usize)> {
+    let inner = text.strip_prefix('(').unwrap_or(text);
+    let word = inner.split(|c| !is_foreign(c)).next().filter(|word| !word.is_empty())?;
+    let brackets = 2 * (text.len() - inner.len());
+    (brackets == 0 || inner[word.len()..].starts_with(')')).then_some((word, word.len() + brackets))
+}
+
+/// Whether a character may be part of an amount.
+pub(crate) fn is_amount(c: char) -> bool {
+    c.is_ascii_digit() || c.is_whitespace() || "+-*/=.,:()%<>|!~°＄".contains(c) || is_currency(c)
+}
+
 fn foreign(word: &str) -> Option<Unit> {
     if word.is_empty() || !word.chars().all(is_foreign) {
         return None;
     }
-    let parts = NOT_CHANGING.iter().fold(word.to_string(), |parts, unit| parts.replace(unit, ""));
-    let changes = CHANGING.split_whitespace().any(|part| parts.contains(part))
-        || CHANGING_WHOLE.split_whitespace().any(|whole| word.to_lowercase() == whole);
+    let parts = NOT_CHANGING.lines().fold(word.to_string(), |parts, unit| parts.replace(unit, ""));
+    let changes = CHANGING.lines().chain(MULTIPLIERS.lines()).any(|part| parts.contains(part))
+        || CHANGING_WHOLE.lines().any(|whole| word.to_lowercase() == whole);
     Some(Unit { name: word.to_string(), optional: false, is_foreign: !changes })
 }
 
@@ -47,8 +66,7 @@ const OTHERS: &str = include_str!("words/no_units.txt");
 
 const PLURALS: &str = "people men women children teeth geese mice fish sheep deer dice";
 const NO_THINGS: &str = "halves thirds pairs couples scores tens gross folds percents odds sqrt factorials";
-const ORDINALS: &str =
-    "fourth fifth sixth seventh eighth ninth tenth eleventh twelfth teenth tieth hundredth thousandth illionth";
+const ORDINALS: &str = include_str!("words/ordinals.txt");
 
 const MAX_WORDS: usize = 6;
 const SQUARED: [&str; 3] = ["square", "sq", "squared"];
@@ -73,20 +91,19 @@ pub(crate) fn is_phrase(words: &str) -> bool {
     words.split_whitespace().any(|word| is_known_outside(word, true) || is_counted(word) || multiplier(word).is_some())
 }
 
+/// Returns what an English word after a number multiplies it by.
 pub(crate) fn multiplier(word: &str) -> Option<i64> {
     let lower = word.to_ascii_lowercase();
-    Some(match lower.strip_suffix('s').unwrap_or(&lower) {
-        "dozen" => 12,
-        "hundred" => 100,
-        "thousand" => 1_000,
-        "lakh" => 100_000,
-        "million" => 1_000_000,
-        "crore" => 10_000_000,
-        "billion" => 1_000_000_000,
-        "trillion" => 1_000_000_000_000,
-        "quadrillion" => 1_000_000_000_000_000,
-        _ => return None,
-    })
+    MULTIPLES.get(lower.strip_suffix('s').unwrap_or(&lower)).copied().flatten()
+}
+
+/// Whether a word after a number multiplies it, in any language.
+pub(crate) fn multiplies(word: &str) -> bool {
+    let begins = |of: &str| word.starts_with(of);
+    let is_foreign = word.starts_with(is_foreign) && !NOT_CHANGING.lines().any(begins);
+    MULTIPLES.contains_key(word.to_lowercase().as_str())
+        || multiplier(word).is_some()
+        || is_foreign && MULTIPLIERS.lines().any(begins)
 }
 
 /// Returns the unit that words after a number name. None if they may change the number.
@@ -108,7 +125,7 @@ pub(crate) fn canonical(words: &str) -> Option<Unit> {
         let lower = word.to_lowercase();
         match lower.as_str() {
             lower if OTHERS.split_whitespace().any(|other| other == lower) => return None,
-            lower if multiplier(lower).is_some() => return None,
+            lower if multiplies(lower) => return None,
             lower if SQUARED.contains(&lower) => power = "^2",
             "cubic" | "cu" => power = "^3",
             "degree" | "degrees" => {}
@@ -159,7 +176,7 @@ fn is_counted(word: &str) -> bool {
 
 fn is_share(word: &str) -> bool {
     let lower = word.to_lowercase();
-    ORDINALS.split_whitespace().any(|end| singular(&lower).ends_with(end))
+    ORDINALS.lines().any(|end| singular(&lower).ends_with(end))
         || NO_THINGS.split_whitespace().any(|other| other == lower)
 }
 

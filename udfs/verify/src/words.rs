@@ -1,6 +1,7 @@
 //! The meaning of words in answers, in prose and in LaTeX commands.
 
 use super::expression::Function;
+use super::extract::SEEN;
 use super::token::{Bracket, Relation, Token};
 use super::units;
 
@@ -55,22 +56,48 @@ pub(crate) fn known(run: &str, in_phrase: bool, counts: bool) -> Option<Token> {
     })
 }
 
-/// Writes percent in words at the end of an answer as "percent".
-pub(crate) fn with_percent(text: String) -> String {
-    const NAMES: &str = "per cent|Percent|pct|Prozent|por ciento|pour cent|por cento|per cento|procent|persen|phần trăm|\
-        процентов|процента|процент|відсотків|відсотки|パーセント|퍼센트|प्रतिशत|بالمئة|เปอร์เซ็นต์";
+/// Writes percent in words at the end of an answer as "percent", and currencies before the amount as their signs.
+pub(crate) fn with_signs(text: String) -> String {
+    const NAMES: &str = include_str!("words/percent.txt");
+    const CURRENCIES: &str = "US\\$:\\$|USD :\\$|R\\$:₢|Rs. :₹|Rs :₹|EUR :€|GBP :£";
+    let currency =
+        |of: &str| of.split_once(':').and_then(|(name, sign)| Some(sign.to_string() + text.strip_prefix(name)?));
+    let text = CURRENCIES.split('|').find_map(currency).unwrap_or(text);
     let end = text.trim_end_matches(|c: char| c.is_whitespace() || "}$.".contains(c)).len();
-    let named = |name: &&str| text[..end].strip_suffix(*name).is_some_and(|rest| !rest.ends_with(char::is_alphabetic));
-    match NAMES.split('|').find(named) {
-        Some(name) => format!("{}percent{}", &text[..end - name.len()], &text[end..]),
-        None => text,
+    if text[..end].ends_with(|c: char| c.is_ascii_digit()) && text.is_ascii() {
+        return text;
+    }
+    let lower = text[..end].to_ascii_lowercase();
+    let named = |name: &&str| lower.strip_suffix(*name).is_some_and(|rest| !rest.ends_with(char::is_alphabetic));
+    match (text.strip_prefix("百分之"), NAMES.lines().find(named)) {
+        (Some(amount), _) => format!("{amount} percent"),
+        (_, Some(name)) => format!("{}percent{}", &text[..end - name.len()], &text[end..]),
+        _ => text,
     }
 }
 
+/// Whether a text says one of these phrases, each a line. Those in ASCII are whole words. `^` is the begin of the text,
+/// and `$` its end.
+pub(crate) fn says(text: &str, phrases: &str) -> bool {
+    let lower = text.to_lowercase().replace("n't", " not").replace("n’t", " not");
+    let words = lower.split(|c: char| c.is_ascii() && !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let plain = format!(" ^ {} $ ", words.collect::<Vec<_>>().join(" "));
+    let is_whole = |at: usize, phrase: &str| plain[..at].ends_with(' ') && plain[at + phrase.len()..].starts_with(' ');
+    let says = |phrase: &str| plain.match_indices(phrase).any(|(at, _)| !phrase.is_ascii() || is_whole(at, phrase));
+    !text.is_empty() && phrases.lines().any(|phrase| plain.contains(phrase) && says(phrase))
+}
+
+/// Whether the last clause of a text says one of these phrases.
+pub(crate) fn ends_with_clause(text: &str, phrases: &str) -> bool {
+    const LINKS: [&str; 8] = [" so ", " and ", " but ", " then ", " thus ", " hence ", " therefore ", "所以"];
+    let near = &text[text.ceil_char_boundary(text.len().saturating_sub(SEEN))..];
+    let clause = near.rsplit(['\n', '.', '!', '?', ',', ';', '。', '，', '；', '故']).next().unwrap_or(near);
+    says(LINKS.iter().fold(clause, |clause, link| clause.rsplit(link).next().unwrap_or(clause)), phrases)
+}
+
+/// Whether the words after a choice deny it.
 pub(crate) fn deny(words: &str) -> bool {
-    const DENYING: &str = "not no never is isn't isnt are was cannot wrong incorrect false except nor without";
-    let denies = |word: &str| DENYING.split(' ').any(|denial| denial == word);
-    words.split_whitespace().any(|word| denies(word.to_lowercase().trim_matches([',', '.', ';', ':'])))
+    says(words, include_str!("words/not.txt"))
 }
 
 /// Returns the half of the day at the start of a text after a time, such as `p.m.` or `PM`, and its length.
@@ -98,7 +125,8 @@ pub(crate) fn group(text: &str, escapes: bool) -> Option<&str> {
     None
 }
 
-pub(crate) fn innermost(content: &str) -> &str {
+/// Returns the content of nested commands for text, with single characters as signs.
+pub(crate) fn innermost(content: &str) -> String {
     let mut content = content.trim();
     for _ in 0..4 {
         let inner = ["\\textbf{", "\\text{", "\\mathrm{", "\\textit{"].iter().find_map(|opening| {
@@ -107,7 +135,7 @@ pub(crate) fn innermost(content: &str) -> &str {
         });
         content = inner.unwrap_or(content);
     }
-    content
+    content.replace("\\$", "＄").replace("\\%", "%").replace("^\\circ", "°")
 }
 
 pub(crate) fn environment(name: &str) -> Option<Bracket> {
@@ -125,8 +153,8 @@ pub(crate) fn in_text(content: &str) -> Option<Token> {
     let lower = content.trim_end_matches('.').trim_start_matches("\\ ").to_ascii_lowercase();
     Some(match lower.as_str() {
         "such that" => Token::SuchThat,
-        "and" => Token::And,
-        "or" => Token::Or,
+        "and" | "且" | "и" | "und" | "et" | "かつ" => Token::And,
+        "or" | "或" | "或者" | "или" | "oder" | "ou" | "または" => Token::Or,
         "infinity" => Token::Infinity,
         "percent" => Token::Percent,
         "degrees" | "degree" => Token::Degree,
@@ -163,21 +191,19 @@ pub(crate) fn word(content: &str) -> Token {
 
 /// Returns the token of a command, `Some(None)` for markup. None if the command is unknown.
 pub(crate) fn command(name: &str) -> Option<Option<Token>> {
+    const MARKUP: &str = include_str!("words/markup.txt");
     if let Some(function) = Function::named(name) {
         return Some(Some(Token::Function(function)));
     }
     Some(Some(match name {
-        "displaystyle" | "textstyle" | "scriptstyle" | "quad" | "qquad" | "boldsymbol" | "bm" | "mathit" | "mathbf"
-        | "underline" | "limits" | "ensuremath" | "bf" | "it" | "large" | "Large" | "boxed" | "fbox" | "thinspace"
-        | "nonumber" | "hfill" | "space" => return Some(None),
         "pi" => Token::Pi,
         "infty" => Token::Infinity,
         "pm" => Token::PlusMinus,
         "mp" => Token::MinusPlus,
         "times" | "cdot" | "ast" | "cdotp" => Token::Times,
         "div" => Token::Slash,
-        "le" | "leq" | "leqslant" => Token::Relation(Relation::LessOrEqual),
-        "ge" | "geq" | "geqslant" => Token::Relation(Relation::GreaterOrEqual),
+        "le" | "leq" | "leqslant" | "leqq" => Token::Relation(Relation::LessOrEqual),
+        "ge" | "geq" | "geqslant" | "geqq" => Token::Relation(Relation::GreaterOrEqual),
         "lt" => Token::Relation(Relation::Less),
         "gt" => Token::Relation(Relation::Greater),
         "ne" | "neq" => Token::Relation(Relation::NotEqual),
@@ -214,6 +240,7 @@ pub(crate) fn command(name: &str) -> Option<Option<Token>> {
         "euro" | "texteuro" => Token::Word("€".to_string()),
         "angle" | "triangle" | "measuredangle" => Token::Word(name.to_string()),
         _ if is_letter(name) => Token::Letter(format!("\\{}", name.strip_prefix("var").unwrap_or(name))),
+        _ if MARKUP.lines().any(|markup| markup == name) => return Some(None),
         _ => return None,
     }))
 }
@@ -224,7 +251,6 @@ pub(crate) fn is_vector(text: &str, before: &[Token]) -> bool {
 }
 
 fn is_letter(name: &str) -> bool {
-    const GREEK: &str = "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho \
-        varrho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell";
-    GREEK.split_whitespace().any(|letter| letter == name)
+    const GREEK: &str = include_str!("words/greek.txt");
+    GREEK.lines().any(|letter| letter == name)
 }
