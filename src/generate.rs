@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use asap_llm::Llm;
-use asap_lm::generate::{Finish, Generated, Generator, Place};
+use asap_lm::generate::{Finish, Generated, Generator, SampleIndex};
 use asap_lm::sampling::Sampling;
 use asap_lm::{LmError, locate};
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
@@ -220,7 +220,7 @@ fn answer(
         let question = questions.blocking_recv()?.map_err(fail).ok()?;
         Some(printer.borrow_mut().ask(question))
     });
-    let each = |place: Place, answer: Result<Generated, LmError>| {
+    let each = |place: SampleIndex, answer: Result<Generated, LmError>| {
         bar.advance(1, answer.as_ref().map_or(0, |answer| answer.tokens_out as u64));
         printer.borrow_mut().answer(place, answer).map_err(fail).is_ok()
     };
@@ -236,8 +236,8 @@ struct Printer {
     samples: u64,
     asked: u64,
     questions: BTreeMap<u64, Question>,
-    waiting: BTreeMap<Place, (String, bool)>,
-    next: Place,
+    waiting: BTreeMap<SampleIndex, (String, bool)>,
+    next: SampleIndex,
     answers: u64,
     refused: u64,
     tokens: u64,
@@ -251,7 +251,7 @@ impl Printer {
         text
     }
 
-    fn answer(&mut self, place: Place, answer: Result<Generated, LmError>) -> Result<(), Failure> {
+    fn answer(&mut self, place: SampleIndex, answer: Result<Generated, LmError>) -> Result<(), Failure> {
         match &answer {
             Ok(answer) => (self.answers, self.tokens) = (self.answers + 1, self.tokens + answer.tokens_out as u64),
             Err(_) => self.refused += 1,
@@ -267,7 +267,7 @@ impl Printer {
             print(&text)?;
             if is_last {
                 self.questions.remove(&self.next.question);
-                self.next = Place { question: self.next.question + 1, sample: 0 };
+                self.next = SampleIndex { question: self.next.question + 1, sample: 0 };
             } else {
                 self.next.sample += 1;
             }
@@ -281,7 +281,7 @@ fn line(
     file: &str,
     row: i64,
     question: &str,
-    Place { sample, .. }: Place,
+    SampleIndex { sample, .. }: SampleIndex,
     answer: Result<Generated, LmError>,
 ) -> Result<String, Failure> {
     let (answer, error) = match answer {

@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use serde::Serialize;
 
-use super::row::Row;
+use super::row::Graded;
 use super::summary::{is_correct, pairs, tokens};
 use crate::failure::Failure;
 use crate::output::{count, table};
@@ -36,7 +36,7 @@ pub(crate) struct Compared {
 
 /// # Errors
 /// If the two evaluations differ in bench, problems or budgets.
-pub(crate) fn compare(a: &[Row], b: &[Row]) -> Result<Vec<Compared>, Failure> {
+pub(crate) fn compare(a: &[Graded], b: &[Graded]) -> Result<Vec<Compared>, Failure> {
     same("benches", a, b, |row| row.bench.clone())?;
     same("budgets", a, b, |row| row.budget)?;
     same("problems", a, b, |row| match &row.gold {
@@ -47,7 +47,7 @@ pub(crate) fn compare(a: &[Row], b: &[Row]) -> Result<Vec<Compared>, Failure> {
     Ok(budgets.into_iter().map(|budget| at_budget(budget, a, b)).collect())
 }
 
-fn same<T: Ord + Display>(what: &str, a: &[Row], b: &[Row], of: impl Fn(&Row) -> T) -> Result<(), Failure> {
+fn same<T: Ord + Display>(what: &str, a: &[Graded], b: &[Graded], of: impl Fn(&Graded) -> T) -> Result<(), Failure> {
     let [of_a, of_b] = [a, b].map(|rows| rows.iter().map(&of).collect::<BTreeSet<T>>());
     if of_a == of_b {
         return Ok(());
@@ -61,7 +61,7 @@ fn same<T: Ord + Display>(what: &str, a: &[Row], b: &[Row], of: impl Fn(&Row) ->
     Err(Failure::Usage(format!("{what}. Evaluate both with the same files and flags")))
 }
 
-fn at_budget(budget: i64, a: &[Row], b: &[Row]) -> Compared {
+fn at_budget(budget: i64, a: &[Graded], b: &[Graded]) -> Compared {
     let [a, b] = [a, b].map(|rows| rows.iter().filter(|row| row.budget == budget).collect::<Vec<_>>());
     let (correct, tokens) = (pairs(&a, &b, is_correct), pairs(&a, &b, tokens));
     let means = |pairs: &[(f64, f64)]| {

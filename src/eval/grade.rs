@@ -8,7 +8,7 @@ use asap_verify::Verdict;
 use rayon::prelude::*;
 
 use super::bench::{Check, Problem};
-use super::row::Row;
+use super::row::Graded;
 
 /// The columns of a row that depend on its response only.
 #[derive(Debug, Default, PartialEq)]
@@ -20,7 +20,7 @@ pub(crate) struct Grade {
 
 /// Completes the think tags of all responses to one model. Some templates end in an opened tag, so a response has only
 /// the closing one, and none if it was cut off. If that is so in any response, all others are completed like it.
-pub(crate) fn complete_tags(rows: &mut [Row]) {
+pub(crate) fn complete_tags(rows: &mut [Graded]) {
     let opens = |text: &str| tags::openings().any(|tag| text.contains(tag));
     let is_headless = |text: &str| !opens(text) && tags::think(text).is_some();
     if !rows.iter().filter_map(|row| row.response.as_deref()).any(is_headless) {
@@ -67,7 +67,7 @@ fn grade_one(problem: &Problem, response: &str, sandbox: Option<&Sandbox>) -> Re
 /// # Errors
 /// If the sandbox does not work.
 pub(crate) fn grade_all(
-    rows: &mut [Row],
+    rows: &mut [Graded],
     problems: &HashMap<&str, &Problem>,
     sandbox: Option<&Sandbox>,
     done: impl Fn() + Sync,

@@ -39,7 +39,7 @@ use crate::progress::Bar;
 use ask::{Asked, Found, Sampled};
 use bench::{Bench, Check, Problem, Wording};
 use clock::Asking;
-use row::Row;
+use row::Graded;
 use summary::{AtBudget, Summary};
 
 /// The property of a table that says it is an evaluation: its benchmark and model.
@@ -151,7 +151,7 @@ fn named(text: &str) -> Result<(String, String), String> {
 /// A stored evaluation.
 pub(crate) struct Evaluation {
     pub location: String,
-    pub rows: Vec<Row>,
+    pub rows: Vec<Graded>,
     /// The time of its requests, if it was stored.
     pub asking: Option<Asking>,
 }
@@ -332,13 +332,13 @@ fn child_command() -> Result<Vec<std::ffi::OsString>, Failure> {
     Ok(command)
 }
 
-fn rows_of(bench: Bench, model: &str, problems: &[Problem], sampled: &Sampled, mut found: Found) -> Vec<Row> {
+fn rows_of(bench: Bench, model: &str, problems: &[Problem], sampled: &Sampled, mut found: Found) -> Vec<Graded> {
     let mut rows = Vec::new();
     for &budget in &sampled.budgets {
         for (index, problem) in problems.iter().enumerate() {
             for sample in 0..sampled.samples {
                 let response = found.remove(&ask::ResponseKey { problem: index, sample, budget });
-                let mut row = Row {
+                let mut row = Graded {
                     bench: bench.name(),
                     id: problem.id.clone(),
                     sample: sample.into(),
@@ -347,7 +347,7 @@ fn rows_of(bench: Bench, model: &str, problems: &[Problem], sampled: &Sampled, m
                     temperature: sampled.temperature,
                     top_p: sampled.top_p,
                     prompt: problem.prompt.clone(),
-                    ..Row::default()
+                    ..Graded::default()
                 };
                 if let Check::Answer(gold) = &problem.check {
                     row.gold = Some(gold.clone());
@@ -369,7 +369,11 @@ fn rows_of(bench: Bench, model: &str, problems: &[Problem], sampled: &Sampled, m
     rows
 }
 
-async fn graded(mut rows: Vec<Row>, problems: Vec<Problem>, sandbox: Option<Sandbox>) -> Result<Vec<Row>, Failure> {
+async fn graded(
+    mut rows: Vec<Graded>,
+    problems: Vec<Problem>,
+    sandbox: Option<Sandbox>,
+) -> Result<Vec<Graded>, Failure> {
     let bar = Bar::new("grading", false);
     bar.begin(rows.len() as u64, 1);
     let grading = tokio::task::spawn_blocking(move || {

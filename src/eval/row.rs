@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A response and its grade.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct Graded {
     pub bench: String,
     pub id: String,
     /// The index of the response among those to this problem at this budget.

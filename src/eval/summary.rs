@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use asap_kernels::health;
 use serde::Serialize;
 
-use super::row::Row;
+use super::row::Graded;
 use crate::output::{count, table};
 use crate::statistics::{Estimate, mean, quantile, share};
 
@@ -47,7 +47,7 @@ pub(crate) struct Summary {
 }
 
 /// The mean correctness of each problem at one budget, in the order of the rows. Rows whose call failed do not count.
-fn by_problem<'a>(rows: &[&'a Row], value: impl Fn(&Row) -> Option<f64>) -> Vec<(&'a str, f64)> {
+fn by_problem<'a>(rows: &[&'a Graded], value: impl Fn(&Graded) -> Option<f64>) -> Vec<(&'a str, f64)> {
     let mut found: Vec<(&str, Vec<f64>)> = Vec::new();
     for row in rows {
         let Some(value) = value(row) else { continue };
@@ -60,26 +60,26 @@ fn by_problem<'a>(rows: &[&'a Row], value: impl Fn(&Row) -> Option<f64>) -> Vec<
 }
 
 /// The values of both at each problem that both have, in the order of the ids.
-pub(crate) fn pairs(a: &[&Row], b: &[&Row], value: fn(&Row) -> Option<f64>) -> Vec<(f64, f64)> {
+pub(crate) fn pairs(a: &[&Graded], b: &[&Graded], value: fn(&Graded) -> Option<f64>) -> Vec<(f64, f64)> {
     let [a, b] = [a, b].map(|rows| by_problem(rows, value).into_iter().collect::<BTreeMap<_, _>>());
     a.iter().filter_map(|(id, a)| Some((*a, *b.get(id)?))).collect()
 }
 
-pub(crate) fn is_correct(row: &Row) -> Option<f64> {
+pub(crate) fn is_correct(row: &Graded) -> Option<f64> {
     row.correct.map(|correct| f64::from(u8::from(correct)))
 }
 
-pub(crate) fn tokens(row: &Row) -> Option<f64> {
+pub(crate) fn tokens(row: &Graded) -> Option<f64> {
     row.tokens.map(|tokens| tokens as f64)
 }
 
 impl AtBudget {
     /// The rows of a problem follow each other.
-    pub(crate) fn of(budget: i64, rows: &[&Row]) -> Self {
-        let answered: Vec<&Row> = rows.iter().copied().filter(|row| row.correct.is_some()).collect();
+    pub(crate) fn of(budget: i64, rows: &[&Graded]) -> Self {
+        let answered: Vec<&Graded> = rows.iter().copied().filter(|row| row.correct.is_some()).collect();
         let (correct, tokens) = (by_problem(&answered, is_correct), by_problem(&answered, tokens));
         let values = |found: &[(&str, f64)]| found.iter().map(|(_, value)| *value).collect::<Vec<_>>();
-        let with = |test: &dyn Fn(&Row) -> bool| answered.iter().filter(|row| test(row)).count();
+        let with = |test: &dyn Fn(&Graded) -> bool| answered.iter().filter(|row| test(row)).count();
         let mut seconds: Vec<f64> = answered.iter().filter_map(|row| row.seconds).collect();
         Self {
             budget,

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Evaluation;
 use super::bench::Bench;
-use super::row::Row;
+use super::row::Graded;
 use super::summary::{AtBudget, is_correct, pairs, tokens};
 use crate::failure::Failure;
 use crate::output::count;
@@ -65,7 +65,7 @@ pub(crate) struct Tables {
 
 type Key = (String, i64);
 /// Evaluations and their rows of one benchmark at one budget.
-type Seeds<'a> = Vec<(&'a Evaluation, Vec<&'a Row>)>;
+type Seeds<'a> = Vec<(&'a Evaluation, Vec<&'a Graded>)>;
 /// The ids of problems, with their answers.
 type Problems<'a> = BTreeSet<(&'a str, Option<&'a str>)>;
 
@@ -153,7 +153,7 @@ fn same_problems(found: &BTreeMap<(usize, Key), Seeds>) -> Result<(), Failure> {
     let mut first: BTreeMap<&Key, &Seeds> = BTreeMap::new();
     for ((_, key), seeds) in found {
         let held = *first.entry(key).or_insert(seeds);
-        let ids = |rows: &[&'_ Row]| rows.iter().map(|row| row.id.clone()).collect::<BTreeSet<_>>();
+        let ids = |rows: &[&'_ Graded]| rows.iter().map(|row| row.id.clone()).collect::<BTreeSet<_>>();
         let other = seeds.iter().find(|(_, rows)| ids(rows) != ids(&held[0].1));
         let shares_none = common(seeds, held).is_empty();
         if let Some((evaluation, _)) = other.or(seeds.first().filter(|_| shares_none)) {
@@ -167,13 +167,13 @@ fn same_problems(found: &BTreeMap<(usize, Key), Seeds>) -> Result<(), Failure> {
 }
 
 /// The rows of the seeds whose problems are those of a seed of `other`, with the rows of a problem next to each other.
-fn common<'a>(of: &Seeds<'a>, other: &Seeds) -> Vec<&'a Row> {
-    fn problems<'a>(rows: &[&'a Row]) -> Problems<'a> {
+fn common<'a>(of: &Seeds<'a>, other: &Seeds) -> Vec<&'a Graded> {
+    fn problems<'a>(rows: &[&'a Graded]) -> Problems<'a> {
         rows.iter().map(|row| (row.id.as_str(), row.gold.as_deref())).collect()
     }
     let held: Vec<Problems> = other.iter().map(|(_, rows)| problems(rows)).collect();
     let shared = of.iter().filter(|(_, rows)| held.contains(&problems(rows)));
-    let mut rows: Vec<&Row> = shared.flat_map(|(_, rows)| rows).copied().collect();
+    let mut rows: Vec<&Graded> = shared.flat_map(|(_, rows)| rows).copied().collect();
     rows.sort_by_key(|row| &row.id);
     rows
 }

@@ -43,7 +43,7 @@ pub(super) struct Examined {
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Row {
+pub(super) struct ExamRow {
     pub pipeline: String,
     pub share: f64,
     pub draw: i64,
@@ -79,11 +79,11 @@ pub(super) async fn gather(
     folder: &str,
     variants: &[Variant],
     identity: String,
-) -> Result<Vec<Row>, Failure> {
+) -> Result<Vec<ExamRow>, Failure> {
     let mut rows = Vec::new();
     for variant in variants {
         let table = whole_table::read(&location::folder(&format!("{folder}/{}", variant.name()))?).await?;
-        let found = table.unwrap_or_default().rows()?.into_iter().map(|OfRun { source, examined }| Row {
+        let found = table.unwrap_or_default().rows()?.into_iter().map(|OfRun { source, examined }| ExamRow {
             pipeline: variant.pipeline.clone(),
             share: variant.share,
             draw: variant.draw as i64,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::rows::{Examined, Row};
+use super::rows::{ExamRow, Examined};
 use super::variants::{BLOCK, ORIGINAL, RANDOM};
 use crate::output::{count, table};
 use crate::statistics::{Estimate, against_controls, holm, mean, p_value, paired};
@@ -56,7 +56,7 @@ struct Values {
 type Key = (String, u64, bool);
 
 impl Summary {
-    pub(super) fn of(rows: &[Row], to: &str, pipelines: &[String]) -> Self {
+    pub(super) fn of(rows: &[ExamRow], to: &str, pipelines: &[String]) -> Self {
         let original: HashMap<i64, &Examined> =
             rows.iter().filter(|row| row.pipeline == ORIGINAL).map(|row| (row.place, &row.examined)).collect();
         let holds = |place: i64, unstated: bool| {
@@ -120,7 +120,7 @@ impl Summary {
 }
 
 impl Values {
-    fn add(&mut self, row: &Row, unstated: bool, survives_in_original: bool) {
+    fn add(&mut self, row: &ExamRow, unstated: bool, survives_in_original: bool) {
         let Examined { tokens, original_tokens, .. } = row.examined;
         let (log_probability, survives) = match unstated {
             false => (row.examined.log_probability, row.examined.survives),

@@ -4,7 +4,7 @@ use datafusion::common::Result;
 use maud::{Markup, html};
 use serde::Serialize;
 
-use super::source::{Row, Source};
+use super::source::{QueryRow, Source};
 use super::svg;
 use super::text::{FOLDED, folded, visible};
 use crate::failure::Failure;
@@ -12,13 +12,13 @@ use crate::output::{count, percent, quoted, several};
 
 /// The row of an input file that a chain comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Place {
+pub(crate) struct InputRow {
     pub file: String,
     pub row: u64,
 }
 
-impl Place {
-    pub(crate) fn of(row: Row<'_>) -> Self {
+impl InputRow {
+    pub(crate) fn of(row: QueryRow<'_>) -> Self {
         Self { file: row.text("file").to_string(), row: row.count("row") }
     }
 
@@ -33,7 +33,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for InputRow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{}", self.file, self.row)
     }
@@ -62,7 +62,7 @@ pub(crate) struct Step {
 #[derive(Debug, Serialize)]
 pub(crate) struct Chain {
     #[serde(flatten)]
-    pub place: Place,
+    pub place: InputRow,
     pub id: Option<String>,
     pub question: String,
     pub answer: String,
@@ -75,7 +75,7 @@ pub(crate) struct Chain {
 
 /// The query for chains. Only the pages with these rows are read: a condition on a column that is no struct makes the
 /// reader load the index of the pages.
-pub(crate) fn query(location: &str, places: &[Place]) -> String {
+pub(crate) fn query(location: &str, places: &[InputRow]) -> String {
     let places: Vec<_> = places.iter().map(|place| format!("({})", place.filter())).collect();
     format!(
         "SELECT source['file'] AS file, source['row'] AS row, id, question, answer, original_tokens, pruned_tokens, steps,\n       \
@@ -86,7 +86,7 @@ pub(crate) fn query(location: &str, places: &[Place]) -> String {
 }
 
 /// Reads chains of an output, in the order of `places`; some may be missing.
-pub(crate) async fn read(source: &Source, location: &str, places: &[Place]) -> Result<Vec<Chain>> {
+pub(crate) async fn read(source: &Source, location: &str, places: &[InputRow]) -> Result<Vec<Chain>> {
     if places.is_empty() {
         return Ok(vec![]);
     }
@@ -97,13 +97,13 @@ pub(crate) async fn read(source: &Source, location: &str, places: &[Place]) -> R
 }
 
 /// Why there is no chain of an input row, if the row was rejected.
-pub(crate) async fn reject(source: &Source, place: &Place) -> Result<Option<String>> {
+pub(crate) async fn reject(source: &Source, place: &InputRow) -> Result<Option<String>> {
     if source.status.rejects.is_empty() {
         return Ok(None);
     }
     let rejects = quoted(&format!("{}/.asap/rejects", source.location));
     let found = source.rows(&format!("SELECT status, error FROM {rejects} WHERE {} LIMIT 1", place.filter())).await?;
-    let said = |row: Row<'_>| {
+    let said = |row: QueryRow<'_>| {
         format!("row {} of {} was rejected ({}): {}", place.row, place.file, row.text("status"), row.text("error"))
     };
     Ok(found.first().map(said))
@@ -112,7 +112,7 @@ pub(crate) async fn reject(source: &Source, place: &Place) -> Result<Option<Stri
 /// Finds the chain that FILE:ROW names, or the only one with this id.
 pub(crate) async fn find(location: &str, named: &str) -> Result<Chain, Failure> {
     let source = Source::open(location, None, None).await?;
-    let by_place = Place::parse(named);
+    let by_place = InputRow::parse(named);
     if let Some(chain) = read(&source, &source.location, by_place.as_slice()).await?.pop() {
         return Ok(chain);
     }
@@ -126,7 +126,7 @@ pub(crate) async fn find(location: &str, named: &str) -> Result<Chain, Failure> 
         quoted(&source.location),
         quoted(named)
     );
-    let places: Vec<_> = source.rows(&sql).await?.iter().map(Place::of).collect();
+    let places: Vec<_> = source.rows(&sql).await?.iter().map(InputRow::of).collect();
     let missing = || {
         Failure::Usage(format!(
             "{location} has no chain '{named}': expected an id, or FILE:ROW with the name of an input file and its row from 0; \
@@ -137,7 +137,7 @@ pub(crate) async fn find(location: &str, named: &str) -> Result<Chain, Failure> 
         [] => Err(missing()),
         [place] => read(&source, &source.location, std::slice::from_ref(place)).await?.pop().ok_or_else(missing),
         places => {
-            let places: Vec<_> = places.iter().map(Place::to_string).collect();
+            let places: Vec<_> = places.iter().map(InputRow::to_string).collect();
             Err(Failure::Usage(format!(
                 "{location} has several chains with id '{named}': name one by {}",
                 places.join(" or ")
@@ -147,17 +147,17 @@ pub(crate) async fn find(location: &str, named: &str) -> Result<Chain, Failure> 
 }
 
 impl Chain {
-    fn of(row: Row<'_>) -> Self {
+    fn of(row: QueryRow<'_>) -> Self {
         let texts: Vec<_> = row.get("texts").as_array().into_iter().flatten().collect();
-        let step = |(index, step): (usize, Row<'_>)| Step {
+        let step = |(index, step): (usize, QueryRow<'_>)| Step {
             tokens: step.count("tokens"),
             score: step.get("surprisal").as_f64(),
             dropped: step.get("dropped").as_str().map(str::to_string),
             text: texts.get(index).and_then(|text| text.as_str()).unwrap_or_default().to_string(),
         };
-        let message = |message: Row<'_>| (message.text("role").to_string(), message.text("content").to_string());
+        let message = |message: QueryRow<'_>| (message.text("role").to_string(), message.text("content").to_string());
         Self {
-            place: Place::of(row),
+            place: InputRow::of(row),
             id: row.get("id").as_str().map(str::to_string),
             question: row.text("question").to_string(),
             answer: row.text("answer").to_string(),

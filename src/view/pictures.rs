@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::queries::Picture;
-use super::source::Row;
+use super::source::QueryRow;
 use super::svg::{Bar, Columns, Line, bars, columns, lines};
 use super::text::visible;
 use crate::output::{count, percent};
@@ -43,7 +43,7 @@ fn stage(fate: &str) -> (String, &'static str) {
 fn tokens(of: &Picture) -> Markup {
     let several = of.rows.rows.len() > 1;
     // A pipeline without stage 1 has no bar for it.
-    let staged = |row: &Row<'_>| row.count("after_stage_1") < row.count("original");
+    let staged = |row: &QueryRow<'_>| row.count("after_stage_1") < row.count("original");
     html! {
         @for row in of.rows.iter() {
             @if several { p.facts { (visible(row.text("output"))) } }
@@ -58,15 +58,15 @@ fn tokens(of: &Picture) -> Markup {
     }
 }
 
-fn bar(label: &str, row: Row<'_>, column: &str, parts: Vec<(f64, &'static str)>) -> Bar {
+fn bar(label: &str, row: QueryRow<'_>, column: &str, parts: Vec<(f64, &'static str)>) -> Bar {
     let value = format!("{} ({})", count(row.count(column)), percent(row.number(column), row.number("original")));
     Bar { label: label.to_string(), value, parts }
 }
 
 /// A bar per row, as long as the number in `column`.
-fn counted(of: &Picture, named: impl Fn(Row<'_>) -> (String, &'static str), column: &str) -> Markup {
+fn counted(of: &Picture, named: impl Fn(QueryRow<'_>) -> (String, &'static str), column: &str) -> Markup {
     let total: f64 = of.rows.iter().map(|row| row.number(column)).sum();
-    let bar = |row: Row<'_>| {
+    let bar = |row: QueryRow<'_>| {
         let (label, class) = named(row);
         let value = format!("{} ({})", count(row.count(column)), percent(row.number(column), total));
         Bar { label, value, parts: vec![(row.number(column) / total.max(1.0), class)] }
@@ -75,7 +75,7 @@ fn counted(of: &Picture, named: impl Fn(Row<'_>) -> (String, &'static str), colu
 }
 
 fn tenths(of: &Picture) -> Markup {
-    let mut outputs: Vec<(&str, Vec<Row<'_>>)> = Vec::new();
+    let mut outputs: Vec<(&str, Vec<QueryRow<'_>>)> = Vec::new();
     for row in of.rows.iter() {
         match outputs.iter_mut().find(|(output, _)| *output == row.text("output")) {
             Some((_, rows)) => rows.push(row),
@@ -110,7 +110,7 @@ fn tenths(of: &Picture) -> Markup {
 }
 
 fn lengths(of: &Picture, edge: i64) -> Markup {
-    let bin = |row: Row<'_>| row.number("bin") as i64;
+    let bin = |row: QueryRow<'_>| row.number("bin") as i64;
     let (Some(least), Some(most)) = (of.rows.iter().map(bin).min(), of.rows.iter().map(bin).max()) else {
         return html! {};
     };
@@ -138,7 +138,7 @@ fn lengths(of: &Picture, edge: i64) -> Markup {
 }
 
 fn scores(of: &Picture) -> Markup {
-    let bin = |row: Row<'_>| (2.0 * row.number("score")).round() as i64;
+    let bin = |row: QueryRow<'_>| (2.0 * row.number("score")).round() as i64;
     let (Some(least), Some(most)) = (of.rows.iter().map(bin).min(), of.rows.iter().map(bin).max()) else {
         return html! {};
     };
@@ -174,7 +174,7 @@ fn survival(of: &Picture) -> Markup {
 
 fn words(of: &Picture) -> Markup {
     let most = of.rows.iter().map(|row| row.number("dropped") + row.number("kept")).fold(1.0, f64::max);
-    let bar = |row: Row<'_>| Bar {
+    let bar = |row: QueryRow<'_>| Bar {
         label: visible(row.text("words")).into_owned(),
         value: format!("{} dropped, {} kept", count(row.count("dropped")), count(row.count("kept"))),
         parts: vec![(row.number("dropped") / most, "r"), (row.number("kept") / most, "k")],

@@ -5,12 +5,12 @@ use datafusion::common::Result;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use super::chain::{self, COUNTED_ALONE, Chain, On, Place};
+use super::chain::{self, COUNTED_ALONE, Chain, InputRow, On};
 use super::filter::ALL;
 use super::page::page;
 use super::pictures::picture;
 use super::queries::{Overview, Picture, THINGS, drawn, edge, overview, said};
-use super::source::{Row, Rows, Source};
+use super::source::{QueryRow, QueryRows, Source};
 use super::text::{cell, visible};
 use crate::output::{count, percent, several, shell};
 
@@ -38,7 +38,7 @@ impl Report {
         let filter = self.selected.as_ref().map_or(ALL, |(filter, _)| filter);
         let source = &self.source;
         let places = source.rows(&drawn(&source.location, filter, chains)).await?;
-        let places: Vec<_> = places.iter().map(Place::of).collect();
+        let places: Vec<_> = places.iter().map(InputRow::of).collect();
         let mut others = self.other(&places).await?;
         let own = chain::read(source, &source.location, &places).await?.into_iter();
         let pair = |chain: Chain| {
@@ -50,7 +50,7 @@ impl Report {
     }
 
     /// The same chains of the other output, if there is one.
-    pub(crate) async fn other(&self, places: &[Place]) -> Result<Vec<Chain>> {
+    pub(crate) async fn other(&self, places: &[InputRow]) -> Result<Vec<Chain>> {
         match &self.source.against {
             Some(against) => chain::read(&self.source, against, places).await,
             None => Ok(vec![]),
@@ -85,8 +85,8 @@ impl Report {
         self.provenance().and_then(Provenance::warning)
     }
 
-    fn tokens(&self) -> Option<Row<'_>> {
-        let is_this = |row: &Row<'_>| row.text("output") == self.source.location;
+    fn tokens(&self) -> Option<QueryRow<'_>> {
+        let is_this = |row: &QueryRow<'_>| row.text("output") == self.source.location;
         self.overview.tokens.rows.iter().find(is_this)
     }
 
@@ -96,9 +96,9 @@ impl Report {
         let mut command = None;
         let all = several(self.source.status.rows, "chain");
         if let Some(row) = self.tokens() {
-            let kept = |row: Row<'_>| percent(row.number("pruned"), row.number("original"));
+            let kept = |row: QueryRow<'_>| percent(row.number("pruned"), row.number("original"));
             let (own, both) = (kept(row), count(row.count("rows")));
-            let is_other = |row: &Row<'_>| row.text("output") != self.source.location;
+            let is_other = |row: &QueryRow<'_>| row.text("output") != self.source.location;
             said.push(match self.overview.tokens.rows.iter().find(is_other) {
                 None => format!("This run kept {own} of the tokens of {all}."),
                 Some(other) => format!(
@@ -138,17 +138,18 @@ impl Report {
     fn survival(&self) -> Option<Vec<String>> {
         let exam = self.overview.pictures.iter().find(|picture| picture.name == "survival")?;
         let named = self.provenance().map_or("", |made| made.pipeline.as_str());
-        let is_control = |row: &Row<'_>| matches!(row.text("pipeline"), "random_steps" | "block");
+        let is_control = |row: &QueryRow<'_>| matches!(row.text("pipeline"), "random_steps" | "block");
         // An output of unknown origin has the first pipeline.
         let pipeline =
             if named.is_empty() { exam.rows.iter().find(|row| !is_control(row))?.text("pipeline") } else { named };
         let tokens = self.tokens()?;
         let kept = tokens.number("pruned") / tokens.number("original").max(1.0);
-        let distance = |row: &Row<'_>| (row.number("share") - kept).abs();
+        let distance = |row: &QueryRow<'_>| (row.number("share") - kept).abs();
         let own = exam.rows.iter().filter(|row| row.text("pipeline") == pipeline);
         let own = own.min_by(|one, other| distance(one).total_cmp(&distance(other)))?;
-        let value =
-            |row: Row<'_>| format!("{:.0} ± {:.0} %", 100.0 * row.number("survives"), 100.0 * row.number("plus_minus"));
+        let value = |row: QueryRow<'_>| {
+            format!("{:.0} ± {:.0} %", 100.0 * row.number("survives"), 100.0 * row.number("plus_minus"))
+        };
         let controls = exam.rows.iter().filter(|row| is_control(row) && row.number("share") == own.number("share"));
         let controls: Vec<_> =
             controls.map(|row| format!("{} {}", row.text("pipeline").replace('_', " "), value(row))).collect();
@@ -176,7 +177,7 @@ impl Report {
     /// The chains to look at: a sentence and the filter that finds them.
     fn things(&self) -> Vec<(String, String, &'static str)> {
         let found = self.overview.things.rows.iter().filter(|row| row.count("chains") > 0);
-        let thing = |row: Row<'_>| {
+        let thing = |row: QueryRow<'_>| {
             let (_, about, filter) = THINGS.into_iter().find(|(name, ..)| *name == row.text("thing"))?;
             Some((
                 format!("{} {about}", several(row.count("chains"), "chain")),
@@ -219,7 +220,7 @@ impl Report {
                             li {
                                 @if let Some(link) = link { a href=(link("chains", &[("where", filter)])) { (what) } } @else { (what) }
                                 ", such as "
-                                @match (link, Place::parse(example)) {
+                                @match (link, InputRow::parse(example)) {
                                     (Some(link), Some(place)) => a href=(link("chain", &[("file", &place.file), ("row", &place.row.to_string())])) { (visible(example)) }
                                     _ => code { (visible(example)) }
                                 }
@@ -330,7 +331,7 @@ fn numbers(of: &Picture, is_drawn: bool) -> Markup {
     }
 }
 
-fn table(rows: &Rows) -> String {
+fn table(rows: &QueryRows) -> String {
     let line = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
     let mut lines = vec![line(rows.columns.clone()), format!("|{}", "---|".repeat(rows.columns.len()))];
     lines.extend(

@@ -19,11 +19,11 @@ use maud::{Markup, html};
 use tokio::net::TcpListener;
 use url::form_urlencoded;
 
-use super::chain::{self, On, Place};
+use super::chain::{self, InputRow, On};
 use super::filter;
 use super::page::{page, policy};
 use super::report::Report;
-use super::source::{Row, Rows};
+use super::source::{QueryRow, QueryRows};
 use super::text::visible;
 use crate::failure::Failure;
 use crate::output::{complain, count, error_line, percent, print, quoted, several};
@@ -59,7 +59,7 @@ struct Asked {
     order: String,
     from: u64,
     at: Option<u64>,
-    place: Option<Place>,
+    place: Option<InputRow>,
     status: String,
     is_whole: bool,
     /// The first argument that is no number.
@@ -86,7 +86,7 @@ impl Asked {
                 _ => {}
             }
         }
-        asked.place = file.zip(row).map(|(file, row)| Place { file, row });
+        asked.place = file.zip(row).map(|(file, row)| InputRow { file, row });
         asked
     }
 
@@ -237,14 +237,14 @@ impl Server {
                     thead { tr { @for head in ["chain", "tokens before", "after", "kept", "steps", "question"] { th.n[!matches!(head, "chain" | "question")] scope="col" { (head) } } } }
                     tbody {
                         @for (index, row) in rows.iter().enumerate() {
-                            @let place = Place::of(row);
+                            @let place = InputRow::of(row);
                             tr {
                                 td { a href=(asked.link("chain", &[("at", &(asked.from + index as u64).to_string())])) { (visible(&place.to_string())) } }
                                 td.n { (count(row.count("original_tokens"))) }
                                 td.n { (count(row.count("pruned_tokens"))) }
                                 td.n { (percent(row.number("pruned_tokens"), row.number("original_tokens"))) }
                                 td.n { (count(row.count("steps"))) }
-                                td.line dir="auto" { (visible(questions.iter().find(|question| Place::of(*question) == place).map_or("", |row| row.text("question")))) }
+                                td.line dir="auto" { (visible(questions.iter().find(|question| InputRow::of(*question) == place).map_or("", |row| row.text("question")))) }
                             }
                         }
                     }
@@ -256,11 +256,11 @@ impl Server {
     }
 
     /// The beginnings of the questions of rows, so that only these rows' texts are read.
-    async fn questions(&self, rows: &Rows) -> Result<Rows> {
+    async fn questions(&self, rows: &QueryRows) -> Result<QueryRows> {
         if rows.rows.is_empty() {
-            return Ok(Rows::default());
+            return Ok(QueryRows::default());
         }
-        let places: Vec<_> = rows.iter().map(Place::of).collect();
+        let places: Vec<_> = rows.iter().map(InputRow::of).collect();
         let chains = chain::query(&self.report.source.location, &places);
         self.report.source.rows(&format!("SELECT file, row, left(question, 300) AS question FROM ({chains})")).await
     }
@@ -303,7 +303,7 @@ impl Server {
     }
 
     /// The place of a chain of the list, and the indices of the chains around it.
-    async fn neighbors(&self, asked: &Asked, at: u64) -> Result<(Option<Place>, Option<u64>, Option<u64>)> {
+    async fn neighbors(&self, asked: &Asked, at: u64) -> Result<(Option<InputRow>, Option<u64>, Option<u64>)> {
         let source = &self.report.source;
         let rows = source
             .rows(&format!(
@@ -313,7 +313,7 @@ impl Server {
                 asked.sql_order()
             ))
             .await?;
-        let places: Vec<_> = rows.iter().map(Place::of).collect();
+        let places: Vec<_> = rows.iter().map(InputRow::of).collect();
         Ok((places.first().cloned(), at.checked_sub(1), (places.len() > 1).then_some(at + 1)))
     }
 
@@ -336,7 +336,7 @@ impl Server {
             asked.from
         );
         let rows = source.rows(&sql).await?;
-        let cell = |row: Row<'_>, column| visible(row.text(column)).into_owned();
+        let cell = |row: QueryRow<'_>, column| visible(row.text(column)).into_owned();
         Ok(html! {
             h1 { "Rejects" }
             p {
@@ -346,7 +346,7 @@ impl Server {
             div.scroll role="region" aria-label="Rejects" tabindex="0" {
                 table {
                     thead { tr { @for head in ["status", "row", "error"] { th scope="col" { (head) } } } }
-                    tbody { @for row in rows.iter() { tr { td { (cell(row, "status")) } td { a href=(address("chain", &[("file", row.text("file")), ("row", &row.count("row").to_string())])) { (visible(&Place::of(row).to_string())) } } td.long { (cell(row, "error")) } } } }
+                    tbody { @for row in rows.iter() { tr { td { (cell(row, "status")) } td { a href=(address("chain", &[("file", row.text("file")), ("row", &row.count("row").to_string())])) { (visible(&InputRow::of(row).to_string())) } } td.long { (cell(row, "error")) } } } }
                 }
             }
             (pager(asked, "rejects", total))

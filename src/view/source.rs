@@ -82,7 +82,7 @@ impl Source {
     }
 
     /// Runs a query of a page.
-    pub(crate) async fn rows(&self, sql: &str) -> Result<Rows> {
+    pub(crate) async fn rows(&self, sql: &str) -> Result<QueryRows> {
         rows(&self.context, sql).await
     }
 
@@ -97,7 +97,7 @@ impl Source {
     }
 }
 
-async fn rows(context: &SessionContext, sql: &str) -> Result<Rows> {
+async fn rows(context: &SessionContext, sql: &str) -> Result<QueryRows> {
     let found = context.sql(sql).await?;
     let columns = found.schema().fields().iter().map(|field| field.name().clone()).collect();
     let batches = found.collect().await?;
@@ -106,7 +106,7 @@ async fn rows(context: &SessionContext, sql: &str) -> Result<Rows> {
     writer.finish()?;
     let json = writer.into_inner();
     let rows = if json.is_empty() { vec![] } else { serde_json::from_slice(&json).map_err(unreadable)? };
-    Ok(Rows { columns, rows })
+    Ok(QueryRows { columns, rows })
 }
 
 fn unreadable(error: serde_json::Error) -> datafusion::common::DataFusionError {
@@ -198,30 +198,30 @@ async fn pinned(context: &SessionContext, location: &str) -> Result<(String, DFS
 
 /// The rows of a query, as JSON.
 #[derive(Debug, Default, Clone, Serialize)]
-pub(crate) struct Rows {
+pub(crate) struct QueryRows {
     pub columns: Vec<String>,
     pub rows: Vec<Map<String, Value>>,
 }
 
-impl Rows {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Row<'_>> {
-        self.rows.iter().map(Row)
+impl QueryRows {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = QueryRow<'_>> {
+        self.rows.iter().map(QueryRow)
     }
 
     pub(crate) fn is_number(&self, column: &str) -> bool {
         self.iter().any(|row| row.get(column).is_number())
     }
 
-    pub(crate) fn first(&self) -> Option<Row<'_>> {
+    pub(crate) fn first(&self) -> Option<QueryRow<'_>> {
         self.iter().next()
     }
 }
 
 /// A row of a query. A missing value is 0 or an empty text.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Row<'a>(&'a Map<String, Value>);
+pub(crate) struct QueryRow<'a>(&'a Map<String, Value>);
 
-impl<'a> Row<'a> {
+impl<'a> QueryRow<'a> {
     pub(crate) fn get(self, column: &str) -> &'a Value {
         self.0.get(column).unwrap_or(&Value::Null)
     }
@@ -238,7 +238,7 @@ impl<'a> Row<'a> {
         self.get(column).as_f64().unwrap_or_default()
     }
 
-    pub(crate) fn list(self, column: &str) -> impl Iterator<Item = Row<'a>> {
-        self.get(column).as_array().into_iter().flatten().filter_map(|item| item.as_object()).map(Row)
+    pub(crate) fn list(self, column: &str) -> impl Iterator<Item = QueryRow<'a>> {
+        self.get(column).as_array().into_iter().flatten().filter_map(|item| item.as_object()).map(QueryRow)
     }
 }

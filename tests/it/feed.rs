@@ -11,13 +11,13 @@ use crate::common::Workplace;
 
 /// An example's tokens, its labels and the position after it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Row {
+struct Line {
     ids: Vec<i32>,
     labels: Vec<i32>,
     position: String,
 }
 
-fn steps(stream: impl std::io::Read) -> Vec<Vec<Row>> {
+fn steps(stream: impl std::io::Read) -> Vec<Vec<Line>> {
     let reader = StreamReader::try_new(stream, None).unwrap();
     let step = |batch: datafusion::arrow::array::RecordBatch| {
         let list = |name: &str, row: usize| -> Vec<i32> {
@@ -25,7 +25,7 @@ fn steps(stream: impl std::io::Read) -> Vec<Vec<Row>> {
             lists.as_primitive::<Int32Type>().values().to_vec()
         };
         let positions = batch.column_by_name("position").unwrap().as_string::<i32>();
-        let row = |row: usize| Row {
+        let row = |row: usize| Line {
             ids: list("input_ids", row),
             labels: list("labels", row),
             position: positions.value(row).to_string(),
@@ -43,7 +43,7 @@ fn pruned(rows: usize) -> Workplace {
     workplace
 }
 
-fn feed(workplace: &Workplace, more: &[&str]) -> Vec<Vec<Row>> {
+fn feed(workplace: &Workplace, more: &[&str]) -> Vec<Vec<Line>> {
     let output = workplace.command([&["feed", "--model", "data/model", "--data"], more].concat()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     steps(output.stdout.as_slice())
@@ -64,13 +64,13 @@ fn steps_come_again_after_a_position_and_ranks_share_them() {
     let parts =
         ["0", "1"].map(|rank| feed(&workplace, &["out", "--rank", rank, "--world", "2", "--step", "8"]).concat());
     assert_eq!((parts[0].len(), parts[1].len()), (20, 20));
-    let ids = |rows: Vec<Row>| rows.into_iter().map(|row| row.ids).collect::<BTreeSet<_>>();
+    let ids = |rows: Vec<Line>| rows.into_iter().map(|row| row.ids).collect::<BTreeSet<_>>();
     assert_eq!(ids(parts.concat()), ids(all[..7].concat()));
 
     // The order is that of the pruned rows, independent of shard names and positions in shards.
     workplace.run(["run", "truncate", "--from", "traces", "--to", "again", "--set=run.slice_rows=10"]).ok();
     workplace.run(["table", "optimize", "again"]).ok();
-    let ids = |steps: &[Vec<Row>]| steps.iter().flatten().map(|row| row.ids.clone()).collect::<Vec<_>>();
+    let ids = |steps: &[Vec<Line>]| steps.iter().flatten().map(|row| row.ids.clone()).collect::<Vec<_>>();
     assert_eq!(ids(&feed(&workplace, &["again", "--epochs", "2", "--step", "6"])), ids(&all));
 }
 
@@ -104,7 +104,7 @@ fn a_table_is_followed_while_a_run_fills_it() {
     assert!(output.status.success());
     let all = steps(output.stdout.as_slice());
     let epochs = ["0", "1"].map(|epoch| {
-        let of = |row: &&Row| row.position.split(':').nth(1) == Some(epoch);
+        let of = |row: &&Line| row.position.split(':').nth(1) == Some(epoch);
         all.iter().flatten().filter(of).map(|row| row.ids.clone()).collect::<BTreeSet<_>>()
     });
     assert_eq!((epochs[0].len(), &epochs[0]), (40, &epochs[1]));
@@ -159,7 +159,7 @@ fn a_position_is_refused_where_other_rows_would_come_after_it() {
     let position = all[1][1].position.clone();
     // Settings that only change the number of rows and the batch size may differ.
     let more = ["out", "--rank", "1", "--world", "2", "--epochs", "3", "--step", "4", "--resume", &position];
-    let ids = |steps: Vec<Vec<Row>>| steps.concat().into_iter().map(|row| row.ids).collect::<Vec<_>>();
+    let ids = |steps: Vec<Vec<Line>>| steps.concat().into_iter().map(|row| row.ids).collect::<Vec<_>>();
     assert_eq!(ids(feed(&workplace, &more))[..8], ids(all.clone())[4..]);
     // A position is the same for all trainers, whatever their number.
     let whole = ids(feed(&workplace, &["out", "--epochs", "2"]));

@@ -11,7 +11,7 @@ use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
 use datafusion::arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Int64Type};
 use datafusion::common::Result;
 
-pub trait Output: Send + Sized {
+pub trait IntoArray: Send + Sized {
     /// Builds the array of these rows. Fails if the values do not fit their type.
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef>;
 
@@ -22,10 +22,10 @@ pub trait Output: Send + Sized {
 
 /// The results of a function: each row's may borrow from its arguments.
 pub(crate) trait Results: 'static {
-    type Row<'a>: Output;
+    type Row<'a>: IntoArray;
 }
 
-impl<T: Output + 'static> Results for T {
+impl<T: IntoArray + 'static> Results for T {
     type Row<'a> = T;
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn lists(items: ArrayRef, lengths: &[Option<usize>]) -> Result<ArrayR
 
 macro_rules! outputs {
     ($($value:ty => $array:ty;)*) => {
-        $(impl Output for $value {
+        $(impl IntoArray for $value {
             fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
                 Ok(Arc::new(<$array>::from_iter(rows)))
             }
@@ -76,20 +76,20 @@ outputs! {
     f64 => Float64Array;
 }
 
-impl Output for Vec<f64> {
+impl IntoArray for Vec<f64> {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let rows = rows.into_iter().map(|row| row.map(|numbers| numbers.into_iter().map(Some).collect::<Vec<_>>()));
         Ok(Arc::new(ListArray::from_iter_primitive::<Float64Type, _, _>(rows)))
     }
 }
 
-impl Output for Vec<Option<f32>> {
+impl IntoArray for Vec<Option<f32>> {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         Ok(Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(rows)))
     }
 }
 
-impl Output for Vec<Option<Vec<f32>>> {
+impl IntoArray for Vec<Option<Vec<f32>>> {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let mut lists = ListBuilder::new(ListBuilder::new(Float32Builder::new()));
         let numbers = |numbers: Vec<f32>| numbers.into_iter().map(Some);
@@ -99,7 +99,7 @@ impl Output for Vec<Option<Vec<f32>>> {
     }
 }
 
-impl Output for Vec<Option<Cow<'_, str>>> {
+impl IntoArray for Vec<Option<Cow<'_, str>>> {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let mut lists = ListBuilder::new(StringBuilder::new());
         rows.into_iter().for_each(|row| lists.append_option(row));
@@ -110,7 +110,7 @@ impl Output for Vec<Option<Cow<'_, str>>> {
 /// Indices of steps, from 0; the numbers in SQL start at 1.
 pub struct Numbers(pub Vec<usize>);
 
-impl Output for Numbers {
+impl IntoArray for Numbers {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let numbers = |row: Self| row.0.into_iter().map(|index| Some(index as i64 + 1));
         let rows = rows.into_iter().map(|row| row.map(numbers));
@@ -122,7 +122,7 @@ impl Output for Numbers {
 /// trainers.
 pub(crate) struct Messages(pub Vec<(&'static str, String)>);
 
-impl Output for Messages {
+impl IntoArray for Messages {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let lengths: Vec<Option<usize>> = rows.iter().map(|row| row.as_ref().map(|turns| turns.0.len())).collect();
         let (roles, contents): (Vec<&str>, Vec<String>) = rows.into_iter().flatten().flat_map(|turns| turns.0).unzip();

@@ -12,7 +12,7 @@ use crate::answers::folder::Segment;
 use crate::answers::segment::Entry;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct EntryPlace {
     pub segment: u32,
     pub row: u32,
 }
@@ -28,10 +28,10 @@ pub(crate) struct Indexed {
 pub(super) struct Index {
     segments: Vec<Arc<Indexed>>,
     numbers: HashMap<String, u32>,
-    places: HashMap<RequestKey, Place>,
+    places: HashMap<RequestKey, EntryPlace>,
     /// Further answers to keys in `places`, in order: two writers sent the same request, or the first answer was
     /// damaged.
-    others: HashMap<RequestKey, Vec<Place>>,
+    others: HashMap<RequestKey, Vec<EntryPlace>>,
 }
 
 impl Index {
@@ -48,7 +48,7 @@ impl Index {
         self.numbers.insert(segment.name.clone(), number);
         self.segments.push(Arc::new(Indexed { segment, metadata: OnceCell::new_with(metadata) }));
         for (row, entry) in entries.iter().enumerate() {
-            let place = Place { segment: number, row: row as u32 };
+            let place = EntryPlace { segment: number, row: row as u32 };
             match self.places.entry(entry.key) {
                 Vacant(first) => {
                     first.insert(place);
@@ -58,12 +58,12 @@ impl Index {
         }
     }
 
-    pub(super) fn find(&self, key: &RequestKey) -> Option<(Place, Arc<Indexed>)> {
+    pub(super) fn find(&self, key: &RequestKey) -> Option<(EntryPlace, Arc<Indexed>)> {
         let place = self.places.get(key).or_else(|| self.others.get(key)?.first())?;
         Some((*place, Arc::clone(self.segments.get(place.segment as usize)?)))
     }
 
-    pub(crate) fn forget_place(&mut self, key: &RequestKey, place: Place) {
+    pub(crate) fn forget_place(&mut self, key: &RequestKey, place: EntryPlace) {
         if self.places.get(key) == Some(&place) {
             self.places.remove(key);
         }

@@ -55,7 +55,7 @@ use crate::answers::claims::Claims;
 pub use crate::answers::compact::{Compacted, compact};
 use crate::answers::folder::{ENDING, Folder, Read, Segment, Unread, now};
 use crate::answers::groups::Waiting;
-use crate::answers::index::{Index, Indexed, Place};
+use crate::answers::index::{EntryPlace, Index, Indexed};
 use crate::answers::segment::{GROUP_ANSWERS, Record};
 pub use crate::answers::shared::SharedAnswers;
 pub use crate::answers::survey::{Totals, survey};
@@ -171,7 +171,7 @@ impl AnswerFolder {
     }
 
     /// The answer at a place. The whole row group is read, since a resumed run needs neighbouring answers.
-    async fn read(&self, place: Place, found: &Indexed) -> Read<Option<Record>> {
+    async fn read(&self, place: EntryPlace, found: &Indexed) -> Read<Option<Record>> {
         let (group, row) = (place.row as usize / GROUP_ANSWERS, place.row as usize % GROUP_ANSWERS);
         let cell = {
             let mut groups = self.read_groups.lock().unwrap_or_else(PoisonError::into_inner);

@@ -22,7 +22,7 @@ pub struct Encoder {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Row {
+pub enum FedRow {
     Learned(Example),
     /// A training example that was cut to the maximum length.
     Cut(Example),
@@ -60,17 +60,17 @@ impl Encoder {
 
     /// Encodes a row: its prompt, chain and answer. Whether a row is held out depends only on its question, so that the
     /// model never learns another chain of a held-out question.
-    pub fn encode(&self, asked: Asked, [cot, answer]: [&str; 2]) -> Result<Row> {
+    pub fn encode(&self, asked: Asked, [cot, answer]: [&str; 2]) -> Result<FedRow> {
         let is_held_out = self.is_held_out(asked.question);
         let encoded = match self.template.encode(&self.tokenizer, asked, [cot, answer], self.max_length, self.long) {
-            Err(LmError::Prompt(_)) => return Ok(Row::Rejected),
+            Err(LmError::Prompt(_)) => return Ok(FedRow::Rejected),
             encoded => encoded?,
         };
         Ok(match encoded {
-            Encoded::TooLong(_) => Row::TooLong,
-            Encoded::Whole(example) | Encoded::Cut(example) if is_held_out => Row::HeldOut(example),
-            Encoded::Whole(example) => Row::Learned(example),
-            Encoded::Cut(example) => Row::Cut(example),
+            Encoded::TooLong(_) => FedRow::TooLong,
+            Encoded::Whole(example) | Encoded::Cut(example) if is_held_out => FedRow::HeldOut(example),
+            Encoded::Whole(example) => FedRow::Learned(example),
+            Encoded::Cut(example) => FedRow::Cut(example),
         })
     }
 

@@ -24,7 +24,7 @@ use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{Result, config_err};
 use tokio::sync::mpsc;
 
-pub use encoder::{Encoder, Row};
+pub use encoder::{Encoder, FedRow};
 pub use position::{Deciding, Mark, Position};
 pub use rows::{Rows, WINDOW_ROWS};
 
@@ -274,10 +274,10 @@ async fn read_window(
     let (mut fed, mut counts) = (Vec::new(), Counts::default());
     for (place, index) in order.into_iter().enumerate() {
         let Some(found) = found[index].take() else { continue };
-        counts.cut += u64::from(matches!(found.row, Row::Cut(_)));
-        counts.too_long += u64::from(found.row == Row::TooLong);
-        counts.rejected += u64::from(found.row == Row::Rejected);
-        let (Row::Learned(example) | Row::Cut(example)) = found.row else { continue };
+        counts.cut += u64::from(matches!(found.row, FedRow::Cut(_)));
+        counts.too_long += u64::from(found.row == FedRow::TooLong);
+        counts.rejected += u64::from(found.row == FedRow::Rejected);
+        let (FedRow::Learned(example) | FedRow::Cut(example)) = found.row else { continue };
         counts.examples += 1;
         if place as u64 >= at.row {
             let position = Position { row: place as u64 + 1, ..at };
@@ -297,16 +297,16 @@ impl Counts {
 }
 
 impl Survey {
-    fn count(&mut self, row: Row) {
+    fn count(&mut self, row: FedRow) {
         match row {
-            Row::Learned(example) => self.learn(&example),
-            Row::Cut(example) => {
+            FedRow::Learned(example) => self.learn(&example),
+            FedRow::Cut(example) => {
                 self.cut += 1;
                 self.learn(&example);
             }
-            Row::HeldOut(example) => self.held_out.push(example),
-            Row::TooLong => self.too_long += 1,
-            Row::Rejected => self.rejected += 1,
+            FedRow::HeldOut(example) => self.held_out.push(example),
+            FedRow::TooLong => self.too_long += 1,
+            FedRow::Rejected => self.rejected += 1,
         }
     }
 

@@ -15,7 +15,7 @@ use datafusion::prelude::{DataFrame, Expr, SessionContext, cast, col, lit};
 use futures::StreamExt;
 use rayon::prelude::*;
 
-use super::encoder::{Encoder, Row};
+use super::encoder::{Encoder, FedRow};
 use crate::corpus::{Corpus, FileRows};
 
 /// The name in a corpus of the column `source` of an asap output.
@@ -35,7 +35,7 @@ struct SourceRow {
 
 #[derive(Debug)]
 pub(super) struct RowWithSource {
-    pub row: Row,
+    pub row: FedRow,
     pub source: (Arc<str>, u64),
 }
 
@@ -90,7 +90,7 @@ impl Segment {
             col("status").is_null(),
         ])?;
         let numbers: HashMap<&str, u32> = self.files.iter().map(|file| file.as_ref()).zip(0..).collect();
-        let mut found: HashMap<(u32, u32), Row> = HashMap::with_capacity(places.len());
+        let mut found: HashMap<(u32, u32), FedRow> = HashMap::with_capacity(places.len());
         let mut batches = rows.execute_stream().await?;
         while let Some(batch) = batches.next().await {
             let batch = batch?;
@@ -127,12 +127,12 @@ fn text_of(expr: Expr) -> Expr {
 
 /// Encodes a batch with the columns file, row, question, chain, answer, system prompt, and whether the row can be
 /// learned.
-fn encode(encoder: &Encoder, batch: &RecordBatch) -> Result<Vec<Row>> {
+fn encode(encoder: &Encoder, batch: &RecordBatch) -> Result<Vec<FedRow>> {
     let [questions, cots, answers, systems] = [2, 3, 4, 5].map(|column| batch.column(column).as_string_view());
     let is_good = batch.column(6).as_boolean();
     let row = |row: usize| {
         if !is_good.value(row) || questions.is_null(row) || cots.is_null(row) {
-            return Ok(Row::Rejected);
+            return Ok(FedRow::Rejected);
         }
         let answer = if answers.is_valid(row) { answers.value(row) } else { "" };
         let system = systems.is_valid(row).then(|| systems.value(row));

@@ -167,7 +167,7 @@ async fn what_is_held_out_depends_on_the_question_alone() {
     let rows = encoder(64, 0.5);
     for question in 0..20 {
         let question = format!("q{question}");
-        let held = |cot: &str| matches!(rows.encode(question.as_str().into(), [cot, "a"]).unwrap(), Row::HeldOut(_));
+        let held = |cot: &str| matches!(rows.encode(question.as_str().into(), [cot, "a"]).unwrap(), FedRow::HeldOut(_));
         assert!((0..8).all(|chain| held(&format!("c{chain}")) == held("c0")), "{question}");
     }
 }

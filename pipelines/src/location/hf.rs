@@ -30,7 +30,7 @@ struct Datasets {
 }
 
 /// A place in a dataset: the prefix of this store's paths, the store of the revision, and the path in it.
-struct Place {
+struct DatasetPath {
     dataset: Path,
     revision: OpendalStore,
     path: Path,
@@ -39,7 +39,7 @@ struct Place {
 impl Datasets {
     /// Resolves a path `org/name@revision/…`. Special revisions, such as `refs/convert/parquet` or `refs/pr/1`, span
     /// several path segments.
-    fn place(&self, location: &Path) -> object_store::Result<Place> {
+    fn place(&self, location: &Path) -> object_store::Result<DatasetPath> {
         let parts: Vec<_> = location.parts().collect();
         let named = parts.get(1).and_then(|name| name.as_ref().split_once('@'));
         let Some((name, revision)) = named.filter(|(_, revision)| !revision.is_empty()) else {
@@ -50,7 +50,7 @@ impl Datasets {
         let (dataset, path) = (Path::from_iter(of_dataset.to_vec()), Path::from_iter(of_path.to_vec()));
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(revision) = opened.get(&dataset) {
-            return Ok(Place { revision: revision.clone(), dataset, path });
+            return Ok(DatasetPath { revision: revision.clone(), dataset, path });
         }
         let revision =
             [revision].into_iter().chain(of_dataset[2..].iter().map(AsRef::as_ref)).collect::<Vec<_>>().join("/");
@@ -60,7 +60,7 @@ impl Datasets {
         let operator = Operator::new(builder).map_err(|error| Error::Generic { store: "hf", source: error.into() })?;
         let store = OpendalStore::new(operator.layer(RetryLayer::new()));
         opened.insert(dataset.clone(), store.clone());
-        Ok(Place { revision: store, dataset, path })
+        Ok(DatasetPath { revision: store, dataset, path })
     }
 
     fn read_only() -> Error {

@@ -21,9 +21,9 @@ const UNPACKED: u64 = 1 << 30;
 const MODULES: &str = "string re datetime collections heapq bisect copy math random statistics itertools functools \
     operator io sys json builtins typing";
 
-struct Row(BTreeMap<String, Value>);
+struct BenchRow(BTreeMap<String, Value>);
 
-impl Row {
+impl BenchRow {
     fn of(line: &str, needed: &[&str]) -> Result<Self, String> {
         let row: BTreeMap<String, Value> =
             serde_json::from_str(line).map_err(|error| format!("expected a JSON object, found: {error}"))?;
@@ -51,7 +51,7 @@ impl Row {
 /// If a field is missing or has the wrong type. The error names it.
 pub fn humaneval_plus(line: &str) -> Result<Problem, String> {
     let needed = ["task_id", "prompt", "entry_point", "canonical_solution", "base_input", "plus_input", "atol"];
-    let row = Row::of(line, &needed)?;
+    let row = BenchRow::of(line, &needed)?;
     let (prompt, entry_point) = (row.text("prompt")?, row.text("entry_point")?);
     let begin = prompt.find(&format!("def {entry_point}(")).unwrap_or(0);
     let solution = row.text("canonical_solution")?;
@@ -75,7 +75,7 @@ pub fn humaneval_plus(line: &str) -> Result<Problem, String> {
 /// If a field is missing or has the wrong type. The error names it.
 pub fn leetcode(line: &str) -> Result<Problem, String> {
     let needed = ["task_id", "problem_description", "starter_code", "prompt", "completion", "entry_point", "test"];
-    let row = Row::of(line, &needed)?;
+    let row = BenchRow::of(line, &needed)?;
     Ok(Problem {
         id: row.id("task_id"),
         question: row.text("problem_description")?,
@@ -97,7 +97,7 @@ pub fn leetcode(line: &str) -> Result<Problem, String> {
 pub fn livecodebench(line: &str) -> Result<Problem, String> {
     let needed =
         ["question_id", "question_content", "starter_code", "public_test_cases", "private_test_cases", "metadata"];
-    let row = Row::of(line, &needed)?;
+    let row = BenchRow::of(line, &needed)?;
     let starter = row.text("starter_code")?;
     let metadata: BTreeMap<String, Value> = parsed("metadata", &row.text("metadata")?)?;
     let entry_point = metadata.get("func_name").and_then(Value::as_str).map(str::to_string);

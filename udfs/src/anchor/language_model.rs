@@ -11,7 +11,7 @@ use datafusion::common::config_err;
 use super::algorithm1::accept;
 use super::estimate::{Estimate, Estimated, Stub};
 use super::prompts::{Prompts, Template};
-use super::{Anchorer, InStatement, NO_MATCH, Pruned, Refusal, Row, Spent};
+use super::{Anchored, Anchorer, InStatement, NO_MATCH, Pruned, Refusal, Spent};
 use crate::llm::failed;
 use crate::settings::Settings;
 use asap_llm::answers::Answers;
@@ -110,7 +110,7 @@ impl Anchorer for LanguageModel {
         self.chat.is_over()
     }
 
-    async fn thought(&self, question: &str, answer: &str, statement: InStatement<'_>) -> Result<Row<String>> {
+    async fn thought(&self, question: &str, answer: &str, statement: InStatement<'_>) -> Result<Anchored<String>> {
         let fields =
             [("question", question), ("answer", answer), ("answer_code", code(answer)), ("language", language(answer))];
         let mut spent = Spent::default();
@@ -123,11 +123,11 @@ impl Anchorer for LanguageModel {
             },
             Err(error) => Err(Refusal::of_call(error.kind, &error.message)),
         };
-        Ok(Row { outcome, spent })
+        Ok(Anchored { outcome, spent })
     }
 
     /// Requests the coarse pruning at temperature 1, until Algorithm 1 accepts a sample.
-    async fn pruning(&self, cot: &str, thought: &str, statement: InStatement<'_>) -> Result<Row<Pruned>> {
+    async fn pruning(&self, cot: &str, thought: &str, statement: InStatement<'_>) -> Result<Anchored<Pruned>> {
         let original = steps::steps(cot);
         let mut request = self.request(&self.prompts.coarse, &[("anchor", thought), ("cot", cot)], 1.0);
         let mut spent = Spent::default();
@@ -139,28 +139,30 @@ impl Anchorer for LanguageModel {
                 Ok(said) => {
                     let answer = self.prompts.coarse.restore(reply(&said.text));
                     match accept(&original, &answer, self.threshold) {
-                        Ok(pruned) => return Ok(Row { outcome: Ok(pruned), spent }),
+                        Ok(pruned) => return Ok(Anchored { outcome: Ok(pruned), spent }),
                         Err(why) => reason = why,
                     }
                 }
                 // A cut-off answer lacks its last steps; another sample may be shorter.
                 Err(error) if error.is_cut_off() => reason = error.message.clone(),
-                Err(error) => return Ok(Row { outcome: Err(Refusal::of_call(error.kind, &error.message)), spent }),
+                Err(error) => {
+                    return Ok(Anchored { outcome: Err(Refusal::of_call(error.kind, &error.message)), spent });
+                }
             }
         }
         let tried = spent.attempts;
         let error = format!("none of {tried} answers consists of steps of the chain; the last one: {reason}");
-        Ok(Row { outcome: Err(Refusal::new(NO_MATCH, error)), spent })
+        Ok(Anchored { outcome: Err(Refusal::new(NO_MATCH, error)), spent })
     }
 
-    async fn complete(&self, prompt: &str, statement: InStatement<'_>) -> Result<Row<String>> {
+    async fn complete(&self, prompt: &str, statement: InStatement<'_>) -> Result<Anchored<String>> {
         let mut spent = Spent::default();
         let request = self.user(prompt.to_string(), String::new(), 0.0);
         let outcome = match &*self.ask(request, || Stub::Longest, statement, &mut spent).await? {
             Ok(said) => Ok(said.text.clone()),
             Err(error) => Err(Refusal::of_call(error.kind, &error.message)),
         };
-        Ok(Row { outcome, spent })
+        Ok(Anchored { outcome, spent })
     }
 }
 

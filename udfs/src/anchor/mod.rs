@@ -50,12 +50,18 @@ pub(crate) trait Anchorer: Debug + Send + Sync {
     }
 
     /// Writes the direct thought from a question to an answer that is not blank.
-    async fn thought(&self, question: &str, answer: &str, statement: InStatement<'_>) -> asap_llm::Result<Row<String>>;
+    async fn thought(
+        &self,
+        question: &str,
+        answer: &str,
+        statement: InStatement<'_>,
+    ) -> asap_llm::Result<Anchored<String>>;
 
     /// Prunes a chain with at least one step by a direct thought.
-    async fn pruning(&self, cot: &str, thought: &str, statement: InStatement<'_>) -> asap_llm::Result<Row<Pruned>>;
+    async fn pruning(&self, cot: &str, thought: &str, statement: InStatement<'_>)
+    -> asap_llm::Result<Anchored<Pruned>>;
 
-    async fn complete(&self, prompt: &str, statement: InStatement<'_>) -> asap_llm::Result<Row<String>>;
+    async fn complete(&self, prompt: &str, statement: InStatement<'_>) -> asap_llm::Result<Anchored<String>>;
 }
 
 /// The statement of the row; None if there is none.
@@ -67,10 +73,10 @@ impl dyn Anchorer + '_ {
         question: Option<&str>,
         answer: Option<&str>,
         statement: InStatement<'_>,
-    ) -> asap_llm::Result<Row<String>> {
+    ) -> asap_llm::Result<Anchored<String>> {
         let missing = |found| {
             let error = format!("a direct thought needs {found}");
-            Ok(Row::unasked(Err(Refusal::new(NO_ANCHOR, error))))
+            Ok(Anchored::unasked(Err(Refusal::new(NO_ANCHOR, error))))
         };
         match (question, answer) {
             (None, _) => missing("a question, found NULL"),
@@ -85,10 +91,10 @@ impl dyn Anchorer + '_ {
         cot: Option<&str>,
         thought: Option<&str>,
         statement: InStatement<'_>,
-    ) -> asap_llm::Result<Row<Pruned>> {
+    ) -> asap_llm::Result<Anchored<Pruned>> {
         let missing = |status, found| {
             let error = format!("a coarse pruning needs {found}");
-            Ok(Row::unasked(Err(Refusal::new(status, error))))
+            Ok(Anchored::unasked(Err(Refusal::new(status, error))))
         };
         match (cot, thought) {
             (_, None) => missing(NO_ANCHOR, "a direct thought, found NULL"),
@@ -102,7 +108,7 @@ impl dyn Anchorer + '_ {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row<T> {
+pub struct Anchored<T> {
     pub outcome: std::result::Result<T, Refusal>,
     pub spent: Spent,
 }
@@ -133,7 +139,7 @@ pub struct Pruned {
     pub similarity: Vec<f64>,
 }
 
-impl<T> Row<T> {
+impl<T> Anchored<T> {
     pub(crate) fn unasked(outcome: std::result::Result<T, Refusal>) -> Self {
         Self { outcome, spent: Spent::default() }
     }

@@ -5,7 +5,7 @@ use asap_kernels::steps::steps;
 use async_trait::async_trait;
 
 use super::algorithm1::of_steps;
-use super::{Anchorer, InStatement, NO_ANCHOR, Pruned, Refusal, Row};
+use super::{Anchored, Anchorer, InStatement, NO_ANCHOR, Pruned, Refusal};
 use crate::cores;
 use asap_llm::Result;
 use asap_llm::chat::FailureKind;
@@ -22,23 +22,25 @@ impl Anchorer for Rules {
         ROWS_IN_FLIGHT
     }
 
-    async fn thought(&self, question: &str, answer: &str, _: InStatement<'_>) -> Result<Row<String>> {
+    async fn thought(&self, question: &str, answer: &str, _: InStatement<'_>) -> Result<Anchored<String>> {
         let [question, answer] = [question, answer].map(str::to_string);
         let thought = cores::run(move || write(&question, &answer)).await?;
-        Ok(Row::unasked(thought.ok_or_else(|| Refusal::new(NO_ANCHOR, "expected an answer with a word, found none"))))
+        Ok(Anchored::unasked(
+            thought.ok_or_else(|| Refusal::new(NO_ANCHOR, "expected an answer with a word, found none")),
+        ))
     }
 
-    async fn pruning(&self, cot: &str, thought: &str, _: InStatement<'_>) -> Result<Row<Pruned>> {
+    async fn pruning(&self, cot: &str, thought: &str, _: InStatement<'_>) -> Result<Anchored<Pruned>> {
         let [cot, thought] = [cot, thought].map(str::to_string);
         let pruned = cores::run(move || {
             let original = steps(&cot);
             of_steps(&original, &core(&original, &thought))
         });
-        Ok(Row::unasked(Ok(pruned.await?)))
+        Ok(Anchored::unasked(Ok(pruned.await?)))
     }
 
-    async fn complete(&self, _: &str, _: InStatement<'_>) -> Result<Row<String>> {
+    async fn complete(&self, _: &str, _: InStatement<'_>) -> Result<Anchored<String>> {
         // Planning refuses such a query.
-        Ok(Row::unasked(Err(Refusal::new(FailureKind::Refused.name(), "rules cannot answer prompts"))))
+        Ok(Anchored::unasked(Err(Refusal::new(FailureKind::Refused.name(), "rules cannot answer prompts"))))
     }
 }

@@ -12,7 +12,7 @@ use datafusion::logical_expr::Volatility;
 use futures::future::{BoxFuture, try_join_all};
 
 use super::needs::SessionModels;
-use crate::anchor::{Anchorer, Row, Spent};
+use crate::anchor::{Anchored, Anchorer, Spent};
 use crate::call_metrics::CallMetrics;
 use crate::columns::Args;
 use crate::declaration::{Argument, Declaration};
@@ -22,7 +22,7 @@ use crate::output;
 use crate::settings::{OnError, Settings};
 use asap_llm::{LlmError, Statement, Usage};
 
-type Asked<'a, T> = BoxFuture<'a, asap_llm::Result<Row<T>>>;
+type Asked<'a, T> = BoxFuture<'a, asap_llm::Result<Anchored<T>>>;
 
 /// A function whose rows the anchorer answers with a `T`.
 pub(super) struct AskedFunction<T> {
@@ -33,7 +33,7 @@ pub(super) struct AskedFunction<T> {
     pub needs_language_model: bool,
     /// Requests one row. An error ends the query; a failure of the row is its outcome.
     pub ask: for<'a> fn(&'a dyn Anchorer, Args<'a>, &'a Arc<Statement>) -> Asked<'a, T>,
-    pub array: fn(&[Row<T>]) -> Result<ArrayRef>,
+    pub array: fn(&[Anchored<T>]) -> Result<ArrayRef>,
 }
 
 struct ByAnchorer<T> {
@@ -96,7 +96,7 @@ impl<T: Send + 'static> AsyncCall for ByAnchorer<T> {
     }
 }
 
-fn record<T>(metrics: &CallMetrics, row: &Row<T>) {
+fn record<T>(metrics: &CallMetrics, row: &Anchored<T>) {
     let Usage { calls, cache_hits, retries, tokens_in, tokens_out, .. } = row.spent.own;
     metrics.failed.add(usize::from(row.outcome.is_err()));
     metrics.calls.add(calls as usize);
@@ -106,7 +106,7 @@ fn record<T>(metrics: &CallMetrics, row: &Row<T>) {
 }
 
 /// Fails the query for the first row without a result if `asap.on_error` is `fail`.
-fn check<T>(function: &str, settings: &Settings, rows: &[Row<T>]) -> Result<()> {
+fn check<T>(function: &str, settings: &Settings, rows: &[Anchored<T>]) -> Result<()> {
     match rows.iter().find_map(|row| row.outcome.as_ref().err()) {
         Some(refusal) if settings.on_error == OnError::Fail => {
             exec_err!("{function}: {}: {} (asap.on_error is 'fail')", refusal.status, refusal.error)
@@ -116,13 +116,13 @@ fn check<T>(function: &str, settings: &Settings, rows: &[Row<T>]) -> Result<()> 
 }
 
 /// Returns structs of a function's own columns, then status, error, tokens_in, tokens_out and cached.
-pub(super) fn structs<T>(mut columns: Vec<(&str, ArrayRef)>, rows: &[Row<T>]) -> Result<ArrayRef> {
+pub(super) fn structs<T>(mut columns: Vec<(&str, ArrayRef)>, rows: &[Anchored<T>]) -> Result<ArrayRef> {
     let tokens = |tokens: fn(&Spent) -> u64| -> ArrayRef {
         Arc::new(rows.iter().map(|row| i64::try_from(tokens(&row.spent)).ok()).collect::<Int64Array>())
     };
     columns.extend([
         ("status", Arc::new(rows.iter().map(|row| Some(row.status())).collect::<StringArray>()) as ArrayRef),
-        ("error", Arc::new(rows.iter().map(Row::error).collect::<StringArray>())),
+        ("error", Arc::new(rows.iter().map(Anchored::error).collect::<StringArray>())),
         ("tokens_in", tokens(|spent| spent.tokens_in)),
         ("tokens_out", tokens(|spent| spent.tokens_out)),
         ("cached", Arc::new(rows.iter().map(|row| Some(row.spent.is_cached())).collect::<BooleanArray>())),

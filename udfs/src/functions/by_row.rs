@@ -13,7 +13,7 @@ use super::needs::{Needs, SessionModels};
 use crate::columns::{Args, Cell, Columns, nullable};
 use crate::declaration::{Argument, Declaration};
 use crate::function::{Body, Function, InPlace};
-use crate::output::{Output, Results};
+use crate::output::{IntoArray, Results};
 
 /// A function that needs `N` and returns `R`.
 pub(super) struct RowFunction<N, R: Results> {
@@ -62,6 +62,6 @@ impl<N: Needs, R: Results> InPlace for ByRow<N, R> {
             false => columns.read(|row| compute(&mut needs, row)),
         };
         self.session.recount_remembered();
-        Output::array(rows?)
+        IntoArray::array(rows?)
     }
 }

@@ -17,7 +17,7 @@ use crate::declaration::{Argument, Declaration};
 use crate::function::{Asking, AsyncCall, CallRows, Function};
 use crate::llm;
 use crate::models::failed;
-use crate::output::Output;
+use crate::output::IntoArray;
 use crate::settings::{OnError, Settings};
 
 /// Rows that wait for the model at the same time: enough to fill its batches.
@@ -48,7 +48,7 @@ struct ByScore<T> {
 
 impl<T: 'static> StepScore<T>
 where
-    Vec<Option<T>>: Output,
+    Vec<Option<T>>: IntoArray,
 {
     pub(super) fn of(self, session: &SessionModels) -> Result<Function> {
         let Self { name, about, arguments, example, .. } = self;
@@ -61,7 +61,7 @@ where
 #[async_trait]
 impl<T: 'static> AsyncCall for ByScore<T>
 where
-    Vec<Option<T>>: Output,
+    Vec<Option<T>>: IntoArray,
 {
     fn asking(&self) -> Asking<'_> {
         let of_scorer = Asks { entropies: self.score.entropies, ..Asks::default() };
@@ -76,7 +76,7 @@ where
         let StepScore { name, wanted, readings, pick, .. } = self.score;
         let scored = score_rows(&self.session, name, wanted, readings, rows, metrics).await?.into_iter();
         let pick = |readings: Vec<Arc<Scores>>| readings.iter().flat_map(|scores| pick(scores)).collect::<Vec<_>>();
-        Output::array(scored.map(|row| row.map(pick)).collect())
+        IntoArray::array(scored.map(|row| row.map(pick)).collect())
     }
 }
 

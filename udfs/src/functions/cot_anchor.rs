@@ -7,7 +7,7 @@ use datafusion::arrow::datatypes::{Float64Type, Int64Type};
 use datafusion::common::Result;
 
 use super::by_anchorer::{AskedFunction, structs};
-use crate::anchor::{Pruned, Row};
+use crate::anchor::{Anchored, Pruned};
 use crate::declaration::argument;
 
 pub(super) const AI_COMPLETE: AskedFunction<Option<String>> = AskedFunction {
@@ -18,9 +18,9 @@ pub(super) const AI_COMPLETE: AskedFunction<Option<String>> = AskedFunction {
     needs_language_model: true,
     ask: |anchorer, row, statement| {
         Box::pin(async move {
-            let Ok(prompt) = row.text(0) else { return Ok(Row::unasked(Ok(None))) };
-            let Row { outcome, spent } = anchorer.complete(prompt, Some(statement)).await?;
-            Ok(Row { outcome: outcome.map(Some), spent })
+            let Ok(prompt) = row.text(0) else { return Ok(Anchored::unasked(Ok(None))) };
+            let Anchored { outcome, spent } = anchorer.complete(prompt, Some(statement)).await?;
+            Ok(Anchored { outcome: outcome.map(Some), spent })
         })
     },
     array: |rows| {
@@ -58,7 +58,7 @@ pub(super) const COT_COARSE: AskedFunction<Pruned> = AskedFunction {
     array: prunings,
 };
 
-fn prunings(rows: &[Row<Pruned>]) -> Result<ArrayRef> {
+fn prunings(rows: &[Anchored<Pruned>]) -> Result<ArrayRef> {
     let pruned = || rows.iter().map(|row| row.outcome.as_ref().ok());
     let kept = pruned().map(|pruned| Some(pruned?.kept.iter().copied().map(Some)));
     let similarity = pruned().map(|pruned| Some(pruned?.similarity.iter().copied().map(Some)));

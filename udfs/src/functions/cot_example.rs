@@ -10,7 +10,7 @@ use datafusion::common::Result;
 use super::by_row::RowFunction;
 use crate::columns::NoValue;
 use crate::declaration::argument;
-use crate::output::{Output, lists, structs};
+use crate::output::{IntoArray, lists, structs};
 
 pub(super) const COT_EXAMPLE: RowFunction<(Arc<Tokenizer>, Arc<ExampleTemplate>), Example> = RowFunction {
     name: "cot_example",
@@ -37,7 +37,7 @@ pub(super) const COT_EXAMPLE: RowFunction<(Arc<Tokenizer>, Arc<ExampleTemplate>)
     },
 };
 
-impl Output for Example {
+impl IntoArray for Example {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let lengths: Vec<_> = rows.iter().map(|row| Some(row.as_ref().map_or(0, |row| row.ids.len()))).collect();
         let ids: Vec<i32> = rows.iter().flatten().flat_map(Example::input_ids).collect();

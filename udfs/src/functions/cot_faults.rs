@@ -9,7 +9,7 @@ use datafusion::common::Result;
 use super::by_row::RowFunction;
 use crate::columns::NoValue;
 use crate::declaration::argument;
-use crate::output::{Output, lists, structs};
+use crate::output::{IntoArray, lists, structs};
 
 pub(super) const COT_REPETITION: RowFunction<(), f64> = RowFunction {
     name: "cot_repetition",
@@ -49,7 +49,7 @@ pub(super) const COT_CUT_OFF: RowFunction<(), bool> = RowFunction {
 /// Scripts with their shares of words.
 pub(super) struct Scripts(Vec<(&'static str, f64)>);
 
-impl Output for Scripts {
+impl IntoArray for Scripts {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let lengths: Vec<Option<usize>> = rows.iter().map(|row| row.as_ref().map(|scripts| scripts.0.len())).collect();
         let (names, shares): (Vec<&str>, Vec<f64>) = rows.into_iter().flatten().flat_map(|scripts| scripts.0).unzip();

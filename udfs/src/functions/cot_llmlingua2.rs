@@ -19,7 +19,7 @@ use crate::declaration::{Declaration, argument};
 use crate::function::{AsyncCall, CallRows, Function};
 use crate::llm;
 use crate::models::failed;
-use crate::output::Output;
+use crate::output::IntoArray;
 use crate::settings::Settings;
 
 /// Rows that are compressed together: their chunks keep all cores busy, and a cancelled query ends soon.
@@ -80,6 +80,6 @@ impl AsyncCall for CotLlmlingua2 {
         .await
         .map_err(llm::failed)??;
         metrics.calls.add(compressed.iter().flatten().count());
-        Output::array(compressed)
+        IntoArray::array(compressed)
     }
 }

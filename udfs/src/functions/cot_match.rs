@@ -11,7 +11,7 @@ use super::by_row::RowFunction;
 use super::needs::Compared;
 use crate::columns::NoValue;
 use crate::declaration::{Argument, argument};
-use crate::output::{Output, lists, structs};
+use crate::output::{IntoArray, lists, structs};
 use crate::settings::Settings;
 
 const TWO_TEXTS: &[Argument] = &[
@@ -56,7 +56,7 @@ pub(super) const COT_MATCH: RowFunction<(Compared<false>, Settings), Vec<Match>>
     },
 };
 
-impl Output for Vec<Match> {
+impl IntoArray for Vec<Match> {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let found = || rows.iter().flatten().flatten();
         let steps: Int64Array = found().map(|found| found.step as i64 + 1).collect::<Vec<_>>().into();

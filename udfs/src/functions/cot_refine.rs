@@ -15,7 +15,7 @@ use super::arguments::{MAX_TOKENS, SCORES, STEPS};
 use super::by_row::RowFunction;
 use crate::columns::{Args, Cell, NoValue};
 use crate::declaration::Argument;
-use crate::output::{Numbers, Output, Results, structs};
+use crate::output::{IntoArray, Numbers, Results, structs};
 use crate::settings::Settings;
 
 const STEPS_SCORES_AND_BUDGET: &[Argument] = &[STEPS, SCORES, MAX_TOKENS];
@@ -101,12 +101,12 @@ pub(super) struct ByRule {
     by: &'static str,
 }
 
-impl Output for ByRule {
+impl IntoArray for ByRule {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let valid: NullBuffer = rows.iter().map(Option::is_some).collect();
         let by: ArrayRef = Arc::new(rows.iter().map(|row| row.as_ref().map(|row| row.by)).collect::<StringArray>());
         let kept = rows.into_iter().map(|row| row.map(|row| Numbers(row.kept))).collect();
-        structs(vec![("kept", Output::array(kept)?), ("by", by)], Some(valid))
+        structs(vec![("kept", IntoArray::array(kept)?), ("by", by)], Some(valid))
     }
 }
 
@@ -200,12 +200,12 @@ impl Results for Refinement {
     type Row<'a> = Refined<'a>;
 }
 
-impl Output for Refined<'_> {
+impl IntoArray for Refined<'_> {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let valid: NullBuffer = rows.iter().map(Option::is_some).collect();
         let cut = rows.iter().map(|row| row.as_ref().and_then(|row| row.cut).map(|step| step as i64 + 1));
         let cut: ArrayRef = Arc::new(Int64Array::from_iter(cut));
         let (steps, kept) = rows.into_iter().map(|row| row.map(|row| (row.steps, Numbers(row.kept))).unzip()).unzip();
-        structs(vec![("steps", Output::array(steps)?), ("kept", Output::array(kept)?), ("cut", cut)], Some(valid))
+        structs(vec![("steps", IntoArray::array(steps)?), ("kept", IntoArray::array(kept)?), ("cut", cut)], Some(valid))
     }
 }

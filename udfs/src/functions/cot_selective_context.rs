@@ -18,7 +18,7 @@ use crate::cores;
 use crate::declaration::{Declaration, argument};
 use crate::function::{Asking, AsyncCall, CallRows, Function};
 use crate::llm;
-use crate::output::Output;
+use crate::output::IntoArray;
 
 const DECLARATION: Declaration = Declaration {
     name: "cot_selective_context",
@@ -87,7 +87,7 @@ impl AsyncCall for CotSelectiveContext {
                 None => Ok(None),
             };
             let rows: Vec<_> = scored.iter().enumerate().map(compress).collect::<Result<_>>()?;
-            Output::array(rows)
+            IntoArray::array(rows)
         };
         cores::run(compressed).await.map_err(llm::failed)?
     }

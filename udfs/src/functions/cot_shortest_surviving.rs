@@ -20,7 +20,7 @@ use crate::columns::{Args, Cell, NoValue, nullable};
 use crate::declaration::{Arg, Declaration, argument};
 use crate::function::{Asking, AsyncCall, CallRows, Function};
 use crate::models::failed;
-use crate::output::{Numbers, Output, structs};
+use crate::output::{IntoArray, Numbers, structs};
 
 /// Rows that wait for the model at the same time: the model holds the chains of few questions between rungs.
 const ROWS_IN_FLIGHT: usize = 2;

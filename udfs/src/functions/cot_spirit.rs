@@ -17,7 +17,7 @@ use crate::columns::{Args, Cell, nullable};
 use crate::declaration::{Declaration, argument};
 use crate::function::{Asking, AsyncCall, CallRows, Function};
 use crate::models::failed;
-use crate::output::{Numbers, Output};
+use crate::output::{IntoArray, Numbers};
 use crate::settings::Settings;
 
 /// Rows that wait for the model at the same time: one is read while another is tokenized.

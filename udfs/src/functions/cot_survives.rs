@@ -44,19 +44,19 @@ pub(super) fn cot_survives(session: &SessionModels) -> Result<Function> {
 }
 
 /// What is checked for a row.
-struct Row<'a> {
+struct SurvivalRow<'a> {
     question: Asked<'a>,
     kept: Vec<&'a str>,
     expected: Expected<'a>,
 }
 
-fn row(row: Args) -> Cell<Row> {
+fn row(row: Args) -> Cell<SurvivalRow> {
     let (question, steps, answer) = (row.asked(0)?, row.texts(1)?, row.text(3)?);
     let kept = row.indices(2, steps.len())?.into_iter().map(|step| steps[step]).collect();
     if answer.trim().is_empty() {
         return Err(NoValue::Null);
     }
-    Ok(Row { question, kept, expected: Expected::of(answer) })
+    Ok(SurvivalRow { question, kept, expected: Expected::of(answer) })
 }
 
 #[async_trait]
@@ -76,7 +76,7 @@ impl AsyncCall for CotSurvives {
         let readings: Vec<_> =
             read.iter().flatten().map(|row| row.expected.reading(row.question, row.kept.iter().copied())).collect();
         let mut found = check(&scorer, &readings, metrics).await?.into_iter();
-        let judge = |row: &Option<Row>| match (row, row.as_ref().and_then(|_| found.next())) {
+        let judge = |row: &Option<SurvivalRow>| match (row, row.as_ref().and_then(|_| found.next())) {
             (Some(row), Some(Ok(survival))) => Ok(Some(row.expected.judge(&survival))),
             (_, Some(Err(none))) => lost(DECLARATION.name, &none, rows, metrics),
             _ => Ok(None),

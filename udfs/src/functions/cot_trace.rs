@@ -9,7 +9,7 @@ use datafusion::common::Result;
 use super::by_row::RowFunction;
 use crate::columns::NoValue;
 use crate::declaration::argument;
-use crate::output::{Output, Results, lists, structs};
+use crate::output::{IntoArray, Results, lists, structs};
 
 pub(super) const COT_TRACE: RowFunction<Arc<Tokenizer>, Fates> = RowFunction {
     name: "cot_trace",
@@ -60,7 +60,7 @@ pub(super) struct Fate<'a> {
     dropped: Option<&'a str>,
 }
 
-impl Output for Vec<Fate<'_>> {
+impl IntoArray for Vec<Fate<'_>> {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let steps = || rows.iter().flatten().flatten();
         let numbers = rows.iter().flatten().flat_map(|chain| 1..=chain.len() as i64).collect::<Int64Array>();

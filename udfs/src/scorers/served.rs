@@ -129,8 +129,8 @@ impl Served {
             end += length;
         }
         let of = |target: &Target| starts.partition_point(|start| *start <= target.row as usize).saturating_sub(1);
-        let mut rows: Vec<Row> =
-            starts.iter().zip(lengths).map(|(start, length)| Row::of(&ids[*start..start + length])).collect();
+        let mut rows: Vec<SentRow> =
+            starts.iter().zip(lengths).map(|(start, length)| SentRow::of(&ids[*start..start + length])).collect();
         for target in targets {
             let (row, place) = (&mut rows[of(target)], target.row as usize + 1 - starts[of(target)]);
             row.from = row.from.min(place);
@@ -180,12 +180,12 @@ impl Backend for Served {
 }
 
 /// A chain, and the first position whose value is needed: its length if no value is needed.
-struct Row {
+struct SentRow {
     ids: Vec<u32>,
     from: usize,
 }
 
-impl Row {
+impl SentRow {
     fn of(ids: &[u32]) -> Self {
         Self { ids: ids.to_vec(), from: ids.len() }
     }
@@ -288,7 +288,7 @@ impl Server {
     }
 
     /// Returns −ln P of the tokens of each row from its first needed one on.
-    async fn rows(&self, rows: Vec<Row>, prefix_first: bool) -> Result<Vec<Vec<f32>>> {
+    async fn rows(&self, rows: Vec<SentRow>, prefix_first: bool) -> Result<Vec<Vec<f32>>> {
         let (first, others) = rows.split_at(usize::from(prefix_first).min(rows.len()));
         let mut found = try_join_all(first.iter().map(|row| self.row(row))).await?;
         found.extend(try_join_all(others.iter().map(|row| self.row(row))).await?);
@@ -314,7 +314,7 @@ impl Server {
     }
 
     /// Returns −ln P of a row's tokens, in nats: NaN if the server refuses the row, which fails alone.
-    async fn row(&self, Row { ids, from }: &Row) -> Result<(Vec<f32>, bool)> {
+    async fn row(&self, SentRow { ids, from }: &SentRow) -> Result<(Vec<f32>, bool)> {
         let none = || Ok((vec![f32::NAN; ids.len()], false));
         if *from >= ids.len() {
             return none();
@@ -346,7 +346,7 @@ impl Server {
     }
 
     async fn continued_one(&self, text: &Continuation) -> Result<(Continued, bool)> {
-        let row = Row { from: text.shared.len() + text.answer, ids: [&*text.shared, &*text.with_answer].concat() };
+        let row = SentRow { from: text.shared.len() + text.answer, ids: [&*text.shared, &*text.with_answer].concat() };
         let (nats, mut is_retried) = self.row(&row).await?;
         let own = &nats[row.from..];
         let log_probability = -own.iter().map(|nats| f64::from(*nats)).sum::<f64>() / own.len() as f64;

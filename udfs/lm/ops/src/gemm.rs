@@ -43,7 +43,7 @@ pub(super) fn multiply_right(
     assert!(is_inside, "`to` is too short for the product");
     let is_worth_it = cores == Cores::All && a.rows * columns * depth > WORTH_A_CORE;
     let cores = if is_worth_it { rayon::current_num_threads() } else { 1 };
-    let place = Place(to.as_mut_ptr());
+    let place = Destination(to.as_mut_ptr());
     let compute = |(rows, columns): (Range<usize>, Range<usize>)| {
         let to = place.at(rows.start * width + columns.start);
         let a = a.part((rows.start, rows.len()), (0, depth));
@@ -64,12 +64,12 @@ fn parts(rows: usize, columns: usize, cores: usize) -> Vec<(Range<usize>, Range<
     (0..rows).step_by(share).map(|first| (first..rows.min(first + share), 0..columns)).collect()
 }
 
-struct Place(*mut f32);
+struct Destination(*mut f32);
 
 // SAFETY: each core writes only its own rows or columns through the pointer.
-unsafe impl Sync for Place {}
+unsafe impl Sync for Destination {}
 
-impl Place {
+impl Destination {
     fn at(&self, number: usize) -> *mut f32 {
         self.0.wrapping_add(number)
     }

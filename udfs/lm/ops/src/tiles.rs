@@ -127,7 +127,7 @@ fn rows<S: Simd, const ROWS: usize>(simd: S, left: Matrix, right: Panels, target
         }
         let step = if is_row { left.row_stride } else { left.column_stride };
         let target = Target { to: target.to.wrapping_add(first * target.width), ..target };
-        simd.vectorize(Sized::<ROWS>(Row { from: left.values.as_ptr(), step, is_row, height, right, target }));
+        simd.vectorize(Sized::<ROWS>(TileRow { from: left.values.as_ptr(), step, is_row, height, right, target }));
     }
 }
 
@@ -140,7 +140,7 @@ fn copy_rows<'a>(rows: Matrix, to: &'a mut Vec<f32>) -> Matrix<'a> {
     Matrix::new(to, (rows.rows, rows.columns), (step, 1))
 }
 
-struct Row<'a> {
+struct TileRow<'a> {
     from: *const f32,
     /// Distance between rows of the left side, or between columns.
     step: usize,
@@ -150,7 +150,7 @@ struct Row<'a> {
     target: Target,
 }
 
-struct Sized<'a, const ROWS: usize>(Row<'a>);
+struct Sized<'a, const ROWS: usize>(TileRow<'a>);
 
 impl<const ROWS: usize> WithSimd for Sized<'_, ROWS> {
     type Output = ();
@@ -171,7 +171,7 @@ impl<const ROWS: usize> WithSimd for Sized<'_, ROWS> {
     }
 }
 
-impl Row<'_> {
+impl TileRow<'_> {
     #[inline(always)]
     fn compute<S: Simd, const HEIGHT: usize, const IS_ROW: bool>(self, simd: S) {
         let width = S::F32_LANES * VECTORS;

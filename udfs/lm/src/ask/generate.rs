@@ -43,7 +43,7 @@ pub struct Generated {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct SampleIndex {
     /// Index of the question, from 0.
     pub question: u64,
     /// Index of the sample among the answers to this question, from 0.
@@ -129,7 +129,7 @@ impl Generator {
         questions: impl Iterator<Item = String>,
         samples: u64,
         sampling: Sampling,
-        each: impl FnMut(Place, Result<Generated>) -> bool,
+        each: impl FnMut(SampleIndex, Result<Generated>) -> bool,
         is_wanted: &IsWanted,
     ) {
         let mut questions = (0..).zip(questions);
@@ -143,13 +143,13 @@ impl Generator {
                 let prompt = generator.prompt(&[Message { role: "user", content: &text }], true);
                 match prompt.and_then(|prompt| Ok((generator.read_prompt(&prompt.ids, is_wanted)?, prompt))) {
                     Ok((of_prompt, prompt)) => (read, sample) = (Some((question, prompt, of_prompt)), 0),
-                    Err(error) => return Some((Place { question, sample: 0 }, Err(error))),
+                    Err(error) => return Some((SampleIndex { question, sample: 0 }, Err(error))),
                 }
             }
             let is_last = sample + 1 == samples;
             // The KV cache of a prompt is large: the last sample takes it instead of a copy.
             let (question, prompt, of_prompt) = if is_last { read.take()? } else { read.clone()? };
-            let place = Place { question, sample };
+            let place = SampleIndex { question, sample };
             sample += 1;
             let sampling = Sampling { seed: place.seed(sampling.seed), ..sampling.clone() };
             Some((place, generator.begin(&prompt, of_prompt, sampling)))
@@ -307,7 +307,7 @@ fn first_stop(text: &str, stop: &[String]) -> Option<usize> {
     stop.iter().filter_map(|stop| text.find(stop)).min()
 }
 
-impl Place {
+impl SampleIndex {
     fn seed(self, seed: u64) -> u64 {
         let place = self.question.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(self.sample << 32 | self.sample);
         seed.wrapping_add(place)

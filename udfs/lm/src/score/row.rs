@@ -18,7 +18,7 @@ pub struct QuestionAndSteps<'a> {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct RowTokens {
     pub ids: Vec<u32>,
     pub steps: Vec<StepTokens>,
     /// Texts that end in an answer; all except the first continue from a prefix of the first.
@@ -91,7 +91,7 @@ impl Scores {
     }
 }
 
-impl Row {
+impl RowTokens {
     /// Tokenizes the prompt of a question and the steps, joined by blank lines, as one text.
     pub(crate) fn encode(tokenizer: &Tokenizer, prompt: &PromptTemplate, chain: &QuestionAndSteps) -> Result<Self> {
         let QuestionAndSteps { question, steps } = chain;
@@ -209,7 +209,7 @@ impl Row {
         self.steps.iter().flatten().flat_map(scored).map(target).collect()
     }
 
-    /// Computes the scores of steps from the token scores of [`Row::targets`].
+    /// Computes the scores of steps from the token scores of [`RowTokens::targets`].
     pub(crate) fn scores(&self, wanted: Wanted, tokens: &[TokenScore]) -> Scores {
         let mut tokens = tokens.iter().copied();
         let mut scores = Scores { first: Vec::with_capacity(self.steps.len()), ..Scores::default() };
@@ -271,7 +271,8 @@ mod tests {
 
     #[test]
     fn the_first_token_of_all_has_no_score() {
-        let row = Row { ids: vec![7, 8, 9, 10, 11], steps: vec![Some(0..2), None, Some(3..5)], ..Row::default() };
+        let row =
+            RowTokens { ids: vec![7, 8, 9, 10, 11], steps: vec![Some(0..2), None, Some(3..5)], ..RowTokens::default() };
         let target = |row, id| Target { row, id };
         assert_eq!(row.targets(Wanted::FirstTokens, 100), [target(102, 10)]);
         assert_eq!(row.targets(Wanted::AllTokens, 0), [target(0, 8), target(2, 10), target(3, 11)]);

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::backend::Asks;
 use crate::memo::{Memo, Memory, share};
 use crate::score::loaded::LoadedModel;
-use crate::score::row::{Over, QuestionAndSteps, Row, Scores, Wanted};
+use crate::score::row::{Over, QuestionAndSteps, RowTokens, Scores, Wanted};
 use crate::score::thread::{Request, RowKey};
 use crate::text::prompt::named_token;
 use crate::{LmError, PromptTemplate, Result, Tokenizer, ops};
@@ -61,7 +61,7 @@ impl Left {
 }
 
 /// A row, or its length in tokens if that exceeds the model's window.
-type Tokenized = std::result::Result<Arc<Row>, usize>;
+type Tokenized = std::result::Result<Arc<RowTokens>, usize>;
 
 /// The scores of a row, or why it has none.
 #[derive(Debug, Clone, PartialEq)]
@@ -178,7 +178,7 @@ impl Scorer {
     }
 
     /// The row of a reading, or why it has no scores.
-    fn row(&self, key: RowKey, reading: &Reading) -> Result<std::result::Result<Arc<Row>, Scored>> {
+    fn row(&self, key: RowKey, reading: &Reading) -> Result<std::result::Result<Arc<RowTokens>, Scored>> {
         match self.tokenized(key, reading) {
             Ok(tokenized) => {
                 let row = tokenized.as_ref().as_ref().map(Arc::clone);
@@ -195,15 +195,15 @@ impl Scorer {
             return Ok(tokenized);
         }
         let row = match reading {
-            Reading::Chain(chain) => Row::encode(&self.tokenizer, &self.prompt, chain)?,
-            Reading::Alone(step) => Row::alone(&self.tokenizer, self.start()?, step)?,
+            Reading::Chain(chain) => RowTokens::encode(&self.tokenizer, &self.prompt, chain)?,
+            Reading::Alone(step) => RowTokens::alone(&self.tokenizer, self.start()?, step)?,
             Reading::Answer { chain, answer, left, over } => {
                 let chains = left.chains(&chain.steps);
-                Row::with_answer(&self.tokenizer, &self.prompt, chain.question, chains, answer, *over)?
+                RowTokens::with_answer(&self.tokenizer, &self.prompt, chain.question, chains, answer, *over)?
             }
             Reading::Survival { chain, answer, states } => {
                 let question = self.key(&chain.question);
-                Row::checked(&self.tokenizer, &self.prompt, chain, answer, *states, question)?
+                RowTokens::checked(&self.tokenizer, &self.prompt, chain, answer, *states, question)?
             }
         };
         let tokens = row.longest();

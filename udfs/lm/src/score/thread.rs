@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::backend::{Asks, Backend, CONTINUE, Continuation, ENTROPIES, IsWanted, Packed, Target};
 use crate::memo::{Memo, Memory, share};
 use crate::model::pass::{groups, together};
-use crate::score::row::{Row, Scores, Wanted};
+use crate::score::row::{RowTokens, Scores, Wanted};
 use crate::{LmError, Result};
 
 /// Calls that may queue for the model; further callers wait to enter the queue.
@@ -28,7 +28,7 @@ pub(crate) type RowKey = [u8; 32];
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub key: RowKey,
-    pub row: Arc<Row>,
+    pub row: Arc<RowTokens>,
     pub wanted: Wanted,
 }
 
@@ -204,7 +204,7 @@ fn take(calls: &Mutex<mpsc::Receiver<Call>>, most: usize) -> Option<Vec<Call>> {
 
 fn tokens_of(call: &Call) -> usize {
     // All checks that wait are taken: those of one question share most of their tokens.
-    let tokens = |row: &Row| row.check.as_ref().map_or(row.tokens(), Continuation::tail);
+    let tokens = |row: &RowTokens| row.check.as_ref().map_or(row.tokens(), Continuation::tail);
     call.requests.iter().map(|request| tokens(&request.row)).sum()
 }
 

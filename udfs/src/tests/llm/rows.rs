@@ -3,7 +3,7 @@
 use std::iter::repeat_n;
 use std::time::Duration;
 
-use asap_udfs::anchor::{Anchorer, Row};
+use asap_udfs::anchor::{Anchored, Anchorer};
 use futures::future::join_all;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ async fn ask(anchoring: &dyn Anchorer, row: &Value) -> Value {
     found(anchoring.complete(row["complete"].as_str().unwrap(), None).await.unwrap(), |said| json!(said))
 }
 
-fn found<T>(row: Row<T>, gives: impl FnOnce(&T) -> Value) -> Value {
+fn found<T>(row: Anchored<T>, gives: impl FnOnce(&T) -> Value) -> Value {
     json!({
         "status": row.status(), "error": row.error(), "gives": row.outcome.as_ref().ok().map(gives),
         "attempts": row.spent.attempts, "tokens": [row.spent.tokens_in, row.spent.tokens_out], "used": row.spent.own,

@@ -168,10 +168,10 @@ fn texts_that_go_on_together_are_those_that_go_on_alone() {
     // Answers end at different times: more texts than fit a batch, of several lengths.
     generator.config.ends.extend(0..300);
     let mut found = std::collections::BTreeMap::new();
-    let each = |place: Place, answer: Result<Generated>| found.insert(place, answer.unwrap()).is_none();
+    let each = |place: SampleIndex, answer: Result<Generated>| found.insert(place, answer.unwrap()).is_none();
     generator.answer_all((0..30).map(question), 3, sampling.clone(), each, &|| true);
-    let places: Vec<Place> =
-        (0..30).flat_map(|question| (0..3).map(move |sample| Place { question, sample })).collect();
+    let places: Vec<SampleIndex> =
+        (0..30).flat_map(|question| (0..3).map(move |sample| SampleIndex { question, sample })).collect();
     assert!(found.keys().eq(&places));
     let lengths: std::collections::BTreeSet<usize> = found.values().map(|answer| answer.tokens_out).collect();
     assert!(lengths.len() > 5, "{lengths:?}");
@@ -189,7 +189,7 @@ fn a_question_that_does_not_fit_is_said_and_the_others_are_answered() {
     let mut generator = generator("qwen2");
     let questions = ["What is 17 + 25?".to_string(), "7 ".repeat(5000), "2?".to_string()];
     let mut found = Vec::new();
-    let each = |place: Place, answer: Result<Generated>| {
+    let each = |place: SampleIndex, answer: Result<Generated>| {
         found.push((place.question, answer.err().map(|error| error.to_string())));
         true
     };

@@ -203,7 +203,7 @@ fn bf16_moves_scores_by_little() {
 #[test]
 fn a_row_longer_than_a_pass_is_scored_in_order() {
     let (scorer, chains) = (scorer("llama"), chains("llama"));
-    let row = |chain| Row::encode(&scorer.tokenizer, &scorer.prompt, &question_and_steps(chain)).unwrap();
+    let row = |chain| RowTokens::encode(&scorer.tokenizer, &scorer.prompt, &question_and_steps(chain)).unwrap();
     let ids = chains.iter().flat_map(|chain| row(chain).ids).collect::<Vec<u32>>();
     let ids: Vec<u32> = ids.into_iter().cycle().take(TOKENS_PER_PASS + 700).collect();
     let mut model = model("llama");
@@ -223,7 +223,7 @@ fn only_the_rows_before_first_tokens_go_through_the_output_layer() {
     let (scorer, mut model) = (scorer("qwen2"), model("qwen2"));
     let mut scored_steps = 0;
     for chain in chains("qwen2") {
-        let row = Row::encode(&scorer.tokenizer, &scorer.prompt, &question_and_steps(&chain)).unwrap();
+        let row = RowTokens::encode(&scorer.tokenizer, &scorer.prompt, &question_and_steps(&chain)).unwrap();
         let ids = Packed { ids: &row.ids, lengths: &[row.ids.len()] };
         model.score(ids, &row.targets(Wanted::FirstTokens, 0), &|| true).unwrap();
         scored_steps += chain.surprisal.iter().flatten().count();

@@ -21,7 +21,7 @@ fn by_id(runs: &Sender<Vec<usize>>, Packed { ids, lengths }: Packed, targets: &[
 fn request(id: u32, tokens: usize) -> Request {
     let mut ids = vec![0; tokens];
     ids[1] = id;
-    let row = Arc::new(Row { ids, steps: vec![Some(1..2)], ..Row::default() });
+    let row = Arc::new(RowTokens { ids, steps: vec![Some(1..2)], ..RowTokens::default() });
     Request { key: [id as u8; 32], row, wanted: Wanted::FirstTokens }
 }
 
