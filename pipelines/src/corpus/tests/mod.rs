@@ -54,8 +54,15 @@ async fn opened(sql: &str) -> (TempDir, Corpus) {
 }
 
 async fn open(location: &Path, mapping: Option<&str>) -> datafusion::common::Result<Corpus> {
+    open_in(&context(), location, mapping).await
+}
+
+async fn open_in(context: &SessionContext, path: &Path, mapping: Option<&str>) -> datafusion::common::Result<Corpus> {
     let mapping = mapping.map(str::parse::<ColumnMapping>).transpose()?;
-    Corpus::open(&context().state(), &location.display().to_string(), mapping.as_ref()).await
+    let corpus = Corpus::open(&context.state(), &path.display().to_string(), mapping.as_ref()).await?;
+    context.deregister_table("corpus")?;
+    context.register_table("corpus", Arc::new(corpus.view(&context.state())?))?;
+    Ok(corpus)
 }
 
 async fn refusal(location: &Path) -> String {
@@ -72,11 +79,11 @@ fn context_of(corpus: &Corpus) -> SessionContext {
 }
 
 async fn query(corpus: &Corpus, sql: &str) -> Vec<String> {
-    rows_of(corpus, sql).await.unwrap()
+    rows_of(&context_of(corpus), sql).await.unwrap()
 }
 
-async fn rows_of(corpus: &Corpus, sql: &str) -> datafusion::common::Result<Vec<String>> {
-    let batches = context_of(corpus).sql(sql).await?.collect().await?;
+async fn rows_of(context: &SessionContext, sql: &str) -> datafusion::common::Result<Vec<String>> {
+    let batches = context.sql(sql).await?.collect().await?;
     let options = FormatOptions::new().with_null("NULL");
     let mut rows = Vec::new();
     for batch in batches {

@@ -64,12 +64,16 @@ impl Case {
 
     async fn read(&self, folder: &Path) -> Result<Value> {
         let path = &folder.join(&self.open);
-        let corpus = open(path, self.mapping.as_deref()).await?;
-        let (want, system) = (query(&corpus, ROWS).await, query(&corpus, SYSTEM).await);
+        let context = context();
+        let corpus = open_in(&context, path, self.mapping.as_deref()).await?;
+        let is_again = self.again || self.wanted.contains_key("inspected");
+        let has_system = is_again || self.wanted.contains_key("system");
+        let want = rows_of(&context, ROWS).await?;
+        let system = if has_system { rows_of(&context, SYSTEM).await? } else { vec![] };
         let statuses: Vec<_> = want.iter().map(|row| row.rsplit(" | ").next()).collect();
         let mut queried = Vec::new();
         for (sql, _) in &self.queries {
-            let rows = rows_of(&corpus, &sql.replace("DIR", &folder.display().to_string())).await;
+            let rows = rows_of(&context, &sql.replace("DIR", &folder.display().to_string())).await;
             let mut rows = rows.unwrap_or_else(|error| vec![error.strip_backtrace()]);
             if !sql.contains("ORDER BY") {
                 rows.sort();
@@ -80,10 +84,11 @@ impl Case {
             "want": want, "statuses": statuses, "system": system.join("\n"), "queries": queried, "all_notes": corpus.notes,
             "table_notes": corpus.delta_notes(), "originals": corpus.original_names(),
         });
-        if self.again || self.wanted.contains_key("inspected") {
-            let inspected = corpus.inspect(&context(), 2).await?;
-            let again = open(path, Some(&inspected[0].mapping)).await?;
-            assert_eq!((query(&again, ROWS).await, query(&again, SYSTEM).await), (want, system), "{}", self.case);
+        if is_again {
+            let inspected = corpus.inspect(&context, 2).await?;
+            open_in(&context, path, Some(&inspected[0].mapping)).await?;
+            let again = (rows_of(&context, ROWS).await?, rows_of(&context, SYSTEM).await?);
+            assert_eq!(again, (want, system), "{}", self.case);
             found["inspected"] = json!(inspected);
         }
         Ok(found)
