@@ -6,17 +6,23 @@ use std::sync::Arc;
 use asap_kernels::steps::SEPARATOR;
 use asap_kernels::tags;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewArray, StructArray};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, StringViewArray, StructArray};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result, plan_err};
 
-const SPEAKER: [&str; 2] = ["role", "from"];
-const TEXT: [&str; 2] = ["content", "value"];
+/// Names of the assistant.
+pub const ASSISTANT: [&str; 5] = ["assistant", "gpt", "model", "ai", "bot"];
+const SPEAKER: &[&str] = &["role", "from"];
+/// Gemini calls a content `parts`.
+const TEXT: &[&str] = &["content", "value", "parts"];
 /// The fields of a part that hold its text, by its kind. The first that is filled counts.
-const PART_TEXTS: [&str; 2] = ["text", "content"];
-const PART_THOUGHTS: [&str; 5] = ["thinking", "reasoning", "thought", "text", "content"];
+const PART_TEXTS: &[&str] = &["text", "content"];
+const PART_THOUGHTS: &[&str] =
+    &["thinking", "reasoning", "thought", "think", "reasoningContent", "summary", "text", "content"];
+/// Types of parts that hold a thought: Anthropic, Mistral, OpenAI, Kimi, OpenRouter.
+const THOUGHTS: &str = "thinking reasoning thought think reasoning_text summary_text reasoning.text reasoning.summary";
 
 /// Returns whether a type holds conversations: a list of structs with role and content (or from and value), or a struct
 /// of two lists with these names.
@@ -80,6 +86,8 @@ enum Part<'a> {
 struct Parts {
     rows: usize,
     kinds: Option<ArrayRef>,
+    /// Gemini's mark of thoughts.
+    are_thoughts: Option<BooleanArray>,
     texts: Vec<ArrayRef>,
     thoughts: Vec<ArrayRef>,
 }
@@ -88,12 +96,14 @@ impl Parts {
     fn of(parts: &ArrayRef) -> Result<Self> {
         let rows = parts.len();
         let Some(fields) = parts.as_struct_opt() else {
-            return Ok(Self { rows, kinds: None, texts: vec![texts_of(parts)?], thoughts: vec![] });
+            return Ok(Self { rows, kinds: None, are_thoughts: None, texts: vec![texts_of(parts)?], thoughts: vec![] });
         };
-        let read =
-            |names: &[&str]| names.iter().filter_map(|name| texts_of(fields.column_by_name(name)?).ok()).collect();
+        let is_said = |held: &&ArrayRef| !held.data_type().is_primitive() && *held.data_type() != DataType::Boolean;
+        let held = |name: &&str| texts_of(fields.column_by_name(name).filter(is_said)?).ok();
+        let read = |names: &[&str]| names.iter().filter_map(held).collect();
         let kinds = fields.column_by_name("type").map(texts_of).transpose()?;
-        Ok(Self { rows, kinds, texts: read(&PART_TEXTS), thoughts: read(&PART_THOUGHTS) })
+        let are_thoughts = fields.column_by_name("thought").and_then(|held| held.as_boolean_opt().cloned());
+        Ok(Self { rows, kinds, are_thoughts, texts: read(PART_TEXTS), thoughts: read(PART_THOUGHTS) })
     }
 
     fn kind(&self, row: usize) -> Option<&str> {
@@ -101,8 +111,10 @@ impl Parts {
     }
 
     fn at(&self, row: usize) -> Part<'_> {
-        let is_thought = |kind: &str| ["thinking", "reasoning", "thought"].contains(&kind);
+        let is_marked = self.are_thoughts.as_ref().is_some_and(|marks| marks.is_valid(row) && marks.value(row));
+        let is_thought = |kind: &str| THOUGHTS.split(' ').any(|thought| thought == kind);
         match self.kind(row) {
+            None if is_marked => Part::Thought(first_filled(&self.texts, row).unwrap_or_default()),
             Some(kind) if is_thought(kind) => Part::Thought(first_filled(&self.thoughts, row).unwrap_or_default()),
             Some("text" | "input_text" | "output_text") => {
                 Part::Text(first_filled(&self.texts, row).unwrap_or_default())
@@ -122,7 +134,11 @@ impl Parts {
         for row in rows {
             match self.at(row) {
                 Part::Text(more) => text.push_str(more),
-                Part::Thought(thought) => thoughts.push(thought.trim()),
+                Part::Thought(thought) => {
+                    // A list of thoughts has tags, from joining them.
+                    let bare = thought.trim().strip_prefix("<think>").and_then(|chain| chain.strip_suffix("</think>"));
+                    thoughts.push(bare.unwrap_or(thought).trim());
+                }
                 Part::Other => {}
             }
         }
@@ -139,7 +155,10 @@ fn first_filled(columns: &[ArrayRef], row: usize) -> Option<&str> {
 
 /// Contents as Utf8View: parts are joined.
 fn texts_of(contents: &ArrayRef) -> Result<ArrayRef> {
-    if let Some(value) = contents.as_struct_opt().and_then(|fields| fields.column_by_name("value")) {
+    // A union that Hugging Face writes as a struct, and the thought of Bedrock.
+    if let Some(fields) = contents.as_struct_opt()
+        && let Some(value) = ["value", "reasoningText", "text"].iter().find_map(|name| fields.column_by_name(name))
+    {
         return texts_of(value);
     }
     let Some(list) = lists(contents)? else { return Ok(cast(contents, &DataType::Utf8View)?) };
@@ -174,7 +193,7 @@ pub(crate) fn turns_at(turns: &ArrayRef, row: usize) -> Option<Vec<(Option<&str>
     Some(speakers.zip(texts).collect())
 }
 
-fn field(conversations: &ArrayRef, names: [&str; 2]) -> Result<ListArray> {
+fn field(conversations: &ArrayRef, names: &[&str]) -> Result<ListArray> {
     let item = Arc::new(Field::new_list_field(DataType::Utf8View, true));
     let texts = DataType::List(Arc::clone(&item));
     if let Some(fields) = conversations.as_struct_opt() {
@@ -193,7 +212,7 @@ fn field(conversations: &ArrayRef, names: [&str; 2]) -> Result<ListArray> {
     let turns = turns.as_struct();
     let mut values = texts_of(named(turns, names)?)?;
     // Of several names of a field, the first that is filled in a turn.
-    if names.iter().all(|name| turns.column_by_name(name).is_some()) {
+    if names.iter().filter_map(|name| turns.column_by_name(name)).count() > 1 {
         let columns = names.iter().filter_map(|name| turns.column_by_name(name)).map(texts_of);
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let filled = (0..turns.len()).map(|row| first_filled(&columns, row));
@@ -202,7 +221,7 @@ fn field(conversations: &ArrayRef, names: [&str; 2]) -> Result<ListArray> {
     Ok(ListArray::try_new(item, offsets, values, nulls)?)
 }
 
-fn named<'a>(fields: &'a StructArray, names: [&str; 2]) -> Result<&'a ArrayRef> {
+fn named<'a>(fields: &'a StructArray, names: &[&str]) -> Result<&'a ArrayRef> {
     match names.iter().find_map(|name| fields.column_by_name(name)) {
         Some(column) => Ok(column),
         None => plan_err!("a turn needs a field {} or {}, found neither", names[0], names[1]),

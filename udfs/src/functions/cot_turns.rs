@@ -4,11 +4,12 @@ use asap_kernels::tags;
 
 use super::by_row::RowFunction;
 use crate::declaration::argument;
+use crate::messages::ASSISTANT;
 use crate::output::{Messages, Texts};
 
 pub(super) const COT_TURNS: RowFunction<(), Texts> = RowFunction {
     name: "cot_turns",
-    about: "The texts of one role in a conversation, turn by turn. The roles `human`, `gpt` and `developer` are other names for `user`, `assistant` and `system`. A conversation is a list of structs with the fields `role` and `content`, or `from` and `value`. A conversation may also be one struct in which each of these two fields is a list of texts. A content may be a list of parts: the parts of text are joined, after those of thoughts in think tags, and other parts are left out.",
+    about: "The texts of one role in a conversation, turn by turn. The roles `human`, `gpt`, `model`, `ai`, `bot` and `developer` are other names for `user`, `assistant` and `system`; case does not count. A conversation is a list of structs with the fields `role` and `content` (or `parts`), or `from` and `value`. A conversation may also be one struct in which each of these two fields is a list of texts. A content may be a list of parts: the parts of text are joined, after those of thoughts in think tags, and other parts are left out.",
     arguments: &[
         argument!(messages: Conversation, "The conversation."),
         argument!(role: Text, "The role: `user`, `assistant`, `system`, or any other."),
@@ -16,18 +17,19 @@ pub(super) const COT_TURNS: RowFunction<(), Texts> = RowFunction {
     example: "select cot_turns([{'role': 'user', 'content': '2 + 2?'}, {'role': 'assistant', 'content': '4'}], 'user');\n-- [2 + 2?]",
     row: |_, row| {
         let role = plain(row.text(1)?);
-        let own = row.turns(0)?.into_iter().filter(|(speaker, _)| speaker.map(plain) == Some(role));
+        let own = row.turns(0)?.into_iter().filter(|(speaker, _)| speaker.map(plain).as_deref() == Some(&*role));
         Ok(own.map(|(_, text)| text.map(Into::into)).collect())
     },
 };
 
-fn plain(role: &str) -> &str {
-    match role {
+fn plain(role: &str) -> String {
+    match role.to_ascii_lowercase().as_str() {
         "human" => "user",
-        "gpt" => "assistant",
         "developer" => "system",
+        name if ASSISTANT.contains(&name) => ASSISTANT[0],
         other => other,
     }
+    .to_string()
 }
 
 pub(super) const COT_PROMPT: RowFunction<(), Messages> = RowFunction {
