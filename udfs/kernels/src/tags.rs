@@ -24,9 +24,9 @@ const SPECIAL: [&str; 2] = ["<|begin_of_solution|>", "<|end_of_solution|>"];
 /// End-of-turn tokens, which some loggers leave at the end of a generation.
 const END_OF_TURN: &str = "<|im_end|> <|endoftext|> <｜end▁of▁sentence｜> <|eot_id|> <|eom_id|> <end_of_turn> </s> <|return|> <|end|> \
     <turn|> [unused10] <|end_message|> <|content_model_end_sampling|> <|END_OF_TURN_TOKEN|> <|eos|> <|user|> \
-    [|endofturn|] <SPECIAL_12>";
-/// What harmony writes between two messages of the analysis, and before the final message.
-const NEXT_MESSAGE: &str = "<|end|><|start|>assistant";
+    [|endofturn|] <SPECIAL_12> <|end_of_text|> [e~[ <seed:eos> <|role_end|> <eos> <|EOT|> <｜hy_place▁holder▁no▁2｜>";
+/// What harmony writes between two messages of the analysis, and before the final message: `<|end|>`, and this.
+const NEXT_MESSAGE: &str = "<|start|>assistant";
 
 fn pairs(kind: &str) -> Vec<Pair> {
     let tag = |written: &str| -> &'static str { written.replace("\\n", "\n").leak() };
@@ -41,9 +41,9 @@ pub fn openings() -> impl Iterator<Item = &'static str> {
     PAIRS.iter().chain(&*FIRST).map(|(opening, _)| *opening)
 }
 
-/// Returns the tags that no answer may contain: the end of its chain would be ambiguous.
-pub fn of_chains() -> impl Iterator<Item = &'static str> {
-    PAIRS.iter().flat_map(|(opening, closing)| [*opening, *closing])
+/// Returns opening and closing tags that no answer may contain: the end of its chain would be ambiguous.
+pub fn of_chains() -> impl Iterator<Item = (&'static str, &'static str)> {
+    PAIRS.iter().copied()
 }
 
 /// Returns opening and closing tags that no answer may contain if its generation begins with them. They are also words.
@@ -74,11 +74,19 @@ pub fn unread(generation: &str) -> Option<&str> {
 /// tag.
 pub fn think(generation: &str) -> Option<Cow<'_, str>> {
     let (from, to, _) = span(generation)?;
-    let chain = strip(&generation[from..to]);
+    let mut chain = strip(&generation[from..to]);
     if !chain.ends_with(NEXT_MESSAGE) {
+        // A template and its model may both write the opening tag.
+        while let Some(rest) = PAIRS.iter().find_map(|(opening, _)| chain.strip_prefix(opening)) {
+            chain = strip(rest);
+        }
         return Some(Cow::Borrowed(chain));
     }
-    let messages = chain.split(NEXT_MESSAGE).map(|message| strip(message.strip_prefix(ANALYSIS).unwrap_or(message)));
+    let message = |message| {
+        let message = strip(message);
+        strip(message.strip_suffix("<|end|>").unwrap_or(message)).trim_start_matches(ANALYSIS)
+    };
+    let messages = chain.split(NEXT_MESSAGE).map(|held| strip(message(held)));
     // Messages of the other channel, commentary, call tools or speak to the user.
     let is_analysis = |message: &&str| !message.is_empty() && !message.starts_with("<|channel|>");
     Some(Cow::Owned(messages.filter(is_analysis).collect::<Vec<_>>().join(SEPARATOR)))
@@ -100,6 +108,14 @@ pub fn response(generation: &str) -> Option<Cow<'_, str>> {
 pub fn after_chain(generation: &str) -> Option<&str> {
     let (_, _, after) = span(generation)?;
     let mut rest = strip(&generation[after..]);
+    // The first special token ends the turn, and that of another turn follows it.
+    let special = |text: &str| text.find("<|").into_iter().chain(text.find("<｜")).min();
+    if let Some((said, token)) = special(rest).map(|at| rest.split_at(at))
+        && let Some(next) = END_OF_TURN.split(' ').find_map(|end| token.strip_prefix(end))
+        && special(next.trim_start()) == Some(0)
+    {
+        rest = strip(said);
+    }
     while let Some(before) = END_OF_TURN.split(' ').find_map(|token| rest.strip_suffix(token)) {
         rest = strip(before);
     }
@@ -144,17 +160,20 @@ pub fn continuation(cot: &str, before_answer: &str, answer: &str) -> String {
 /// Returns the chain's start, its end, and the end of the closing tag, in bytes.
 fn span(generation: &str) -> Option<(usize, usize, usize)> {
     let start = generation.len() - generation.trim_start().len();
-    let first = FIRST.iter().find(|(opening, _)| generation[start..].starts_with(opening));
-    if let Some((opening, closing)) = first {
-        let from = start + opening.len();
-        let to = from + generation[from..].find(closing)?;
-        return Some((from, to, to + closing.len()));
+    let mut first = FIRST.iter().filter(|(opening, _)| generation[start..].starts_with(opening)).peekable();
+    if first.peek().is_some() {
+        return first.find_map(|(opening, closing)| {
+            let from = start + opening.len();
+            let to = from + generation[from..].find(closing)?;
+            Some((from, to, to + closing.len()))
+        });
     }
     // The first opening tag that its own closing tag follows.
     let (mut found, mut before) = (None, generation);
     for (opening, closing) in PAIRS.iter() {
-        let Some(start) = before.find(opening) else { continue };
-        let from = start + opening.len();
+        let mut found_at = before.match_indices(opening).map(|(at, _)| (at, at + opening.len()));
+        let may_open = |(at, from): &(usize, usize)| may_open(&before[..*at], &generation[*from..]);
+        let Some((start, from)) = found_at.find(may_open) else { continue };
         if let Some(to) = generation[from..].find(closing).map(|to| from + to) {
             (found, before) = (Some((from, to, to + closing.len())), &generation[..start]);
         }
@@ -162,13 +181,25 @@ fn span(generation: &str) -> Option<(usize, usize, usize)> {
     if found.is_some() {
         return found;
     }
-    let from = first_of(generation, PAIRS.iter().map(|(opening, _)| *opening)).map_or(0, |(_, end)| end);
-    let closings = || PAIRS.iter().map(|(_, closing)| *closing);
-    match first_of(&generation[from..], closings()) {
-        Some((start, end)) => Some((from, from + start, from + end)),
-        // The only opening tag is after the chain: it belongs to the response.
-        None => first_of(generation, closings()).map(|(start, end)| (0, start, end)),
-    }
+    let opening = PAIRS.iter().find(|(opening, _)| generation[start..].starts_with(opening));
+    let from = opening.map_or(0, |(opening, _)| start + opening.len());
+    let closing = first_of(&generation[from..], PAIRS.iter().map(|(_, closing)| *closing));
+    let closing = closing.or_else(|| FIRST.iter().find_map(|pair| alone(&generation[from..], pair)));
+    closing.map(|(start, end)| (from, from + start, from + end))
+}
+
+/// Whether an opening tag between these texts opens a chain. Within a sentence, a chain only mentions the tag.
+fn may_open(before: &str, after: &str) -> bool {
+    let line = before.trim_end_matches([' ', '\t']);
+    after.starts_with('\n') || line.is_empty() || line.ends_with(|last: char| "\n.!?:…。！？：>]".contains(last))
+}
+
+/// The only one of two tags that are also words: it begins a line, and its opening tag was in the prompt.
+fn alone(generation: &str, (opening, closing): &Pair) -> Option<(usize, usize)> {
+    let mut found = generation.match_indices(closing);
+    let (start, end) = found.next().map(|(start, _)| (start, start + closing.len()))?;
+    let is_alone = found.next().is_none() && closing.starts_with("</") && !generation.contains(opening);
+    (is_alone && generation[..start].trim_end_matches([' ', '\t']).ends_with('\n')).then_some((start, end))
 }
 
 fn first_of(text: &str, tags: impl Iterator<Item = &'static str>) -> Option<(usize, usize)> {

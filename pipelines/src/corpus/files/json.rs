@@ -25,13 +25,11 @@ use tokio::io::AsyncWriteExt;
 use crate::corpus::files::file::{CorpusFile, Temporary, as_listed};
 use crate::corpus::files::json_kinds::{Kind, Scanner, has_key_twice, without_nan};
 use crate::corpus::shape;
-use crate::corpus::shape::rules::{ANSWERS, CHAINS, FLAGS, QUESTIONS, ROW_FLAGS};
+use crate::corpus::shape::rules::{ANSWERS, CHAINS, CONVERSATIONS, FLAGS, QUESTIONS, ROW_FLAGS};
 
 const ROW_GROUP_ROWS: usize = 1024;
 const BATCH_ROWS: usize = 256;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
-/// Columns that hold a list in every layout.
-const LISTS: [&str; 4] = ["messages", "conversations", "conversation", "generations"];
 const ZSTD_LEVEL: i32 = 1;
 
 pub(crate) fn is_lines(name: &str) -> bool {
@@ -250,14 +248,18 @@ impl Json {
         if mixed.is_empty() {
             return;
         }
-        let is_list = |name: &String| LISTS.iter().any(|list| list.eq_ignore_ascii_case(name));
+        // Columns that hold a list in every layout.
+        let lists = CONVERSATIONS.iter().chain(&["generations"]);
+        let is_list = |name: &String| lists.clone().any(|list| list.eq_ignore_ascii_case(name));
         mixed.iter().for_each(|name| {
             likely.fields.entry(name.clone()).and_modify(|kind| kind.keep_most(is_list(name)));
         });
         let shapes = shape::by_names(&Schema::new(as_text(&likely.columns())), &self.name).unwrap_or_default();
         let read = shapes.first().map(|shape| shape.mapping());
+        let others: Vec<&str> = shapes.iter().take(1).flat_map(|shape| shape.paths()).map(|path| path.name()).collect();
         for name in mixed {
-            let is_read = read.as_ref().is_some_and(|read| read.names().contains(&Some(&name)));
+            let is_read = others.contains(&name.as_str())
+                || read.as_ref().is_some_and(|read| read.names().contains(&Some(&name)));
             let is_flag = [ROW_FLAGS, FLAGS].concat().iter().any(|flag| flag.eq_ignore_ascii_case(&name));
             let Some(kind) = survey.kinds.fields.get_mut(&name) else { continue };
             let was_json = kind.has_json();

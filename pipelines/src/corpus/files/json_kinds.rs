@@ -6,6 +6,8 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use serde_json::{Deserializer, Value, json};
 
+use crate::corpus::shape::rules::{ITEM_TEXTS, TURN_CHAINS, TURN_FIELDS};
+
 /// The types of all values at one place of the objects of a file. The order of the values does not matter.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Kind {
@@ -108,7 +110,11 @@ impl Kind {
             };
             self.is_reduced = true;
         }
-        self.item.iter_mut().for_each(|item| item.keep_most(true));
+        let Some(item) = &mut self.item else { return };
+        item.keep_most(true);
+        // What is read of messages and of generations in structs.
+        let is_read = |name: &str| [TURN_FIELDS, ITEM_TEXTS, TURN_CHAINS].iter().any(|names| names.contains(&name));
+        item.fields.iter_mut().filter(|(name, _)| is_read(name)).for_each(|(_, kind)| kind.keep_most(false));
     }
 
     /// The columns of the objects, sorted by name at every depth, without empty structs, which Parquet cannot hold.
@@ -182,7 +188,12 @@ impl Kind {
             let kind = key.as_ref().and_then(|key| self.fields.get(key)).filter(|kind| kind.is_mixed());
             match (key, value, kind) {
                 (Some(key), Some(value), Some(kind)) => {
-                    let value = kind.fit(serde_json::from_slice(value)?);
+                    // A parsed number may lose digits.
+                    let value = match value.trim_ascii().first() {
+                        Some(b'-' | b'0'..=b'9') => Value::from(String::from_utf8_lossy(value).trim()),
+                        _ => serde_json::from_slice(value)?,
+                    };
+                    let value = kind.fit(value);
                     fitted.extend(format!("{}:{value}", Value::String(key)).into_bytes());
                 }
                 _ => fitted.extend(member),

@@ -18,7 +18,7 @@ use crate::corpus::shape::reading::{Functions, Reading};
 use crate::corpus::shape::repeats::Repeats;
 use crate::corpus::shape::rules::{BY_USER, Form, OWN, QUESTIONS, RULES};
 use crate::corpus::shape::view::{self, Original};
-use crate::corpus::shape::{Question, Response, Shape, has_type, is_answer, is_text_or_texts};
+use crate::corpus::shape::{Question, Response, Shape, has_type, is_plain, is_text_or_texts};
 
 /// Thresholds of a note on repeated questions: different answers, and one in this many rows with that question.
 const ANSWERS: usize = 4;
@@ -145,7 +145,7 @@ fn rivals(shape: &Shape, schema: &Schema) -> Vec<Rival> {
     };
     if let (Some(rule), Some(answer)) = (rule.filter(|rule| rule.form == Form::Columns), &mapping.answer) {
         rivals.extend(others(1, &mapping.cot, rule.cot, is_text_or_texts));
-        rivals.extend(others(2, answer, rule.answer, is_answer));
+        rivals.extend(others(2, answer, rule.answer, is_plain));
     }
     rivals
 }

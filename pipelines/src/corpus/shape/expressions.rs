@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{Column, Result};
-use datafusion::functions::core::expr_fn::coalesce;
+use datafusion::functions::core::expr_fn::{coalesce, nullif};
 use datafusion::functions::regex::expr_fn::regexp_like;
+use datafusion::functions_nested::array_any_match::array_any_match;
 use datafusion::functions_nested::array_first::array_first;
 use datafusion::functions_nested::expr_fn::array_length;
 use datafusion::logical_expr::expr::LambdaVariable;
@@ -20,6 +21,15 @@ pub(crate) fn column(name: &str) -> Expr {
 
 pub(crate) fn text(expr: Expr) -> Expr {
     cast(expr, DataType::Utf8)
+}
+
+/// NULL in place of NaN, which pandas writes for every missing number.
+pub(crate) fn without_nan(value: Expr, kind: &DataType) -> Expr {
+    match kind {
+        DataType::Float64 => nullif(value, lit(f64::NAN)),
+        DataType::Float32 => nullif(value, lit(f32::NAN)),
+        _ => value,
+    }
 }
 
 pub(crate) fn null_text() -> Expr {
@@ -53,12 +63,18 @@ pub(crate) fn first_case(values: Vec<Expr>, is_fit: impl Fn(&Expr) -> Expr) -> R
 
 /// The first item of a list that satisfies `is_fit`, else NULL. Items are of type `kind`.
 pub(crate) fn first_that(list: Expr, kind: DataType, is_fit: impl Fn(Expr) -> Expr) -> Result<Expr> {
-    const ITEM: &str = "item";
-    let variable = || {
-        let field = Arc::new(Field::new(ITEM, kind.clone(), true));
-        Expr::LambdaVariable(LambdaVariable::new(ITEM.to_string(), Some(field)))
-    };
-    let found = array_first(list, lambda([ITEM], is_fit(variable())));
+    let found = array_first(list, of_item(&kind, is_fit));
     // In a file scan, the engine confuses the variable with the row number, unless the plan also reads the row number.
     when(column(ROW_COLUMN).gt_eq(lit(0_i64)), found).end()
+}
+
+/// Whether an item of a list satisfies `is_fit`. Items are of type `kind`.
+pub(crate) fn any_that(list: Expr, kind: &DataType, is_fit: impl Fn(Expr) -> Expr) -> Expr {
+    coalesce(vec![array_any_match(list, of_item(kind, is_fit)), lit(false)])
+}
+
+fn of_item(kind: &DataType, value: impl Fn(Expr) -> Expr) -> Expr {
+    const ITEM: &str = "item";
+    let field = Arc::new(Field::new(ITEM, kind.clone(), true));
+    lambda([ITEM], value(Expr::LambdaVariable(LambdaVariable::new(ITEM.to_string(), Some(field)))))
 }

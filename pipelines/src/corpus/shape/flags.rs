@@ -4,18 +4,21 @@ use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::Session;
 use datafusion::common::Result;
-use datafusion::functions::string::expr_fn::concat;
-use datafusion::logical_expr::{Expr, cast, lit, when};
+use datafusion::functions::string::expr_fn::{btrim, concat, lower, replace};
+use datafusion::logical_expr::{Expr, cast, lit, not, try_cast, when};
 use futures::StreamExt;
 
 use crate::corpus::scan::first_rows::first_rows;
 use crate::corpus::scan::table::FilesTable;
 use crate::corpus::shape;
-use crate::corpus::shape::expressions::{column, text};
+use crate::corpus::shape::expressions::{column, text, without_nan};
+use crate::corpus::shape::path::is_text;
 use crate::corpus::shape::rules::ROW_FLAGS;
 use crate::corpus::shape::{Response, Shape};
 
 const CONCURRENT: usize = 16;
+/// What texts say in place of a flag that is missing.
+const MISSING: [&str; 7] = ["", "n/a", "na", "nan", "none", "null", "unknown"];
 
 /// Finds the flag columns whose values are all Boolean, 0 or 1, up to the first without NULL, the likeliest first. Notes
 /// report them, and why others are not read.
@@ -37,6 +40,7 @@ pub(crate) async fn of_rows(
         let found = match field.data_type() {
             DataType::Null => continue,
             DataType::Boolean => None,
+            kind if is_text(kind) => other_value(session, table, &name).await?.map(|_| shape::kind(kind)),
             kind if kind.is_numeric() => other_value(session, table, &name).await?,
             kind => Some(shape::kind(kind)),
         };
@@ -46,7 +50,8 @@ pub(crate) async fn of_rows(
                  {found}"
             )),
             None => {
-                let is_last = !table.has_null(&name);
+                let kind = field.data_type();
+                let is_last = !table.has_null(&name) && !kind.is_floating() && !is_text(kind);
                 flags.push(name);
                 if is_last {
                     break;
@@ -65,32 +70,44 @@ pub(crate) async fn of_rows(
     Ok(flags)
 }
 
+/// A flag as a number, where 1 means true and 0 false; NULL if it is missing or unreadable. None if all flags are NULL.
+pub(crate) fn value(flag: Expr, kind: &DataType) -> Option<Expr> {
+    let number = match kind {
+        DataType::Null => return None,
+        kind if is_text(kind) => {
+            let said = said(flag);
+            try_cast(replace(replace(said, lit("true"), lit("1")), lit("false"), lit("0")), DataType::Float64)
+        }
+        _ => cast(flag, DataType::Float64),
+    };
+    Some(without_nan(number, &DataType::Float64))
+}
+
+fn said(flag: Expr) -> Expr {
+    lower(btrim(vec![text(flag)]))
+}
+
 /// Why a row is incorrect, else NULL: its first flag that is not NULL is false or 0.
 pub(crate) fn fault(schema: &Schema, flags: &[String]) -> Result<Option<Expr>> {
-    let faults = flags.iter().map(|flag| fault_of(flag, schema.field_with_name(flag)?.data_type()));
-    let faults = faults.collect::<Result<Vec<_>>>()?;
-    let [first, others @ ..] = faults.as_slice() else { return Ok(None) };
-    let mut case = when(column(&flags[0]).is_not_null(), first.clone());
-    for (flag, fault) in flags[1..].iter().zip(others) {
-        case = case.when(column(flag).is_not_null(), fault.clone());
+    let mut found = None;
+    for flag in flags.iter().rev() {
+        let Some(value) = value(column(flag), schema.field_with_name(flag)?.data_type()) else { continue };
+        let why = vec![lit(format!("column {flag} is ")), text(column(flag)), lit(": the row is not correct")];
+        let fault = when(value.clone().eq(lit(0.0)), concat(why)).end()?;
+        found = Some(match found {
+            Some(next) => when(value.is_not_null(), fault).otherwise(next)?,
+            None => fault,
+        });
     }
-    Ok(Some(if others.is_empty() { first.clone() } else { case.end()? }))
+    Ok(found)
 }
 
-fn fault_of(flag: &str, kind: &DataType) -> Result<Expr> {
-    let is_wrong = match kind {
-        DataType::Boolean => column(flag).is_false(),
-        DataType::Null => lit(false),
-        _ => cast(column(flag), DataType::Float64).eq(lit(0.0)),
-    };
-    when(is_wrong, concat(vec![lit(format!("column {flag} is ")), text(column(flag)), lit(": the row is not correct")]))
-        .end()
-}
-
-/// The first value that is neither 0 nor 1.
+/// The first value that is neither true nor false, 0, 1 or missing.
 async fn other_value(session: &dyn Session, table: &FilesTable, name: &str) -> Result<Option<String>> {
-    let value = cast(column(name), DataType::Float64);
-    let is_other = value.clone().not_eq(lit(0.0)).and(value.not_eq(lit(1.0)));
+    let kind = table.file_schema().field_with_name(name)?.data_type();
+    let Some(value) = value(column(name), kind) else { return Ok(None) };
+    let is_missing = said(column(name)).in_list(MISSING.map(lit).to_vec(), false);
+    let is_other = value.clone().in_list(vec![lit(0.0), lit(1.0)], true).or(value.is_null().and(not(is_missing)));
     let columns = [text(column(name))];
     let searches =
         table.files().iter().map(|file| {

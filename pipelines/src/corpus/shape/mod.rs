@@ -24,9 +24,9 @@ use datafusion::arrow::datatypes::{DataType, FieldRef, Fields, Schema};
 use datafusion::common::{DataFusionError, Result, exec_err};
 
 use crate::corpus::shape::mapping::ColumnMapping;
-use crate::corpus::shape::path::{Path, is_text, item, item_fields};
+use crate::corpus::shape::path::{Path, is_text, item, item_fields, turn_field};
 use crate::corpus::shape::rules::{
-    ANSWERS, BY_TAGS, BY_USER, CHAINS, EITHER, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, SYSTEMS,
+    ANSWERS, BY_TAGS, BY_USER, CHAINS, CONVERSATIONS, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, SYSTEMS,
     TURN_CHAINS,
 };
 
@@ -35,8 +35,8 @@ pub(crate) struct Shape {
     pub rule: &'static str,
     pub question: Question,
     pub response: Response,
-    /// The column of the system prompt, in addition to that of a conversation or of a rendered prompt.
-    pub system: Option<String>,
+    /// The columns of the system prompt, in addition to that of a conversation or of a rendered prompt.
+    pub system: Vec<String>,
     /// Columns that mark correct rows. In each row, the first that is not NULL decides.
     pub flags: Vec<String>,
 }
@@ -99,7 +99,7 @@ pub(super) fn mapped(schema: &Schema, mapping: &ColumnMapping, file: &str) -> Re
         }
         None => Response::Generation(cot),
     };
-    let system = mapping.system.as_ref().map(published).transpose()?.map(|path| path.to_string());
+    let system = mapping.system.iter().map(|name| Ok(published(name)?.to_string())).collect::<Result<_>>()?;
     let shape = Shape { rule: BY_USER, question, response, system, flags: mapping.flag.iter().cloned().collect() };
     shape.check_types(schema, file)?;
     Ok(shape)
@@ -150,7 +150,7 @@ impl Rule {
         let (question, response) = match self.form {
             Form::Columns => {
                 let cot = pick(self.cot, is_text_or_texts)?;
-                let answer = of_family(schema, cot.name(), |columns| self::pick(columns, self.answer, is_answer))?;
+                let answer = of_family(schema, cot.name(), |columns| self::pick(columns, self.answer, is_plain))?;
                 let question = self.question(schema, cot.name())?;
                 // asap's outputs have a source, and their chains may be empty. In other files, other columns fill gaps.
                 if self.name != OWN || find(schema, "source").is_some() {
@@ -167,7 +167,7 @@ impl Rule {
                     other => other,
                 };
                 let cot = or(cot, pick(CHAINS, is_text_or_texts));
-                (question, Response::Columns { cot, answer: or(answer, pick(ANSWERS, is_answer)) })
+                (question, Response::Columns { cot, answer: or(answer, pick(ANSWERS, is_plain)) })
             }
             Form::Generation => {
                 let generation = pick(self.cot, is_text)?;
@@ -239,10 +239,8 @@ impl Question {
 
 impl Response {
     fn turn(schema: &Schema, turns: Path) -> Self {
-        let is_field = |name: &&&str| {
-            let mut fields = turns.each().filter_map(|turns| item_fields(schema, turns.name())?.find(name));
-            fields.any(|(_, field)| is_text(field.data_type()))
-        };
+        let is_field =
+            |name: &&&str| turns.each().filter_map(|turns| turn_field(schema, turns.name(), name)).any(is_content);
         let chains = TURN_CHAINS.iter().filter(is_field).map(ToString::to_string).collect();
         Self::Turn { turns, chains }
     }
@@ -265,14 +263,11 @@ impl Generations {
                 let found = found.filter(|(_, field)| fits(field.data_type())).map(|(_, field)| field.name().clone());
                 found.collect::<Vec<_>>()
             };
-            Some((named(ITEM_TEXTS, is_text), named(flags, is_flag))).filter(|(texts, _)| !texts.is_empty())
+            Some((named(ITEM_TEXTS, is_text), named(flags, is_plain))).filter(|(texts, _)| !texts.is_empty())
         });
         let listed = |names| held(schema, names).filter(|name| has_type(schema, name, is_list));
-        let mut by = listed(EITHER).collect::<Vec<_>>();
-        if by.is_empty() {
-            by.extend(listed(flags));
-        }
-        Self { list, item, flags: by }
+        let flags = listed(flags).collect();
+        Self { list, item, flags }
     }
 
     /// Reads the first correct generation or, without flags, the first with tags.
@@ -300,7 +295,12 @@ impl Generations {
 }
 
 fn question(schema: &Schema, names: &[&str]) -> Option<Question> {
-    let text = pick(schema, names, is_text)?;
+    let Some(text) = pick(schema, names, is_text) else {
+        // The chain may be next to a conversation that has no answer yet.
+        let turns = pick(schema, CONVERSATIONS, are_turns).filter(|_| names == QUESTIONS)?;
+        let is_typed = has_type(schema, turns.name(), |found| are_turns(found) && !found.is_null());
+        return is_typed.then_some(Question::Turn(turns));
+    };
     if has_type(schema, text.name(), are_turns) && !has_type(schema, text.name(), is_text) {
         return pick(schema, names, are_turns).map(Question::Turn);
     }
@@ -309,8 +309,8 @@ fn question(schema: &Schema, names: &[&str]) -> Option<Question> {
     Some(Question::Text { text, input })
 }
 
-fn system(schema: &Schema) -> Option<String> {
-    held(schema, SYSTEMS).find(|name| has_type(schema, name, is_text))
+fn system(schema: &Schema) -> Vec<String> {
+    held(schema, SYSTEMS).filter(|name| has_type(schema, name, is_text)).collect()
 }
 
 /// The columns with one of these names whose type fits, the likeliest first; else the first with one of these names.
@@ -402,14 +402,12 @@ impl Shape {
             }
             Question::Turn(turned) => turns(turned)?,
         }
-        if let Some(system) = &self.system {
-            column(system, is_text, "text")?;
-        }
-        self.flags.iter().try_for_each(|flag| column(flag, is_flag, "a Boolean or a number"))?;
+        self.system.iter().try_for_each(|system| column(system, is_text, "text"))?;
+        self.flags.iter().try_for_each(|flag| column(flag, is_plain, "a Boolean or a number"))?;
         match &self.response {
             Response::Columns { cot, answer } => {
                 path(cot, is_text, "text")?;
-                path(answer, is_answer, "text or a number")
+                path(answer, is_plain, "text or a number")
             }
             Response::Generation(generation) => path(generation, is_text, "text"),
             Response::Generations(generations) => {
@@ -425,7 +423,8 @@ pub(super) fn is_text_or_texts(found: &DataType) -> bool {
     is_text(found) || item(found).is_some_and(is_text)
 }
 
-pub(super) fn is_answer(found: &DataType) -> bool {
+/// Whether a type is that of an answer or of a flag. One flag that is spelled makes texts of all.
+pub(super) fn is_plain(found: &DataType) -> bool {
     is_text(found) || found.is_numeric() || *found == DataType::Boolean
 }
 
@@ -433,12 +432,8 @@ fn is_list(found: &DataType) -> bool {
     found.is_null() || item(found).is_some()
 }
 
-pub(super) fn is_flag(found: &DataType) -> bool {
-    found.is_null() || found.is_numeric() || *found == DataType::Boolean
-}
-
 fn are_flags(found: &DataType) -> bool {
-    found.is_null() || item(found).is_some_and(is_flag)
+    found.is_null() || item(found).is_some_and(is_plain)
 }
 
 fn is_generations(found: &DataType) -> bool {
@@ -458,7 +453,7 @@ pub(crate) fn is_content(found: &DataType) -> bool {
 
 pub(super) fn are_turns(found: &DataType) -> bool {
     let holds = |fields: &[FieldRef], fits: fn(&DataType) -> bool| {
-        [["role", "content"], ["from", "value"]].iter().any(|names| {
+        [["role", "content"], ["from", "value"], ["role", "parts"]].iter().any(|names| {
             names.iter().all(|name| fields.iter().any(|field| field.name() == name && fits(field.data_type())))
         })
     };

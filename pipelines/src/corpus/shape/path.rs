@@ -11,6 +11,7 @@ use datafusion::logical_expr::{Expr, lit};
 
 use crate::corpus::shape::expressions;
 use crate::corpus::shape::expressions::{column, text};
+use crate::corpus::shape::rules::TURN_FIELDS;
 
 /// A column, and the fields that lead to a value in it: `responses.0.content`. In a list, the path means the first
 /// item. If the value is not filled in a row, the first filled value of `or` is read.
@@ -171,10 +172,17 @@ pub(crate) fn item_fields<'a>(schema: &'a Schema, column: &str) -> Option<&'a Fi
     }
 }
 
+/// The type of a field of each message of a conversation, which is a list of structs or a struct of lists.
+pub(crate) fn turn_field<'a>(schema: &'a Schema, column: &str, name: &str) -> Option<&'a DataType> {
+    match schema.field_with_name(column).ok()?.data_type() {
+        DataType::Struct(fields) => item(fields.find(name)?.1.data_type()),
+        _ => Some(item_fields(schema, column)?.find(name)?.1.data_type()),
+    }
+}
+
 /// Whether the messages of a conversation have their content in parts.
 pub(crate) fn has_parts(schema: &Schema, column: &str) -> bool {
-    let is_in_parts = |name| item_fields(schema, column)?.find(name).map(|(_, field)| !is_text(field.data_type()));
-    ["content", "value"].into_iter().filter_map(is_in_parts).any(|is_in_parts| is_in_parts)
+    TURN_FIELDS.iter().filter_map(|name| turn_field(schema, column, name)).any(|found| !is_text(found))
 }
 
 fn first_item(found: &DataType) -> &DataType {

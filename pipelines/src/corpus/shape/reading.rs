@@ -3,25 +3,28 @@
 use std::sync::Arc;
 
 use asap_kernels::tags;
+use asap_udfs::messages;
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::Session;
 use datafusion::common::{Result, plan_datafusion_err};
-use datafusion::functions::core::expr_fn::{coalesce, get_field};
-use datafusion::functions::regex::expr_fn::regexp_like;
-use datafusion::functions::string::expr_fn::concat;
+use datafusion::functions::core::expr_fn::{coalesce, get_field, named_struct};
+use datafusion::functions::regex::expr_fn::{regexp_like, regexp_replace};
+use datafusion::functions::string::expr_fn::{btrim, concat, lower};
 use datafusion::functions::unicode::expr_fn::character_length;
-use datafusion::functions_nested::expr_fn::array_element;
+use datafusion::functions_nested::expr_fn::{array_element, make_array};
 use datafusion::logical_expr::utils::{conjunction, disjunction};
 use datafusion::logical_expr::{Expr, ScalarUDF, cast, lit, when};
 
 use crate::corpus::shape::chat_template::{self, RENDERED};
 use crate::corpus::shape::expressions::{
-    column, first_case, first_filled, first_that, is_blank, length, null_text, text,
+    column, first_case, first_filled, first_that, is_blank, length, null_text, text, without_nan,
 };
 use crate::corpus::shape::flags;
 use crate::corpus::shape::generations::first_correct;
-use crate::corpus::shape::path::{Path, item_fields};
-use crate::corpus::shape::{Question, Response, Shape};
+use crate::corpus::shape::path::{Path, is_text, item_fields, turn_field};
+use crate::corpus::shape::{Question, Response, Shape, is_content};
+
+const SPACE: &str = " \n\r\t";
 
 pub(crate) struct Functions {
     think: Arc<ScalarUDF>,
@@ -41,6 +44,25 @@ impl Functions {
     /// The chain of a generation; NULL if it has no closing think tag.
     pub(crate) fn think(&self, generation: Expr) -> Expr {
         self.think.call(vec![generation])
+    }
+
+    /// A chain in a column or a field of its own. It stays unchanged, even if it mentions tags. One that begins with a
+    /// tag is a whole generation, and tags around one are left out.
+    fn chain(&self, held: &Expr) -> Result<Expr> {
+        let tags = |side: fn((&'static str, &'static str)) -> &'static str| any_of(tags::of_chains().map(side));
+        let (openings, closings) = (tags(|(opening, _)| opening), tags(|(_, closing)| closing));
+        let around = format!(r"^(?:\s*(?:{openings}))+\s*|\s*\n\s*(?:{closings})\s*$");
+        let bare = regexp_replace(held.clone(), lit(around.clone()), lit(""), Some(lit("g")));
+        let bare = when(regexp_like(held.clone(), lit(around), None), bare).otherwise(held.clone())?;
+        when(is_tagged(held), coalesce(vec![self.think(held.clone()), bare.clone()])).otherwise(bare)
+    }
+
+    /// An answer next to a chain, without what may stand around the answer of a generation.
+    fn answer(&self, held: &Expr) -> Result<Expr> {
+        let bare = self.response.call(vec![concat(vec![lit("</think>"), held.clone()])]);
+        let may_have = regexp_like(held.clone(), lit(r"^\s*[<\[]|[>\]\[]\s*$|<[|｜]"), None);
+        let is_more = bare.clone().not_eq(btrim(vec![held.clone(), lit(SPACE)]));
+        when(may_have.and(is_more), bare).otherwise(held.clone())
     }
 
     /// The texts of a role, from the first conversation that has one.
@@ -107,8 +129,10 @@ impl Reading {
     fn respond(&mut self, schema: &Schema, response: &Response, functions: &Functions) -> Result<()> {
         match response {
             Response::Columns { cot, answer } => {
+                let kind = |path: &Path| path.data_type(schema).cloned().unwrap_or(DataType::Null);
+                let said = |path: &Path| text(without_nan(path.expr(schema), &kind(path)));
                 self.text = first_filled(cot.each().map(|path| text(path.chain(schema))).collect())?;
-                self.answer = Some(first_filled(answer.each().map(|path| text(path.expr(schema))).collect())?);
+                self.answer = Some(first_filled(answer.each().map(said).collect())?);
                 self.names[1] = format!("column {}", cot.described());
                 self.names[2] = format!("column {}", answer.described());
             }
@@ -127,7 +151,7 @@ impl Reading {
                 self.text = array_element(functions.turns_of(turns, "assistant")?, lit(1));
                 self.names[1] = format!("the assistant's turn in column {}", turns.described());
                 if !chains.is_empty() {
-                    self.chain = Some(turn_fields(schema, turns, chains)?);
+                    self.chain = Some(turn_fields(schema, turns, chains, functions)?);
                 }
             }
         }
@@ -139,21 +163,25 @@ impl Reading {
         let think = functions.think(held.clone());
         let response = functions.response.call(vec![held.clone()]);
         if self.chain.is_some() {
-            let cot = when(is_blank(&chain), think).otherwise(chain.clone())?;
+            let cot = when(is_blank(&chain), think).otherwise(functions.chain(&chain)?)?;
             // The content may also contain the chain.
-            let answer = coalesce(vec![response, when(is_blank(&chain), null_text()).otherwise(held)?]);
+            let said = functions.answer(&held)?;
+            let answer = coalesce(vec![response, when(is_blank(&chain), null_text()).otherwise(said)?]);
             return Ok((text(cot), text(answer)));
         }
         if self.answer.is_none() {
             return Ok((text(think), text(response)));
         }
-        // A chain in a separate column stays unchanged, even if it mentions tags. Only one that begins with a tag is a
-        // whole generation.
-        let is_generation = regexp_like(held.clone(), lit(format!("^(?:{})", any_of(tags::openings()))), None);
-        let cot = when(is_generation.clone(), coalesce(vec![think, held.clone()])).otherwise(held)?;
-        let answer =
-            when(is_blank(&answer).and(is_generation), coalesce(vec![response, answer.clone()])).otherwise(answer)?;
-        Ok((text(cot), text(answer)))
+        // The answer may be a whole generation, too. If its chain is another one, the row is a reject.
+        let (cot, own) = (functions.chain(&held)?, functions.think(answer.clone()));
+        let is_whole = is_tagged(&answer).and(own.clone().is_not_null());
+        let is_alike = is_blank(&cot).or(own.clone().eq(btrim(vec![cot.clone(), lit(SPACE)])));
+        let said = when(is_blank(&answer).and(is_tagged(&held)), coalesce(vec![response, answer.clone()]))
+            .when(is_whole.clone().and(is_alike), functions.response.call(vec![answer.clone()]))
+            .when(is_whole.clone(), answer.clone())
+            .otherwise(functions.answer(&answer)?)?;
+        let cot = when(is_whole.and(is_blank(&cot)), own).otherwise(cot)?;
+        Ok((text(cot), text(said)))
     }
 
     /// The names of the columns that hold [`Self::faults`].
@@ -181,6 +209,8 @@ impl Reading {
         if self.answer.is_some() {
             add(is_blank(chain), "empty_chain", lit(format!("{text} is NULL or empty")));
             add(is_blank(said), "no_answer", lit(format!("{answer} is NULL or empty")));
+            let other = format!("{answer} begins with a think tag, and its chain is not that of {text}");
+            add(is_tagged(said), "tags_in_answer", lit(other));
         } else {
             let length = cast(character_length(held.clone()), DataType::Utf8);
             let no_tags = vec![lit("no closing think tag in the "), length, lit(format!(" characters of {text}"))];
@@ -195,6 +225,10 @@ impl Reading {
     }
 }
 
+fn is_tagged(held: &Expr) -> Expr {
+    regexp_like(held.clone(), lit(format!(r"^\s*(?:{})", any_of(tags::openings()))), None)
+}
+
 fn thinks_again(held: &Expr, answer: &Expr) -> Expr {
     let matches = |text: &Expr, pattern: String| regexp_like(text.clone(), lit(pattern), None);
     // Tags that are also words count only as the generation's own pair, or at the start of the answer.
@@ -204,7 +238,8 @@ fn thinks_again(held: &Expr, answer: &Expr) -> Expr {
     });
     let words = any_of(tags::of_chains_that_begin().flat_map(|(opening, closing)| [opening, closing]));
     let openings = any_of(tags::of_chains_that_begin().map(|(opening, _)| opening));
-    let any = format!("{}|^(?:{openings})", any_of(tags::of_chains()));
+    let of_chains = tags::of_chains().flat_map(|(opening, closing)| [opening, closing]);
+    let any = format!("{}|^(?:{openings})", any_of(of_chains));
     // One search settles most answers.
     let own = matches(answer, words).and(disjunction(own).unwrap_or_else(|| lit(false)));
     matches(answer, any).or(own)
@@ -261,18 +296,34 @@ fn task(instruction: Expr, input: Expr) -> Result<Expr> {
 }
 
 /// The first filled of these fields of the assistant's message.
-fn turn_fields(schema: &Schema, turns: &Path, names: &[String]) -> Result<Expr> {
+fn turn_fields(schema: &Schema, turns: &Path, names: &[String], functions: &Functions) -> Result<Expr> {
+    let joined = |roles: Expr, contents: Expr| {
+        let turns = named_struct(vec![lit("role"), roles, lit("content"), contents]);
+        text(array_element(functions.turns.call(vec![turns, lit("assistant")]), lit(1)))
+    };
     let mut found = Vec::new();
     for turns in turns.each().map(Path::name) {
-        let Some(fields) = item_fields(schema, turns) else { continue };
+        let kind = |name: &&str| turn_field(schema, turns, name);
+        let speakers: Vec<&str> = ["role", "from"].into_iter().filter(|name| kind(name).is_some()).collect();
+        let held = names.iter().map(String::as_str).filter(|name| kind(name).is_some_and(is_content));
+        let Some(fields) = item_fields(schema, turns) else {
+            let of = |name: &str| get_field(column(turns), name);
+            found.extend(held.filter_map(|name| Some(joined(of(speakers.first()?), of(name)))));
+            continue;
+        };
         let is_assistant = |message: Expr| {
-            let speakers = ["role", "from"].into_iter().filter(|name| fields.find(name).is_some());
-            let said = |name| text(get_field(message.clone(), name)).in_list(vec![lit("assistant"), lit("gpt")], false);
-            disjunction(speakers.map(said)).unwrap_or_else(|| lit(false))
+            let names = messages::ASSISTANT.iter().map(|name| lit(*name)).collect::<Vec<_>>();
+            let said = |name: &&str| lower(text(get_field(message.clone(), *name))).in_list(names.clone(), false);
+            disjunction(speakers.iter().map(said)).unwrap_or_else(|| lit(false))
         };
         let message = first_that(column(turns), DataType::Struct(fields.clone()), is_assistant)?;
-        let held = names.iter().filter(|name| fields.find(name).is_some());
-        found.extend(held.map(|name| text(get_field(message.clone(), name.as_str()))));
+        found.extend(held.map(|name| {
+            let value = get_field(message.clone(), name);
+            match kind(&name).is_some_and(is_text) {
+                true => text(value),
+                false => joined(make_array(vec![lit(messages::ASSISTANT[0])]), make_array(vec![value])),
+            }
+        }));
     }
     first_filled(found)
 }

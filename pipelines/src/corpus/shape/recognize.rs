@@ -1,16 +1,18 @@
 //! Recognizes the shape of a schema by its column names and by the first rows.
 
 use asap_kernels::tags;
-use datafusion::arrow::array::{Array, AsArray, RecordBatch};
+use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::Session;
 use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{Expr, cast, col};
+use serde::de::IgnoredAny;
 
 use crate::corpus::scan::first_rows::{FIRST_ROWS, first_rows};
 use crate::corpus::scan::table::FilesTable;
 use crate::corpus::shape;
 use crate::corpus::shape::doubts;
+use crate::corpus::shape::expressions::text;
 use crate::corpus::shape::flags;
 use crate::corpus::shape::mapping::{BLANK, ColumnMapping};
 use crate::corpus::shape::path::Path;
@@ -95,17 +97,23 @@ async fn recognized(
     }
 }
 
-/// Of several shapes that fit by name, the first that reads most of the first rows without a status; else the first.
+/// Of the shapes that fit by name, the first that reads most of the first rows without a status; else the first. None if
+/// its answers are whole generations, whose chains are not those of the chain column.
 async fn readable(session: &dyn Session, table: &FilesTable, shapes: Vec<Shape>) -> Result<Option<Shape>> {
-    if shapes.len() > 1 {
-        for shape in &shapes {
-            let rows = |table: &FilesTable| view::of_files(session, table, shape, &[]);
-            let batches = first_rows(session, table, FIRST_ROWS, &[col("status")], rows).await?;
-            let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-            let fine: usize = batches.iter().map(|batch| batch.column(0).null_count()).sum();
-            if fine * 2 > rows {
-                return Ok(Some(shape.clone()));
-            }
+    for shape in &shapes {
+        let has_chains = matches!(shape.response, Response::Columns { .. }) && shape.rule != OWN;
+        if shapes.len() == 1 && !has_chains {
+            break;
+        }
+        let rows = |table: &FilesTable| view::of_files(session, table, shape, &[]);
+        let batches = first_rows(session, table, FIRST_ROWS, &[text(col("status"))], rows).await?;
+        let statuses: Vec<_> = batches.iter().flat_map(|batch| batch.column(0).as_string::<i32>().iter()).collect();
+        let is_most = |status| statuses.iter().filter(|found| **found == status).count() * 2 > statuses.len();
+        if is_most(None) {
+            return Ok(Some(shape.clone()));
+        }
+        if has_chains && is_most(Some("tags_in_answer")) {
+            return Ok(None);
         }
     }
     Ok(shapes.into_iter().next())
@@ -152,7 +160,7 @@ async fn count_tags(session: &dyn Session, table: &FilesTable) -> Result<Vec<Tex
         return Ok(vec![]);
     }
     let functions = Functions::of(session)?;
-    let text = |path: &Path| match shape::has_type(schema, path.name(), shape::are_turns) {
+    let value = |path: &Path| match shape::has_type(schema, path.name(), shape::are_turns) {
         // In a conversation, the text could be from any speaker.
         true => Ok(path.expr(schema)),
         false => path.first_that(schema, |text| functions.think(text)),
@@ -160,7 +168,7 @@ async fn count_tags(session: &dyn Session, table: &FilesTable) -> Result<Vec<Tex
     let texts = paths
         .iter()
         .enumerate()
-        .map(|(place, path)| Ok(cast(text(path)?, DataType::Utf8View).alias(format!("text_{place}"))));
+        .map(|(place, path)| Ok(cast(value(path)?, DataType::Utf8View).alias(format!("text_{place}"))));
     let texts = texts.collect::<Result<Vec<Expr>>>()?;
     let batches = first_rows(session, table, FIRST_ROWS, &texts, |table| table.plan()?.build()).await?;
     let seen = paths.into_iter().enumerate().map(|(place, path)| {
@@ -168,6 +176,8 @@ async fn count_tags(session: &dyn Session, table: &FilesTable) -> Result<Vec<Tex
         for text in batches.iter().flat_map(|batch| batch.column(place).as_string_view().iter().flatten()) {
             counts.rows += 1;
             match tags::think(text) {
+                // A list or a conversation that is kept as JSON text is not one generation.
+                Some(_) if is_json(text) => {}
                 Some(_) => counts.tagged += 1,
                 None => counts.unread = counts.unread.or_else(|| tags::unread(text).map(str::to_string)),
             }
@@ -175,6 +185,10 @@ async fn count_tags(session: &dyn Session, table: &FilesTable) -> Result<Vec<Tex
         counts
     });
     Ok(seen.collect())
+}
+
+fn is_json(text: &str) -> bool {
+    text.trim_start().starts_with(['[', '{']) && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
 fn refuse<T>(schema: &Schema, file: &str, texts: &[TextTags], tagged: &[&TextTags]) -> Result<T> {

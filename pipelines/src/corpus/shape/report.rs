@@ -45,10 +45,8 @@ impl Shape {
 
     pub(crate) fn described_system(&self) -> Option<String> {
         let turns = self.conversation().map(|turns| format!("{turns}: the system's turn"));
-        match (turns, &self.system) {
-            (Some(turns), Some(column)) => Some(format!("{turns}, else {column}")),
-            (turns, column) => turns.or(column.clone()),
-        }
+        let all: Vec<String> = turns.into_iter().chain(self.system.clone()).collect();
+        (!all.is_empty()).then(|| all.join(", else "))
     }
 
     pub(crate) fn conversation(&self) -> Option<&Path> {
@@ -73,7 +71,7 @@ impl Shape {
         {
             return Some(&["question"]);
         }
-        if self.system.as_deref().is_some_and(|system| is(&Path::column(system))) {
+        if self.system.first().is_some_and(|system| is(&Path::column(system))) {
             return Some(&["system"]);
         }
         if holds_turns_alone(schema, name) {
@@ -110,7 +108,19 @@ impl Shape {
             Response::Generations(generations) => (generations.list.clone(), None),
             Response::Turn { turns, .. } => (turns.to_string(), None),
         };
-        ColumnMapping { question, input, cot, answer, system: self.system.clone(), flag: self.flags.first().cloned() }
+        let [system, flag] = [&self.system, &self.flags].map(|names| names.first().cloned());
+        ColumnMapping { question, input, cot, answer, system, flag }
+    }
+
+    /// The paths of question, chain and answer, also those that are read where others are not filled.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        let (Question::Text { text: question, .. } | Question::Turn(question)) = &self.question;
+        let (cot, answer) = match &self.response {
+            Response::Columns { cot, answer } => (Some(cot), Some(answer)),
+            Response::Generation(path) | Response::Turn { turns: path, .. } => (Some(path), None),
+            Response::Generations(_) => (None, None),
+        };
+        [Some(question), cot, answer].into_iter().flatten().flat_map(Path::each)
     }
 
     /// The list of which one text per row is read, and how that text is chosen.

@@ -21,6 +21,8 @@ pub(crate) const ANSWERS: Names = names![
     gen_ans answer final_answer response output content solution translation trans
 ];
 
+pub(crate) const CONVERSATIONS: Names = names![messages conversations conversation contents];
+
 type Names = &'static [&'static str];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +81,13 @@ pub(crate) const ITEM_TEXTS: Names = names![generation solution response complet
 const SOLUTIONS: Names = names![solutions responses completions samples rollouts code];
 const TRAJECTORIES: Names = names![deepseek_thinking_trajectory thinking_trajectories];
 
-pub(crate) const TURN_CHAINS: Names = names![reasoning_content reasoning thinking];
+/// The speaker and the content of a message.
+pub(crate) const TURN_FIELDS: Names = names![role content from value parts];
+
+/// The chain of a message.
+pub(crate) const TURN_CHAINS: Names = names![
+    reasoning_content reasoning thinking reasoning_details thought think cot
+];
 
 pub(crate) const OWN: &str = "asap";
 
@@ -96,7 +104,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule("solutions", Form::Generations { needs_flags: true }, QUESTIONS, SOLUTIONS, FLAGS),
     rule("deepseek_reasoning", Form::Columns, QUESTIONS, names![deepseek_reasoning], names![deepseek_solution]),
     rule("deepseek_thinking_trajectory", Form::Columns, QUESTIONS, TRAJECTORIES, names![deepseek_attempt attempt]),
-    rule("messages", Form::Turns, &[], names![messages conversations conversation], &[]),
+    rule("messages", Form::Turns, &[], CONVERSATIONS, &[]),
     rule("prompt and completion", Form::Turns, names![prompt input], names![completion output response], &[]),
     rule("chain and answer", Form::Columns, QUESTIONS, CHAINS, ANSWERS),
 ];
