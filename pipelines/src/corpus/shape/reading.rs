@@ -173,14 +173,14 @@ impl Reading {
             return Ok((text(think), text(response)));
         }
         // The answer may be a whole generation, too. If its chain is another one, the row is a reject.
-        let (cot, own) = (functions.chain(&held)?, functions.think(answer.clone()));
-        let is_whole = is_tagged(&answer).and(own.clone().is_not_null());
-        let is_alike = is_blank(&cot).or(own.clone().eq(btrim(vec![cot.clone(), lit(SPACE)])));
+        let (is_whole, own, is_missing) = (is_tagged(&answer), functions.think(answer.clone()), is_blank(&held));
+        let same = vec![btrim(vec![held.clone(), lit(SPACE)]), think];
+        let is_alike = is_missing.clone().or(own.clone().in_list(same, false));
         let said = when(is_blank(&answer).and(is_tagged(&held)), coalesce(vec![response, answer.clone()]))
             .when(is_whole.clone().and(is_alike), functions.response.call(vec![answer.clone()]))
-            .when(is_whole.clone(), answer.clone())
+            .when(is_whole.clone().and(own.clone().is_not_null()), answer.clone())
             .otherwise(functions.answer(&answer)?)?;
-        let cot = when(is_whole.and(is_blank(&cot)), own).otherwise(cot)?;
+        let cot = when(is_missing.and(is_whole), own).otherwise(functions.chain(&held)?)?;
         Ok((text(cot), text(said)))
     }
 
