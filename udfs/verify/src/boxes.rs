@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::extract::SEEN;
+use super::words::SEEN;
 use super::{Verdict, choices, compared, equal, units, words};
 
 const BOX: &str = "box";

@@ -6,6 +6,7 @@ use super::alone;
 use super::boxes::{BETWEEN, Boxes, Unfinished, boxed, joins};
 use super::choices;
 use super::markdown::unemphasised;
+use super::words::SEEN;
 use super::{equal, words};
 use asap_kernels::code_fences::Blocks;
 use asap_kernels::tags;
@@ -15,8 +16,6 @@ const SEARCHED: usize = 65_536;
 pub(crate) const MARKS: [(&str, &str); 4] = [("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")];
 /// The maximum bytes of a heading before "answer".
 const HEADING: usize = 40;
-/// The bytes of text examined before and after an answer.
-pub(crate) const SEEN: usize = 400;
 
 /// What a response states.
 pub(crate) enum Stated<'a> {

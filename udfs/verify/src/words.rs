@@ -1,9 +1,11 @@
 //! The meaning of words in answers, in prose and in LaTeX commands.
 
 use super::expression::Function;
-use super::extract::SEEN;
 use super::token::{Bracket, Relation, Token};
 use super::units;
+
+/// The bytes of text examined before and after an answer.
+pub(crate) const SEEN: usize = 400;
 
 /// Returns the answer as words, if it has only words: `Evelyn` and `HT` are not products of their letters.
 pub(crate) fn only_words(text: &str) -> Option<Token> {

@@ -11,9 +11,8 @@ use cudarc::driver::{
 use half::f16;
 
 use super::kernels::{Kernels, shared_bytes};
-use super::output::Sums;
 use super::tiles::Tile;
-use super::weights::{GpuLayer, GpuMatrix};
+use super::types::{GpuLayer, GpuMatrix, Sums};
 use super::{CudaModel, failed};
 use crate::model::config::ModelConfig;
 use crate::ops::Heads;

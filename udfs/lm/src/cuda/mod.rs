@@ -15,6 +15,7 @@ mod kernels;
 mod output;
 mod pass;
 mod tiles;
+mod types;
 mod weights;
 
 use std::cmp::Reverse;

@@ -2,10 +2,10 @@
 
 use super::CudaModel;
 use super::gpu::Update;
+use super::types::Sums;
 use crate::Result;
 use crate::backend::{Target, TokenScore};
 use crate::ops::SumOfExponentials;
-use cudarc::driver::DeviceRepr;
 
 const ROWS: usize = 1024;
 const VOCABULARY: usize = 8192;
@@ -37,20 +37,6 @@ impl CudaModel {
         gpu.read(&sums)
     }
 }
-
-/// The sums of a row in sum_exponentials of kernels.cu.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-#[repr(C)]
-pub(crate) struct Sums {
-    pub max: f32,
-    pub sum: f32,
-    pub weighted: f32,
-    /// Logit of the row's target.
-    pub own: f32,
-}
-
-// SAFETY: four 32-bit numbers, with the layout of C.
-unsafe impl DeviceRepr for Sums {}
 
 impl Sums {
     fn score(self) -> TokenScore {

@@ -6,6 +6,7 @@ use half::f16;
 
 use super::Weights;
 use super::gpu::Gpu;
+use super::types::{GpuLayer, GpuMatrix};
 use crate::model::weights::LayerWeights;
 use crate::ops::{self, Linear, Weight, read};
 use crate::{LmError, Result};
@@ -21,28 +22,6 @@ impl Weight for F16Tensor {
     fn new(weight: Tensor) -> ops::Result<Self> {
         Ok(Self(weight))
     }
-}
-
-#[derive(Debug)]
-pub(crate) struct GpuMatrix {
-    pub numbers: CudaSlice<f16>,
-    pub outputs: usize,
-    pub inputs: usize,
-}
-
-/// The weights of a layer. Weights that multiply the same rows form one matrix.
-#[derive(Debug)]
-pub(crate) struct GpuLayer {
-    pub input_norm: CudaSlice<f32>,
-    pub joined: GpuMatrix,
-    pub joined_bias: CudaSlice<f32>,
-    pub query_norm: Option<CudaSlice<f32>>,
-    pub key_norm: Option<CudaSlice<f32>>,
-    pub o: GpuMatrix,
-    pub o_bias: Option<CudaSlice<f32>>,
-    pub post_norm: CudaSlice<f32>,
-    pub gate_and_up: GpuMatrix,
-    pub down: GpuMatrix,
 }
 
 #[derive(Debug)]
