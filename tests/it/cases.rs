@@ -1,7 +1,7 @@
 //! Runs `tests/it/cases/*.txt`: commands, queries and runs, each with what comes of it.
 //!
 //! `## NAME` begins a case in a folder with the project's data. Brackets after the name choose other places: `here` and
-//! `s3` (a bucket behind a proxy) for both, `elsewhere` for a folder without the project's data. `## given NAME` begins
+//! `s3` (a bucket, through a proxy) for both, `elsewhere` for a folder without the project's data. `## given NAME` begins
 //! statements that cases share by `given NAME`. A line of a case is a statement of [`Scene`]; indented lines
 //! below it are what [`check`] expects of it. `@NAME` is a location of the place. `CASE=PART` runs the cases whose
 //! names contain this part.

@@ -166,8 +166,7 @@ impl CallError {
         Self { kind, message: message.into(), tokens_in: 0, tokens_out: 0, is_general: false }
     }
 
-    /// Returns whether the model generated something, useful or not: that was paid for. An answer that the endpoint broke
-    /// off is none.
+    /// Returns whether the model generated an answer, useful or not. One that the endpoint broke off does not count.
     pub fn is_answer(&self) -> bool {
         self.tokens_out > 0 && self.kind != FailureKind::Unavailable
     }

@@ -78,7 +78,7 @@ pub(crate) fn with_signs(text: String) -> String {
     }
 }
 
-/// Whether a text says one of these phrases, each a line. Those in ASCII are whole words. `^` is the begin of the text,
+/// Whether a text says one of these phrases, each a line. Those in ASCII are whole words. `^` is the beginning of the text,
 /// and `$` its end.
 pub(crate) fn says(text: &str, phrases: &str) -> bool {
     let lower = text.to_lowercase().replace("n't", " not").replace("n’t", " not");
