@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use aho_corasick::AhoCorasick;
+
 use super::steps::{SEPARATOR, strip};
 
 type Pair = (&'static str, &'static str);
@@ -13,6 +15,11 @@ const TABLE: &str = include_str!("tags.tsv");
 static PAIRS: LazyLock<Vec<Pair>> = LazyLock::new(|| pairs("chain"));
 /// Tags around chains that also occur in prose and code. They count only at the start of a generation.
 static FIRST: LazyLock<Vec<Pair>> = LazyLock::new(|| pairs("beginning"));
+/// Finds these tags in one pass. Most answers have none, and are not searched for each of them.
+static TAGS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    let tags = PAIRS.iter().flat_map(|(opening, closing)| [opening, closing]);
+    AhoCorasick::new(tags.chain(FIRST.iter().map(|(_, closing)| closing))).ok()
+});
 /// Tags around the whole solution.
 static SOLUTION: LazyLock<Vec<Pair>> = LazyLock::new(|| pairs("solution"));
 /// The closing tags of solutions that are also HTML.
@@ -139,7 +146,7 @@ pub fn response_or_all(generation: &str) -> Option<&str> {
         return Some(after);
     }
     let start = generation.trim_start();
-    let is_cut_off = first_of(generation, PAIRS.iter().map(|(opening, _)| *opening)).is_some()
+    let is_cut_off = has_tag(generation) && first_of(generation, PAIRS.iter().map(|(opening, _)| *opening)).is_some()
         || FIRST.iter().any(|(tag, _)| start.starts_with(tag));
     (!is_cut_off).then_some(generation)
 }
@@ -168,6 +175,9 @@ fn span(generation: &str) -> Option<(usize, usize, usize)> {
             Some((from, to, to + closing.len()))
         });
     }
+    if !has_tag(generation) {
+        return None;
+    }
     // The first opening tag that its own closing tag follows.
     let (mut found, mut before) = (None, generation);
     for (opening, closing) in PAIRS.iter() {
@@ -186,6 +196,11 @@ fn span(generation: &str) -> Option<(usize, usize, usize)> {
     let closing = first_of(&generation[from..], PAIRS.iter().map(|(_, closing)| *closing));
     let closing = closing.or_else(|| FIRST.iter().find_map(|pair| alone(&generation[from..], pair)));
     closing.map(|(start, end)| (from, from + start, from + end))
+}
+
+/// Whether a text may have an opening tag of a chain, or a closing tag at all.
+fn has_tag(text: &str) -> bool {
+    TAGS.as_ref().is_none_or(|tags| tags.is_match(text))
 }
 
 /// Whether an opening tag between these texts opens a chain. Within a sentence, a chain only mentions the tag.

@@ -1,6 +1,10 @@
 //! Finds the answer in a response.
 
 use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use aho_corasick::{AhoCorasick, Match};
 
 use super::alone;
 use super::boxes::{BETWEEN, Boxes, Unfinished, boxed, joins};
@@ -120,13 +124,16 @@ fn is_cut_off(text: &str) -> bool {
 /// "The answer is" in several languages, without the first letter if it may be a capital. Those with a colon are also
 /// headings.
 const PHRASES: &str = include_str!("words/answer_is.txt");
+/// Finds the phrases without their colons in one pass.
+static FINDER: LazyLock<Option<AhoCorasick>> =
+    LazyLock::new(|| AhoCorasick::new(PHRASES.lines().map(|phrase| phrase.trim_end_matches(':'))).ok());
 
 /// Returns the text after the last phrase or heading that states an answer: its formulas if they end the sentence, else
 /// the rest of the sentence. None if the text calls the answer wrong.
 fn phrase(text: &str) -> Result<Option<&str>, Doubtful> {
-    let is_ascii = text.is_ascii();
-    let phrases = PHRASES.lines().filter(|phrase| !is_ascii || phrase.is_ascii());
-    let mut places: Vec<(usize, usize)> = phrases.flat_map(|phrase| places(text, phrase)).collect();
+    let found = FINDER.iter().flat_map(|finder| finder.find_overlapping_iter(text));
+    let place = |found: Match| place(text, found.range(), PHRASES.lines().nth(found.pattern().as_usize())?);
+    let mut places: Vec<(usize, usize)> = found.filter_map(place).collect();
     places.sort_unstable();
     for (from, after) in places.into_iter().rev().take(32) {
         let rest = without_adverbs(&text[after..]);
@@ -144,21 +151,18 @@ fn phrase(text: &str) -> Result<Option<&str>, Doubtful> {
     Ok(None)
 }
 
-/// Finds a phrase, and the lines that are nothing but a heading such as "Final answer".
-fn places<'t>(text: &'t str, phrase: &'static str) -> impl Iterator<Item = (usize, usize)> + 't {
-    let stem = phrase.trim_end_matches(':');
-    text.match_indices(stem).filter_map(move |(from, _)| {
-        let after = from + stem.len();
-        let rest = text[after..].trim_start_matches(' ');
-        let is_phrase = match stem {
-            _ if stem == phrase => true,
-            // 回答 is a reply.
-            "答" if text[..from].ends_with(char::is_alphabetic) => return None,
-            _ => rest.starts_with([':', '：', '】']),
-        };
-        let below = heading(text, from, rest).filter(|_| stem != phrase);
-        below.or(is_phrase.then_some(after)).map(|after| (from, after))
-    })
+/// Returns where a phrase begins, and what follows it or the line that is nothing but a heading such as "Final answer".
+/// `found` is the place of its words.
+fn place(text: &str, found: Range<usize>, phrase: &str) -> Option<(usize, usize)> {
+    let rest = text[found.end..].trim_start_matches(' ');
+    let is_heading = phrase.ends_with(':');
+    // 回答 is a reply.
+    if phrase == "答:" && text[..found.start].ends_with(char::is_alphabetic) {
+        return None;
+    }
+    let is_phrase = !is_heading || rest.starts_with([':', '：', '】']);
+    let below = heading(text, found.start, rest).filter(|_| is_heading);
+    below.or(is_phrase.then_some(found.end)).map(|after| (found.start, after))
 }
 
 /// Returns where the text below a heading begins, if its word is at `from` and `rest` follows.
