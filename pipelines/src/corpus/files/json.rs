@@ -106,8 +106,7 @@ struct Survey {
 impl Json {
     fn write_parquet(mut self, target: &Path) -> Result<Vec<String>> {
         let is_text = |byte: &io::Result<u8>| !byte.as_ref().is_ok_and(u8::is_ascii_whitespace);
-        if self.open()?.bytes().find(is_text).transpose()? == Some(b'[') {
-            self.write_lines()?;
+        if self.open()?.bytes().find(is_text).transpose()? == Some(b'[') && self.write_lines()? {
             self.path = self.lines.clone();
         }
         let survey = self.survey()?;
@@ -121,7 +120,7 @@ impl Json {
         let mut writer = ArrowWriter::try_new(BufWriter::new(File::create(target)?), schema, Some(properties))?;
         let mut decoder = reader.build_decoder().map_err(failed)?;
         let is_mixed = survey.kinds.is_mixed();
-        for (index, line) in self.open()?.split(b'\n').enumerate() {
+        for (index, line) in self.split()?.enumerate() {
             let mut line = line?;
             if survey.bad.binary_search(&index).is_ok() {
                 line = b"{}".to_vec();
@@ -150,7 +149,10 @@ impl Json {
     fn notes(&self, survey: Survey) -> Vec<String> {
         let lines = [
             (survey.bad, "no complete JSON object, so the line becomes a reject"),
-            (survey.nan, "NaN or Infinity, which JSON does not have, is read as NULL"),
+            (
+                survey.nan,
+                "NaN or Infinity, which JSON does not have, or a number too large for 64 bits is read as NULL",
+            ),
             (survey.twice, "an object holds a key twice, and its last value counts"),
         ];
         let of_lines = lines.into_iter().filter_map(|(lines, what)| {
@@ -180,17 +182,28 @@ impl Json {
         Ok(text)
     }
 
-    /// Writes each item of an array as one line. An item that is not JSON costs no other item.
-    fn write_lines(&self) -> Result<()> {
+    /// The lines of the file. Joined files have a byte order mark within.
+    fn split(&self) -> Result<impl Iterator<Item = io::Result<Vec<u8>>>> {
+        let bare = |line: Vec<u8>| line.strip_prefix(BYTE_ORDER_MARK).map(<[u8]>::to_vec).unwrap_or(line);
+        Ok(self.open()?.split(b'\n').map(move |line| line.map(bare)))
+    }
+
+    /// Writes each item of an array as one line. An item that is not JSON costs no other item. Returns false if the array
+    /// is only the first of several lines.
+    fn write_lines(&self) -> Result<bool> {
         let failed = |error: io::Error| exec_datafusion_err!("{} cannot be read: {error}", self.name);
         let mut lines = BufWriter::new(File::create(&self.lines)?);
-        let (mut scanner, mut item, mut has_ended) = (Scanner::default(), Vec::new(), false);
+        let (mut scanner, mut item, mut has_ended, mut is_line) = (Scanner::default(), Vec::new(), false, true);
         let mut text = self.open()?;
         loop {
             let bytes = text.fill_buf().map_err(failed)?;
             let read = bytes.len();
             for byte in bytes {
+                is_line &= has_ended || scanner.depth == 0 || *byte != b'\n';
                 if has_ended && !byte.is_ascii_whitespace() {
+                    if is_line {
+                        return Ok(false);
+                    }
                     return exec_err!("{} is not a complete array of JSON objects: text follows it", self.name);
                 }
                 if !scanner.is_border(*byte) {
@@ -213,7 +226,8 @@ impl Json {
         if !has_ended {
             return exec_err!("{} is not a complete array of JSON objects: its end is missing", self.name);
         }
-        Ok(lines.flush()?)
+        lines.flush()?;
+        Ok(true)
     }
 
     fn survey(&self) -> Result<Survey> {
@@ -280,7 +294,7 @@ impl Json {
     /// and the next read would fail too.
     fn lines(&self) -> Result<impl Iterator<Item = Result<(usize, Result<Object, String>)>>> {
         let is_blank = |line: &io::Result<Vec<u8>>| line.as_ref().is_ok_and(|line| line.trim_ascii().is_empty());
-        let lines = self.open()?.split(b'\n').enumerate().filter(move |(_, line)| !is_blank(line));
+        let lines = self.split()?.enumerate().filter(move |(_, line)| !is_blank(line));
         Ok(lines.map(|(index, line)| {
             let at = || format!("line {} of {}", index + 1, self.name);
             let line = line.map_err(|error| exec_datafusion_err!("{} cannot be read: {error}", at()))?;

@@ -237,23 +237,25 @@ impl Scanner {
     }
 }
 
-/// Returns a line with null in place of the numbers that Python and JavaScript write but JSON does not have. None if
-/// it has no such number.
+/// Returns a line with null in place of the numbers that Python and JavaScript write but JSON does not have, and of those
+/// that no 64-bit float holds. None if it has no such number.
 pub(crate) fn without_nan(line: &[u8]) -> Option<Vec<u8>> {
     const NUMBERS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
-    let (mut scanner, mut clean, mut at, mut is_changed) = (Scanner::default(), Vec::new(), 0, false);
-    while let Some(byte) = line.get(at) {
-        match NUMBERS.iter().find(|number| !scanner.is_text && line[at..].starts_with(number)) {
-            Some(number) => {
-                clean.extend(b"null");
-                (at, is_changed) = (at + number.len(), true);
-            }
-            None => {
-                scanner.is_border(*byte);
-                clean.push(*byte);
-                at += 1;
-            }
+    let (mut scanner, mut clean, mut rest, mut is_changed) = (Scanner::default(), Vec::new(), line, false);
+    while let Some(byte) = rest.first() {
+        let named = NUMBERS.iter().find(|number| rest.starts_with(number)).map(|number| number.len());
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit() || b"+-.eE".contains(byte)).count();
+        let is_infinite =
+            || str::from_utf8(&rest[..digits]).is_ok_and(|number| number.parse().is_ok_and(f64::is_infinite));
+        let number = named.or((digits > 1 && is_infinite()).then_some(digits)).filter(|_| !scanner.is_text);
+        if number.is_some() {
+            clean.extend(b"null");
+        } else {
+            scanner.is_border(*byte);
+            clean.extend(&rest[..digits.max(1)]);
         }
+        is_changed |= number.is_some();
+        rest = &rest[number.unwrap_or(digits.max(1))..];
     }
     is_changed.then_some(clean)
 }
