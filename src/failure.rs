@@ -42,7 +42,9 @@ impl From<DataFusionError> for Failure {
             DataFusionError::External(cause) if cause.is::<OutcomeUnknown>() => Failure::TryLater(message),
             _ if is_unreachable(&error) => Failure::TryLater(message),
             DataFusionError::External(cause) => match cause.downcast_ref() {
-                Some(RunError::Interrupted | RunError::OtherSnapshot { .. }) => Failure::TryLater(message),
+                Some(RunError::Interrupted | RunError::OtherSnapshot { .. } | RunError::OtherCommit { .. }) => {
+                    Failure::TryLater(message)
+                }
                 Some(RunError::Superseded { .. } | RunError::OtherTable { .. }) => Failure::OtherRun(message),
                 Some(RunError::TooManyRejects { .. } | RunError::AllRejected { .. }) => {
                     Failure::TooManyRejects(message)

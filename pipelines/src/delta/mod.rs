@@ -11,7 +11,7 @@
 //! prepared again on each state that it could follow, so it always sees the changes of other writers. A commit whose
 //! reply was lost is found by its own bytes. Without a conflict a commit costs one request, however long the log is.
 
-mod actions;
+pub(crate) mod actions;
 mod open;
 mod probe;
 mod protocol;

@@ -25,6 +25,9 @@ pub enum RunError {
          more. Run the same command again"
     )]
     OtherTable { table: String },
+    /// Shards that a command merges are no longer there.
+    #[error("another commit to {table} merged these shards or deleted rows of them first: run the same command again")]
+    OtherCommit { table: String },
     #[error(
         "{rejected} of {rows} rows were rejected, more than --max-rejects {most} allows ({reasons}); work since the \
          last commit is not committed"
