@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::words::SEEN;
+use super::words::{List, SEEN};
 use super::{Verdict, choices, compared, equal, units, words};
 
 const BOX: &str = "box";
@@ -79,9 +79,9 @@ pub(crate) fn boxed(text: &str) -> Result<Option<Boxes<'_>>, Unfinished> {
         start = if is_spaced { start } else { first };
     }
     // The letter of a choice may be followed by its text.
-    let is_choice = start == last.from && choices::lone(contents[0]).is_some_and(|letter| letter.is_ascii_uppercase());
+    let is_choice = || choices::lone(contents[0]).is_some_and(|letter| letter.is_ascii_uppercase());
     let joined = if start < last.from { &contents[..] } else { &contents[..1] };
-    if !is_choice && is_part(&text[..start], &text[end..], joined) {
+    if is_part(&text[..start], &text[end..], joined) && !(start == last.from && is_choice()) {
         return Err(Unfinished);
     }
     if is_spaced && is_part(&text[..first], &text[end..], &contents) {
@@ -124,10 +124,12 @@ fn boxes_before(text: &str, mut end: usize) -> Result<Option<Boxed<'_>>, Unfinis
     }
 }
 
+static DENIALS: List = List::new(|| include_str!("words/not_before.txt").lines().collect());
+
 /// Whether the words before a box deny it: "it is not", "the answer can't be", "no es".
 fn is_denied(before: &str) -> bool {
     let before = before.trim_end_matches(|c: char| c.is_whitespace() || "$*(\\[".contains(c));
-    before == "not" || include_str!("words/not_before.txt").lines().any(|denial| before.ends_with(denial))
+    before == "not" || DENIALS.iter().any(|denial| before.ends_with(denial))
 }
 
 /// `\boxed{5} is not the answer`, `\boxed{5} and \boxed{6} are both wrong`
@@ -217,34 +219,34 @@ fn formula<'a>(before: &'a str, after: &'a str) -> Option<(&'a str, &'a str)> {
 }
 
 fn ends_side(left: &str) -> bool {
-    const ENDS: &str = include_str!("words/before_formula.txt");
+    static ENDS: List = List::new(|| include_str!("words/before_formula.txt").lines().collect());
     let left = left.trim_end();
     let opened = left.strip_suffix('{').map(|left| left.is_empty() || left.ends_with("bf") || left.ends_with("text"));
     left.is_empty()
         || opened == Some(true)
-        || ENDS.lines().any(|end| left.ends_with(end))
+        || ENDS.iter().any(|end| left.ends_with(end))
         || (left.ends_with('}') && left.rfind("\\text").is_some_and(|from| !left[from..left.len() - 1].contains('}')))
 }
 
 fn begins_side(right: &str) -> bool {
-    const BEGINNINGS: &str = include_str!("words/after_formula.txt");
+    static BEGINNINGS: List = List::new(|| include_str!("words/after_formula.txt").lines().collect());
     let spaces = ["\\,", "\\;", "\\ ", "~"];
     let right = spaces.iter().fold(right.trim_start(), |right, space| right.trim_start_matches(space).trim_start());
     let word = right.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
     right.is_empty()
         || right.starts_with(',')
         || units::is_phrase(word)
-        || BEGINNINGS.lines().any(|beginning| right.starts_with(beginning))
+        || BEGINNINGS.iter().any(|beginning| right.starts_with(beginning))
 }
 
 /// Whether a box outside of formulas is part of one. A sign followed by a space is a dash or a list marker.
 fn is_part_of_prose(before: &str, after: &str) -> bool {
-    const BEFORE: &str = include_str!("words/before_box.txt");
-    const AFTER: &str = include_str!("words/after_box.txt");
+    static BEFORE: List = List::new(|| include_str!("words/before_box.txt").lines().collect());
+    static AFTER: List = List::new(|| include_str!("words/after_box.txt").lines().collect());
     let near = before.trim_end();
-    BEFORE.lines().any(|sign| near.ends_with(sign))
+    BEFORE.iter().any(|sign| near.ends_with(sign))
         || before.ends_with(|c: char| c.is_ascii_digit() || "+-/−±√½⅓⅔¼¾×÷".contains(c))
-        || AFTER.lines().any(|sign| after.trim_start_matches([' ', '\t']).starts_with(sign))
+        || AFTER.iter().any(|sign| after.trim_start_matches([' ', '\t']).starts_with(sign))
 }
 
 fn argument(text: &str) -> Option<(&str, usize)> {

@@ -101,8 +101,7 @@ pub(crate) fn multiplier(word: &str) -> Option<i64> {
 pub(crate) fn multiplies(word: &str) -> bool {
     let begins = |of: &str| word.starts_with(of);
     let is_foreign = word.starts_with(is_foreign) && !NOT_CHANGING.lines().any(begins);
-    MULTIPLES.contains_key(word.to_lowercase().as_str())
-        || multiplier(word).is_some()
+    !word.is_empty() && (MULTIPLES.contains_key(word.to_lowercase().as_str()) || multiplier(word).is_some())
         || is_foreign && MULTIPLIERS.lines().any(begins)
 }
 

@@ -1,8 +1,13 @@
 //! The meaning of words in answers, in prose and in LaTeX commands.
 
+use std::sync::LazyLock;
+
 use super::expression::Function;
 use super::token::{Bracket, Relation, Token};
 use super::units;
+
+/// The lines of a file.
+pub(crate) type List = LazyLock<Vec<&'static str>>;
 
 /// The bytes of text examined before and after an answer.
 pub(crate) const SEEN: usize = 400;
@@ -193,7 +198,7 @@ pub(crate) fn word(content: &str) -> Token {
 
 /// Returns the token of a command, `Some(None)` for markup. None if the command is unknown.
 pub(crate) fn command(name: &str) -> Option<Option<Token>> {
-    const MARKUP: &str = include_str!("words/markup.txt");
+    static MARKUP: List = List::new(|| include_str!("words/markup.txt").lines().collect());
     if let Some(function) = Function::named(name) {
         return Some(Some(Token::Function(function)));
     }
@@ -242,7 +247,7 @@ pub(crate) fn command(name: &str) -> Option<Option<Token>> {
         "euro" | "texteuro" => Token::Word("€".to_string()),
         "angle" | "triangle" | "measuredangle" => Token::Word(name.to_string()),
         _ if is_letter(name) => Token::Letter(format!("\\{}", name.strip_prefix("var").unwrap_or(name))),
-        _ if MARKUP.lines().any(|markup| markup == name) => return Some(None),
+        _ if MARKUP.contains(&name) => return Some(None),
         _ => return None,
     }))
 }
@@ -253,6 +258,6 @@ pub(crate) fn is_vector(text: &str, before: &[Token]) -> bool {
 }
 
 fn is_letter(name: &str) -> bool {
-    const GREEK: &str = include_str!("words/greek.txt");
-    GREEK.lines().any(|letter| letter == name)
+    static GREEK: List = List::new(|| include_str!("words/greek.txt").lines().collect());
+    GREEK.contains(&name)
 }
