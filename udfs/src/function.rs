@@ -50,7 +50,9 @@ pub trait AsyncCall: Send + Sync {
 
     /// Returns how many rows of one partition may be in flight: started and not output yet. More rows than parallel
     /// calls keep a slow row from holding up the rows after it.
-    fn window(&self, config: &ConfigOptions) -> usize;
+    fn window(&self, _: &ConfigOptions) -> usize {
+        self.asking().rows_in_flight
+    }
 
     /// Returns what must live until all rows of the statement that runs in this context are done.
     fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
@@ -75,6 +77,8 @@ pub struct Asking<'a> {
     pub of_scorer: Asks,
     /// Whether scores decide what they read next. Then a count of their tokens with constant scores is not exact.
     pub reads_by_scores: bool,
+    /// How many rows of one partition may be in flight, unless the settings decide.
+    pub rows_in_flight: usize,
     /// How much of their arguments they read. Among calls with equal arguments, those with a lower reach wait for those
     /// with a higher reach, and find their results in the cache.
     pub reach: u8,

@@ -4,11 +4,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, BooleanArray, Float32Builder, Float64Array, Int64Array, ListArray, ListBuilder, StringArray,
-    StringBuilder, StructArray,
+    ArrayRef, BooleanArray, Float32Array, Float64Array, Int32Array, Int64Array, ListArray, StringArray, StructArray,
 };
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
-use datafusion::arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Int64Type};
+use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::Result;
 
 pub trait IntoArray: Send + Sized {
@@ -51,13 +50,25 @@ pub(crate) fn structs(columns: Vec<(&str, ArrayRef)>, valid: Option<NullBuffer>)
     Ok(Arc::new(StructArray::try_new(fields, columns.into_iter().map(|(_, column)| column).collect(), valid)?))
 }
 
-/// Cuts `items` into lists of these lengths; None gives NULL.
-pub(crate) fn lists(items: ArrayRef, lengths: &[Option<usize>]) -> Result<ArrayRef> {
-    let item = Arc::new(Field::new_list_field(items.data_type().clone(), true));
-    let offsets = OffsetBuffer::from_lengths(lengths.iter().map(|length| length.unwrap_or(0)));
-    let valid = lengths.iter().map(Option::is_some).collect();
-    Ok(Arc::new(ListArray::try_new(item, offsets, items, Some(valid))?))
+pub(crate) fn column<T: IntoArray>(values: impl Iterator<Item = Option<T>>) -> Result<ArrayRef> {
+    T::array(values.collect())
 }
+
+/// Writes a row as a struct of these fields, each an Option.
+macro_rules! struct_output {
+    ($row:ident: $type:ty => $($name:literal: $value:expr),+ $(,)?) => {
+        impl $crate::output::IntoArray for $type {
+            fn array(rows: Vec<Option<Self>>) -> datafusion::common::Result<datafusion::arrow::array::ArrayRef> {
+                let columns = vec![
+                    $(($name, $crate::output::column(rows.iter().map(|row| row.as_ref().and_then(|$row| $value)))?)),+
+                ];
+                $crate::output::structs(columns, Some(rows.iter().map(Option::is_some).collect()))
+            }
+        }
+    };
+}
+
+pub(crate) use struct_output;
 
 macro_rules! outputs {
     ($($value:ty => $array:ty;)*) => {
@@ -71,63 +82,45 @@ macro_rules! outputs {
 
 outputs! {
     Cow<'_, str> => StringArray;
+    &str => StringArray;
     bool => BooleanArray;
+    i32 => Int32Array;
     i64 => Int64Array;
+    f32 => Float32Array;
     f64 => Float64Array;
 }
 
-impl IntoArray for Vec<f64> {
+impl<T: IntoArray> IntoArray for Option<T> {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        let rows = rows.into_iter().map(|row| row.map(|numbers| numbers.into_iter().map(Some).collect::<Vec<_>>()));
-        Ok(Arc::new(ListArray::from_iter_primitive::<Float64Type, _, _>(rows)))
+        column(rows.into_iter().map(Option::flatten))
     }
 }
 
-impl IntoArray for Vec<Option<f32>> {
+impl<T: IntoArray> IntoArray for Vec<T> {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        Ok(Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(rows)))
-    }
-}
-
-impl IntoArray for Vec<Option<Vec<f32>>> {
-    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        let mut lists = ListBuilder::new(ListBuilder::new(Float32Builder::new()));
-        let numbers = |numbers: Vec<f32>| numbers.into_iter().map(Some);
-        rows.into_iter()
-            .for_each(|row| lists.append_option(row.map(|row| row.into_iter().map(move |step| step.map(numbers)))));
-        Ok(Arc::new(lists.finish()))
-    }
-}
-
-impl IntoArray for Vec<Option<Cow<'_, str>>> {
-    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        let mut lists = ListBuilder::new(StringBuilder::new());
-        rows.into_iter().for_each(|row| lists.append_option(row));
-        Ok(Arc::new(lists.finish()))
+        let offsets = OffsetBuffer::from_lengths(rows.iter().map(|row| row.as_ref().map_or(0, Vec::len)));
+        let valid = rows.iter().map(Option::is_some).collect();
+        let items = column(rows.into_iter().flatten().flatten().map(Some))?;
+        let item = Arc::new(Field::new_list_field(items.data_type().clone(), true));
+        Ok(Arc::new(ListArray::try_new(item, offsets, items, Some(valid))?))
     }
 }
 
 /// Indices of steps, from 0; the numbers in SQL start at 1.
+#[derive(Clone)]
 pub struct Numbers(pub Vec<usize>);
 
 impl IntoArray for Numbers {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        let numbers = |row: Self| row.0.into_iter().map(|index| Some(index as i64 + 1));
-        let rows = rows.into_iter().map(|row| row.map(numbers));
-        Ok(Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(rows)))
+        let numbers = |row: Self| row.0.into_iter().map(|index| index as i64 + 1).collect::<Vec<_>>();
+        column(rows.into_iter().map(|row| row.map(numbers)))
     }
 }
 
-/// The speaker and the text of each turn of a conversation. It is written as List\<Struct\<role, content>>, the format of
-/// trainers.
-pub(crate) struct Messages(pub Vec<(&'static str, String)>);
-
-impl IntoArray for Messages {
-    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        let lengths: Vec<Option<usize>> = rows.iter().map(|row| row.as_ref().map(|turns| turns.0.len())).collect();
-        let (roles, contents): (Vec<&str>, Vec<String>) = rows.into_iter().flatten().flat_map(|turns| turns.0).unzip();
-        let columns: Vec<(&str, ArrayRef)> =
-            vec![("role", Arc::new(StringArray::from(roles))), ("content", Arc::new(StringArray::from(contents)))];
-        lists(structs(columns, None)?, &lengths)
-    }
+/// A turn of a conversation. A list of turns has the format of trainers, List\<Struct\<role, content>>.
+pub(crate) struct Turn {
+    pub role: &'static str,
+    pub content: String,
 }
+
+struct_output!(turn: Turn => "role": Some(turn.role), "content": Some(turn.content.as_str()));

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::{ArrayRef, BooleanArray, Int64Array, StringArray};
+use datafusion::arrow::array::ArrayRef;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result, exec_err};
 use datafusion::execution::TaskContext;
@@ -18,7 +18,7 @@ use crate::columns::Args;
 use crate::declaration::{Argument, Declaration};
 use crate::function::{Asking, AsyncCall, Body, CallRows, Function};
 use crate::llm::failed;
-use crate::output;
+use crate::output::{self, column};
 use crate::settings::{OnError, Settings};
 use asap_llm::{LlmError, Statement, Usage};
 
@@ -117,15 +117,13 @@ fn check<T>(function: &str, settings: &Settings, rows: &[Anchored<T>]) -> Result
 
 /// Returns structs of a function's own columns, then status, error, tokens_in, tokens_out and cached.
 pub(super) fn structs<T>(mut columns: Vec<(&str, ArrayRef)>, rows: &[Anchored<T>]) -> Result<ArrayRef> {
-    let tokens = |tokens: fn(&Spent) -> u64| -> ArrayRef {
-        Arc::new(rows.iter().map(|row| i64::try_from(tokens(&row.spent)).ok()).collect::<Int64Array>())
-    };
+    let tokens = |tokens: fn(&Spent) -> u64| column(rows.iter().map(|row| i64::try_from(tokens(&row.spent)).ok()));
     columns.extend([
-        ("status", Arc::new(rows.iter().map(|row| Some(row.status())).collect::<StringArray>()) as ArrayRef),
-        ("error", Arc::new(rows.iter().map(Anchored::error).collect::<StringArray>())),
-        ("tokens_in", tokens(|spent| spent.tokens_in)),
-        ("tokens_out", tokens(|spent| spent.tokens_out)),
-        ("cached", Arc::new(rows.iter().map(|row| Some(row.spent.is_cached())).collect::<BooleanArray>())),
+        ("status", column(rows.iter().map(|row| Some(row.status())))?),
+        ("error", column(rows.iter().map(Anchored::error))?),
+        ("tokens_in", tokens(|spent| spent.tokens_in)?),
+        ("tokens_out", tokens(|spent| spent.tokens_out)?),
+        ("cached", column(rows.iter().map(|row| Some(row.spent.is_cached())))?),
     ]);
     output::structs(columns, None)
 }

@@ -6,7 +6,6 @@ use asap_lm::backend::Asks;
 use asap_lm::{Reading, Scored, Scores, Wanted};
 use async_trait::async_trait;
 use datafusion::arrow::array::ArrayRef;
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 
 use super::needs::SessionModels;
@@ -46,10 +45,7 @@ struct ByScore<T> {
     score: StepScore<T>,
 }
 
-impl<T: 'static> StepScore<T>
-where
-    Vec<Option<T>>: IntoArray,
-{
+impl<T: IntoArray + 'static> StepScore<T> {
     pub(super) fn of(self, session: &SessionModels) -> Result<Function> {
         let Self { name, about, arguments, example, .. } = self;
         let declaration = Declaration { name, about, arguments, example };
@@ -59,17 +55,15 @@ where
 }
 
 #[async_trait]
-impl<T: 'static> AsyncCall for ByScore<T>
-where
-    Vec<Option<T>>: IntoArray,
-{
+impl<T: IntoArray + 'static> AsyncCall for ByScore<T> {
     fn asking(&self) -> Asking<'_> {
-        let of_scorer = Asks { entropies: self.score.entropies, ..Asks::default() };
-        Asking { scorer: Some(&self.session), of_scorer, reach: self.score.wanted as u8, ..Asking::default() }
-    }
-
-    fn window(&self, _: &ConfigOptions) -> usize {
-        ROWS_IN_FLIGHT
+        Asking {
+            scorer: Some(&self.session),
+            of_scorer: Asks { entropies: self.score.entropies, ..Asks::default() },
+            rows_in_flight: ROWS_IN_FLIGHT,
+            reach: self.score.wanted as u8,
+            ..Asking::default()
+        }
     }
 
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {

@@ -1,14 +1,12 @@
 //! Functions that ask the anchorer: for a direct thought, a coarse pruning, or the answer to a prompt.
 
-use std::sync::Arc;
-
-use datafusion::arrow::array::{ArrayRef, Int64Array, ListArray, StringArray};
-use datafusion::arrow::datatypes::{Float64Type, Int64Type};
+use datafusion::arrow::array::ArrayRef;
 use datafusion::common::Result;
 
 use super::by_anchorer::{AskedFunction, structs};
 use crate::anchor::{Anchored, Pruned};
 use crate::declaration::argument;
+use crate::output::column;
 
 pub(super) const AI_COMPLETE: AskedFunction<Option<String>> = AskedFunction {
     name: "ai_complete",
@@ -23,10 +21,7 @@ pub(super) const AI_COMPLETE: AskedFunction<Option<String>> = AskedFunction {
             Ok(Anchored { outcome: outcome.map(Some), spent })
         })
     },
-    array: |rows| {
-        let texts = rows.iter().map(|row| row.outcome.as_ref().ok()?.as_deref());
-        Ok(Arc::new(texts.collect::<StringArray>()))
-    },
+    array: |rows| column(rows.iter().map(|row| row.outcome.as_ref().ok()?.as_deref())),
 };
 
 pub(super) const COT_ANCHOR: AskedFunction<String> = AskedFunction {
@@ -39,10 +34,7 @@ pub(super) const COT_ANCHOR: AskedFunction<String> = AskedFunction {
     example: "select cot_anchor('A crate holds 12 trays of 8 rolls. How many rolls fill 3 crates?', '3 crates hold 288 rolls.')['thought'];\n-- goal: How many rolls fill 3 crates?\n-- given: 12, 8, 3\n-- reach: 3 crates hold 288 rolls.",
     needs_language_model: false,
     ask: |anchorer, row, statement| Box::pin(anchorer.anchor(row.text(0).ok(), row.text(1).ok(), Some(statement))),
-    array: |rows| {
-        let thoughts = rows.iter().map(|row| row.outcome.as_deref().ok()).collect::<StringArray>();
-        structs(vec![("thought", Arc::new(thoughts))], rows)
-    },
+    array: |rows| structs(vec![("thought", column(rows.iter().map(|row| row.outcome.as_deref().ok()))?)], rows),
 };
 
 pub(super) const COT_COARSE: AskedFunction<Pruned> = AskedFunction {
@@ -60,15 +52,11 @@ pub(super) const COT_COARSE: AskedFunction<Pruned> = AskedFunction {
 
 fn prunings(rows: &[Anchored<Pruned>]) -> Result<ArrayRef> {
     let pruned = || rows.iter().map(|row| row.outcome.as_ref().ok());
-    let kept = pruned().map(|pruned| Some(pruned?.kept.iter().copied().map(Some)));
-    let similarity = pruned().map(|pruned| Some(pruned?.similarity.iter().copied().map(Some)));
-    let cots = pruned().map(|pruned| Some(pruned?.cot.as_str())).collect::<StringArray>();
-    let attempts = rows.iter().map(|row| i64::from(row.spent.attempts)).collect::<Int64Array>();
-    let columns: Vec<(&str, ArrayRef)> = vec![
-        ("cot", Arc::new(cots)),
-        ("kept", Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(kept))),
-        ("similarity", Arc::new(ListArray::from_iter_primitive::<Float64Type, _, _>(similarity))),
-        ("attempts", Arc::new(attempts)),
+    let columns = vec![
+        ("cot", column(pruned().map(|pruned| Some(pruned?.cot.as_str())))?),
+        ("kept", column(pruned().map(|pruned| Some(pruned?.kept.clone())))?),
+        ("similarity", column(pruned().map(|pruned| Some(pruned?.similarity.clone())))?),
+        ("attempts", column(rows.iter().map(|row| Some(i64::from(row.spent.attempts))))?),
     ];
     structs(columns, rows)
 }

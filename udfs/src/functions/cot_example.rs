@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use asap_lm::example::{Encoded, Example, ExampleTemplate, Long};
 use asap_lm::{LmError, Tokenizer};
-use datafusion::arrow::array::{ArrayRef, Int32Array};
-use datafusion::common::Result;
 
 use super::by_row::RowFunction;
 use crate::columns::NoValue;
 use crate::declaration::argument;
-use crate::output::{IntoArray, lists, structs};
+use crate::output::struct_output;
 
 pub(super) const COT_EXAMPLE: RowFunction<(Arc<Tokenizer>, Arc<ExampleTemplate>), Example> = RowFunction {
     name: "cot_example",
@@ -37,14 +35,8 @@ pub(super) const COT_EXAMPLE: RowFunction<(Arc<Tokenizer>, Arc<ExampleTemplate>)
     },
 };
 
-impl IntoArray for Example {
-    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        let lengths: Vec<_> = rows.iter().map(|row| Some(row.as_ref().map_or(0, |row| row.ids.len()))).collect();
-        let ids: Vec<i32> = rows.iter().flatten().flat_map(Example::input_ids).collect();
-        let labels: Vec<i32> = rows.iter().flatten().flat_map(Example::labels).collect();
-        let mask = vec![1; ids.len()];
-        let list = |values: Vec<i32>| lists(Arc::new(Int32Array::from(values)), &lengths);
-        let columns = vec![("input_ids", list(ids)?), ("attention_mask", list(mask)?), ("labels", list(labels)?)];
-        structs(columns, Some(rows.iter().map(Option::is_some).collect()))
-    }
-}
+struct_output!(example: Example =>
+    "input_ids": Some(example.input_ids().collect::<Vec<i32>>()),
+    "attention_mask": Some(vec![1_i32; example.ids.len()]),
+    "labels": Some(example.labels().collect::<Vec<i32>>()),
+);

@@ -1,15 +1,11 @@
 //! Faults of traces that a row shows alone.
 
-use std::sync::Arc;
-
 use asap_kernels::health;
-use datafusion::arrow::array::{ArrayRef, Float64Array, StringArray};
-use datafusion::common::Result;
 
 use super::by_row::RowFunction;
 use crate::columns::NoValue;
 use crate::declaration::argument;
-use crate::output::{IntoArray, lists, structs};
+use crate::output::struct_output;
 
 pub(super) const COT_REPETITION: RowFunction<(), f64> = RowFunction {
     name: "cot_repetition",
@@ -19,12 +15,12 @@ pub(super) const COT_REPETITION: RowFunction<(), f64> = RowFunction {
     row: |_, row| Ok(health::repetition(row.text(0)?)),
 };
 
-pub(super) const COT_SCRIPTS: RowFunction<(), Scripts> = RowFunction {
+pub(super) const COT_SCRIPTS: RowFunction<(), Vec<Script>> = RowFunction {
     name: "cot_scripts",
     about: "The scripts of a text, each with its share of the words, the largest first. Each character of Chinese, Japanese or Korean is a word. A letter alone, such as `x` or `π`, and a command of LaTeX are no words. Hiragana and Katakana count as Han, because Japanese uses all three. If another script has more words than Latin, Latin is left out, because texts in all scripts write formulas, names and code in Latin. So a text with more than one script mixes languages.",
     arguments: &[argument!(text: Text, "A chain, or any other text.")],
     example: "select cot_scripts('So let us 考虑');\n-- [{script: Latin, share: 0.6}, {script: Han, share: 0.4}]",
-    row: |_, row| Ok(Scripts(health::scripts(row.text(0)?))),
+    row: |_, row| Ok(health::scripts(row.text(0)?).into_iter().map(Script).collect()),
 };
 
 pub(super) const COT_HOLLOW: RowFunction<(), bool> = RowFunction {
@@ -46,15 +42,7 @@ pub(super) const COT_CUT_OFF: RowFunction<(), bool> = RowFunction {
     row: |_, row| health::is_cut_off(row.text(0)?).ok_or(NoValue::Null),
 };
 
-/// Scripts with their shares of words.
-pub(super) struct Scripts(Vec<(&'static str, f64)>);
+/// A script and its share of words.
+pub(super) struct Script((&'static str, f64));
 
-impl IntoArray for Scripts {
-    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        let lengths: Vec<Option<usize>> = rows.iter().map(|row| row.as_ref().map(|scripts| scripts.0.len())).collect();
-        let (names, shares): (Vec<&str>, Vec<f64>) = rows.into_iter().flatten().flat_map(|scripts| scripts.0).unzip();
-        let columns: Vec<(&str, ArrayRef)> =
-            vec![("script", Arc::new(StringArray::from(names))), ("share", Arc::new(Float64Array::from(shares)))];
-        lists(structs(columns, None)?, &lengths)
-    }
-}
+struct_output!(script: Script => "script": Some(script.0.0), "share": Some(script.0.1));

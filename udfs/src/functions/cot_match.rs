@@ -1,17 +1,13 @@
 //! Gestalt similarity: of two texts, and of the steps of two chains.
 
-use std::sync::Arc;
-
 use asap_kernels::matching::{Match, walk};
 use asap_kernels::steps::{steps, strip};
-use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array};
-use datafusion::common::Result;
 
 use super::by_row::RowFunction;
 use super::needs::Compared;
 use crate::columns::NoValue;
 use crate::declaration::{Argument, argument};
-use crate::output::{IntoArray, lists, structs};
+use crate::output::struct_output;
 use crate::settings::Settings;
 
 const TWO_TEXTS: &[Argument] = &[
@@ -56,12 +52,4 @@ pub(super) const COT_MATCH: RowFunction<(Compared<false>, Settings), Vec<Match>>
     },
 };
 
-impl IntoArray for Vec<Match> {
-    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        let found = || rows.iter().flatten().flatten();
-        let steps: Int64Array = found().map(|found| found.step as i64 + 1).collect::<Vec<_>>().into();
-        let similarities: Float64Array = found().map(|found| found.similarity).collect::<Vec<_>>().into();
-        let items = structs(vec![("step", Arc::new(steps)), ("similarity", Arc::new(similarities))], None)?;
-        lists(items, &rows.iter().map(|row| row.as_ref().map(Vec::len)).collect::<Vec<_>>())
-    }
-}
+struct_output!(found: Match => "step": Some(found.step as i64 + 1), "similarity": Some(found.similarity));

@@ -7,15 +7,12 @@ use std::sync::Arc;
 use asap_kernels::budget::by_score;
 use asap_kernels::steps::{is_heading, join};
 use asap_lm::{Joined, Tokenizer, prune_exactly};
-use datafusion::arrow::array::{ArrayRef, Int64Array, StringArray};
-use datafusion::arrow::buffer::NullBuffer;
-use datafusion::common::Result;
 
 use super::arguments::{MAX_TOKENS, SCORES, STEPS};
 use super::by_row::RowFunction;
 use crate::columns::{Args, Cell, NoValue};
 use crate::declaration::Argument;
-use crate::output::{IntoArray, Numbers, Results, structs};
+use crate::output::{Numbers, Results, struct_output};
 use crate::settings::Settings;
 
 const STEPS_SCORES_AND_BUDGET: &[Argument] = &[STEPS, SCORES, MAX_TOKENS];
@@ -101,14 +98,7 @@ pub(super) struct ByRule {
     by: &'static str,
 }
 
-impl IntoArray for ByRule {
-    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        let valid: NullBuffer = rows.iter().map(Option::is_some).collect();
-        let by: ArrayRef = Arc::new(rows.iter().map(|row| row.as_ref().map(|row| row.by)).collect::<StringArray>());
-        let kept = rows.into_iter().map(|row| row.map(|row| Numbers(row.kept))).collect();
-        structs(vec![("kept", IntoArray::array(kept)?), ("by", by)], Some(valid))
-    }
-}
+struct_output!(row: ByRule => "kept": Some(Numbers(row.kept.clone())), "by": Some(row.by));
 
 /// Returns the places of the steps that remain. Steps are removed by rank, and within a rank in this order, until the
 /// rest fits. The rank depends on a step's place and on whether it can never fit.
@@ -200,12 +190,8 @@ impl Results for Refinement {
     type Row<'a> = Refined<'a>;
 }
 
-impl IntoArray for Refined<'_> {
-    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        let valid: NullBuffer = rows.iter().map(Option::is_some).collect();
-        let cut = rows.iter().map(|row| row.as_ref().and_then(|row| row.cut).map(|step| step as i64 + 1));
-        let cut: ArrayRef = Arc::new(Int64Array::from_iter(cut));
-        let (steps, kept) = rows.into_iter().map(|row| row.map(|row| (row.steps, Numbers(row.kept))).unzip()).unzip();
-        structs(vec![("steps", IntoArray::array(steps)?), ("kept", IntoArray::array(kept)?), ("cut", cut)], Some(valid))
-    }
-}
+struct_output!(row: Refined<'_> =>
+    "steps": Some(row.steps.clone()),
+    "kept": Some(Numbers(row.kept.clone())),
+    "cut": row.cut.map(|step| step as i64 + 1),
+);

@@ -7,7 +7,6 @@ use asap_kernels::selective::{Level, keep, sentences};
 use asap_lm::{Reading, Scores, Tokenizer, Wanted};
 use async_trait::async_trait;
 use datafusion::arrow::array::ArrayRef;
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result, exec_datafusion_err};
 
 use super::by_score::{ROWS_IN_FLIGHT, score_rows};
@@ -71,11 +70,7 @@ fn compress<'a>(tokenizer: &Tokenizer, row: Args<'a>, scored: &[Arc<Scores>]) ->
 #[async_trait]
 impl AsyncCall for CotSelectiveContext {
     fn asking(&self) -> Asking<'_> {
-        Asking { scorer: Some(&self.0), ..Asking::default() }
-    }
-
-    fn window(&self, _: &ConfigOptions) -> usize {
-        ROWS_IN_FLIGHT
+        Asking { scorer: Some(&self.0), rows_in_flight: ROWS_IN_FLIGHT, ..Asking::default() }
     }
 
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {

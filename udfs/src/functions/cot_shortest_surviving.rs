@@ -6,8 +6,7 @@ use asap_kernels::budget::{by_score, share};
 use asap_lm::backend::Asks;
 use asap_lm::{Asked, Joined, Scored, Scorer, Tokenizer};
 use async_trait::async_trait;
-use datafusion::arrow::array::{ArrayRef, Float64Array};
-use datafusion::common::config::ConfigOptions;
+use datafusion::arrow::array::ArrayRef;
 use datafusion::common::{Result, exec_datafusion_err};
 use futures::future::try_join_all;
 
@@ -20,7 +19,7 @@ use crate::columns::{Args, Cell, NoValue, nullable};
 use crate::declaration::{Arg, Declaration, argument};
 use crate::function::{Asking, AsyncCall, CallRows, Function};
 use crate::models::failed;
-use crate::output::{IntoArray, Numbers, structs};
+use crate::output::{IntoArray, Numbers, struct_output};
 
 /// Rows that wait for the model at the same time: the model holds the chains of few questions between rungs.
 const ROWS_IN_FLIGHT: usize = 2;
@@ -42,7 +41,7 @@ const DECLARATION: Declaration = Declaration {
 struct CotShortestSurviving(SessionModels);
 
 pub(super) fn cot_shortest_surviving(session: &SessionModels) -> Result<Function> {
-    Ok(Function::of_calls(DECLARATION, array(&[])?.data_type().clone(), CotShortestSurviving(session.clone())))
+    Ok(Function::of_calls(DECLARATION, Surviving::data_type()?, CotShortestSurviving(session.clone())))
 }
 
 struct Chain<'a> {
@@ -113,7 +112,7 @@ impl Chain<'_> {
         mut ladder: Vec<Rung>,
         scorer: &Scorer,
         metrics: &CallMetrics,
-    ) -> Result<std::result::Result<(Rung, Judged), Scored>> {
+    ) -> Result<std::result::Result<Surviving, Scored>> {
         let Some(whole) = ladder.pop() else { return Ok(Err(Scored::NotFinite)) };
         let mut least = f64::INFINITY;
         let mut of_whole = None;
@@ -126,38 +125,39 @@ impl Chain<'_> {
         for rung in ladder {
             match self.judge(&rung.kept, scorer, metrics).await? {
                 Ok(judged) if judged.survives.unwrap_or(judged.log_probability >= least) => {
-                    return Ok(Ok((rung, judged)));
+                    return Ok(Ok(Surviving { rung, judged }));
                 }
                 Ok(_) => {}
                 Err(none) => return Ok(Err(none)),
             }
         }
-        match of_whole {
-            Some(judged) => Ok(Ok((whole, judged))),
-            None => Ok(self.judge(&whole.kept, scorer, metrics).await?.map(|judged| (whole, judged))),
-        }
+        let judged = match of_whole {
+            Some(judged) => Ok(judged),
+            None => self.judge(&whole.kept, scorer, metrics).await?,
+        };
+        Ok(judged.map(|judged| Surviving { rung: whole, judged }))
     }
 }
 
-fn array(rows: &[Option<(Rung, Judged)>]) -> Result<ArrayRef> {
-    let share = rows.iter().map(|row| row.as_ref().map(|(rung, _)| rung.share));
-    let kept = rows.iter().map(|row| row.as_ref().map(|(rung, _)| Numbers(rung.kept.clone()))).collect();
-    let mut columns: Vec<(&str, ArrayRef)> =
-        vec![("share", Arc::new(Float64Array::from_iter(share))), ("kept", Numbers::array(kept)?)];
-    let judged: Vec<Option<&Judged>> = rows.iter().map(|row| row.as_ref().map(|(_, judged)| judged)).collect();
-    columns.extend(Judged::columns(&judged));
-    structs(columns, Some(rows.iter().map(Option::is_some).collect()))
+struct Surviving {
+    rung: Rung,
+    judged: Judged,
 }
+
+struct_output!(found: Surviving =>
+    "share": Some(found.rung.share),
+    "kept": Some(Numbers(found.rung.kept.clone())),
+    "log_probability": Some(found.judged.log_probability),
+    "stated": found.judged.stated.as_deref(),
+    "survives": found.judged.survives,
+);
 
 #[async_trait]
 impl AsyncCall for CotShortestSurviving {
     fn asking(&self) -> Asking<'_> {
         let of_scorer = Asks { continuations: true, ..Asks::default() };
-        Asking { scorer: Some(&self.0), of_scorer, reads_by_scores: true, ..Asking::default() }
-    }
-
-    fn window(&self, _: &ConfigOptions) -> usize {
-        ROWS_IN_FLIGHT
+        let scorer = Some(&self.0);
+        Asking { scorer, of_scorer, reads_by_scores: true, rows_in_flight: ROWS_IN_FLIGHT, ..Asking::default() }
     }
 
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {
@@ -176,6 +176,6 @@ impl AsyncCall for CotShortestSurviving {
         };
         let found = try_join_all((0..rows.columns.rows()).map(climb)).await?;
         self.0.count_remembered(&rows.context);
-        array(&found)
+        IntoArray::array(found)
     }
 }

@@ -6,7 +6,6 @@ use asap_lm::QuestionAndSteps;
 use async_trait::async_trait;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::common::Result;
-use datafusion::common::config::ConfigOptions;
 use futures::future::try_join_all;
 
 use super::arguments::{MAX_TOKENS, QUESTION, STEPS};
@@ -46,11 +45,7 @@ fn arguments<'a>(row: Args<'a>, settings: &Settings) -> Cell<(QuestionAndSteps<'
 #[async_trait]
 impl AsyncCall for CotSpirit {
     fn asking(&self) -> Asking<'_> {
-        Asking { scorer: Some(&self.0), reads_by_scores: true, ..Asking::default() }
-    }
-
-    fn window(&self, _: &ConfigOptions) -> usize {
-        ROWS_IN_FLIGHT
+        Asking { scorer: Some(&self.0), reads_by_scores: true, rows_in_flight: ROWS_IN_FLIGHT, ..Asking::default() }
     }
 
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {

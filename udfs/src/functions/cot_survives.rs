@@ -6,9 +6,8 @@ use std::sync::Arc;
 use asap_lm::backend::{Asks, Continued};
 use asap_lm::{Asked, QuestionAndSteps, Reading, Scored, Scorer, Wanted};
 use async_trait::async_trait;
-use datafusion::arrow::array::{ArrayRef, BooleanArray, Float64Array, StringArray};
+use datafusion::arrow::array::ArrayRef;
 use datafusion::common::Result;
-use datafusion::common::config::ConfigOptions;
 
 use super::arguments::{QUESTION, STATED_ANSWER, STEPS};
 use super::by_score::lost;
@@ -18,7 +17,7 @@ use crate::columns::{Args, Cell, NoValue};
 use crate::declaration::{Declaration, argument};
 use crate::function::{Asking, AsyncCall, CallRows, Function};
 use crate::models::failed;
-use crate::output::structs;
+use crate::output::{IntoArray, struct_output};
 
 /// Rows that wait for the model at the same time. Each is its own piece, so that several calls for one row reach the
 /// model together, and the rows of one question follow each other.
@@ -39,8 +38,7 @@ const DECLARATION: Declaration = Declaration {
 struct CotSurvives(SessionModels);
 
 pub(super) fn cot_survives(session: &SessionModels) -> Result<Function> {
-    let returns = structs(Judged::columns(&[]), None)?.data_type().clone();
-    Ok(Function::of_calls(DECLARATION, returns, CotSurvives(session.clone())))
+    Ok(Function::of_calls(DECLARATION, Judged::data_type()?, CotSurvives(session.clone())))
 }
 
 /// What is checked for a row.
@@ -63,11 +61,7 @@ fn row(row: Args) -> Cell<SurvivalRow> {
 impl AsyncCall for CotSurvives {
     fn asking(&self) -> Asking<'_> {
         let of_scorer = Asks { continuations: true, ..Asks::default() };
-        Asking { scorer: Some(&self.0), of_scorer, ..Asking::default() }
-    }
-
-    fn window(&self, _: &ConfigOptions) -> usize {
-        ROWS_IN_FLIGHT
+        Asking { scorer: Some(&self.0), of_scorer, rows_in_flight: ROWS_IN_FLIGHT, ..Asking::default() }
     }
 
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {
@@ -83,8 +77,7 @@ impl AsyncCall for CotSurvives {
         };
         let judged = read.iter().map(judge).collect::<Result<Vec<_>>>()?;
         self.0.count_remembered(&rows.context);
-        let valid = judged.iter().map(Option::is_some).collect();
-        structs(Judged::columns(&judged.iter().map(Option::as_ref).collect::<Vec<_>>()), Some(valid))
+        IntoArray::array(judged)
     }
 }
 
@@ -133,18 +126,11 @@ pub(super) struct Judged {
     pub survives: Option<bool>,
 }
 
-impl Judged {
-    pub(crate) fn columns(rows: &[Option<&Self>]) -> Vec<(&'static str, ArrayRef)> {
-        let log_probability = rows.iter().map(|row| row.map(|row| row.log_probability));
-        let stated = rows.iter().map(|row| row.and_then(|row| row.stated.as_deref()));
-        let survives = rows.iter().map(|row| row.and_then(|row| row.survives));
-        vec![
-            ("log_probability", Arc::new(Float64Array::from_iter(log_probability))),
-            ("stated", Arc::new(StringArray::from_iter(stated))),
-            ("survives", Arc::new(BooleanArray::from_iter(survives))),
-        ]
-    }
-}
+struct_output!(judged: Judged =>
+    "log_probability": Some(judged.log_probability),
+    "stated": judged.stated.as_deref(),
+    "survives": judged.survives,
+);
 
 /// Checks answers, and adds the calls, cache hits and tokens to `metrics`. An inner `Err` says why a row has no result.
 pub(super) async fn check(

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use asap_lm::{Joined, Tokenizer};
-use datafusion::arrow::array::{ArrayRef, Float32Array, Float64Array, Int64Array, StringArray};
-use datafusion::common::Result;
 
 use super::by_row::RowFunction;
 use crate::columns::NoValue;
 use crate::declaration::argument;
-use crate::output::{IntoArray, Results, lists, structs};
+use crate::output::{Results, struct_output};
 
 pub(super) const COT_TRACE: RowFunction<Arc<Tokenizer>, Fates> = RowFunction {
     name: "cot_trace",
@@ -32,9 +30,11 @@ pub(super) const COT_TRACE: RowFunction<Arc<Tokenizer>, Fates> = RowFunction {
             return Err(NoValue::Null);
         }
         let joined = Joined::new(tokenizer, &steps)?;
-        let tokens = (0..steps.len()).map(|step| joined.tokens_alone(step)).collect::<asap_lm::Result<Vec<_>>>()?;
-        let dropped = |tokens| Fate { tokens, similarity: None, surprisal: None, dropped: Some("anchor") };
-        let mut fates: Vec<Fate> = tokens.into_iter().map(dropped).collect();
+        let dropped = |step| {
+            let tokens = joined.tokens_alone(step)?;
+            Ok(Fate { step, tokens, similarity: None, surprisal: None, dropped: Some("anchor") })
+        };
+        let mut fates = (0..steps.len()).map(dropped).collect::<asap_lm::Result<Vec<_>>>()?;
         for (place, step) in coarse.iter().enumerate() {
             let of = |scores: &Option<Vec<Option<f64>>>| scores.as_ref().and_then(|scores| scores[place]);
             let fate = &mut fates[*step];
@@ -53,6 +53,7 @@ impl Results for Fates {
 
 /// What happened to a step.
 pub(super) struct Fate<'a> {
+    step: usize,
     tokens: usize,
     similarity: Option<f64>,
     surprisal: Option<f64>,
@@ -60,19 +61,10 @@ pub(super) struct Fate<'a> {
     dropped: Option<&'a str>,
 }
 
-impl IntoArray for Vec<Fate<'_>> {
-    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        let steps = || rows.iter().flatten().flatten();
-        let numbers = rows.iter().flatten().flat_map(|chain| 1..=chain.len() as i64).collect::<Int64Array>();
-        let surprisal = steps().map(|step| step.surprisal.map(|nats| nats as f32)).collect::<Float32Array>();
-        let columns: Vec<(&str, ArrayRef)> = vec![
-            ("step", Arc::new(numbers)),
-            ("tokens", Arc::new(steps().map(|step| step.tokens as i64).collect::<Int64Array>())),
-            ("similarity", Arc::new(steps().map(|step| step.similarity).collect::<Float64Array>())),
-            ("surprisal", Arc::new(surprisal)),
-            ("dropped", Arc::new(steps().map(|step| step.dropped).collect::<StringArray>())),
-        ];
-        let lengths: Vec<_> = rows.iter().map(|row| row.as_ref().map(Vec::len)).collect();
-        lists(structs(columns, None)?, &lengths)
-    }
-}
+struct_output!(fate: Fate<'_> =>
+    "step": Some(fate.step as i64 + 1),
+    "tokens": Some(fate.tokens as i64),
+    "similarity": fate.similarity,
+    "surprisal": fate.surprisal.map(|nats| nats as f32),
+    "dropped": fate.dropped,
+);

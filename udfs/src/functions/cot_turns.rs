@@ -5,7 +5,7 @@ use asap_kernels::tags;
 use super::by_row::RowFunction;
 use crate::declaration::argument;
 use crate::messages::ASSISTANT;
-use crate::output::{Messages, Texts};
+use crate::output::{Texts, Turn};
 
 pub(super) const COT_TURNS: RowFunction<(), Texts> = RowFunction {
     name: "cot_turns",
@@ -32,19 +32,20 @@ fn plain(role: &str) -> String {
     .to_string()
 }
 
-pub(super) const COT_PROMPT: RowFunction<(), Messages> = RowFunction {
+pub(super) const COT_PROMPT: RowFunction<(), Vec<Turn>> = RowFunction {
     name: "cot_prompt",
     about: "The prompt of a training example, in a list of structs with role and content. The list holds the system prompt and then the question as the user's message. A NULL or blank system prompt is left out.",
     arguments: &[argument!(question: Text, "The question."), argument!(system?: Text, "The system prompt.")],
     example: "select cot_prompt('2 + 2?', 'Be brief.');\n-- [{role: system, content: Be brief.}, {role: user, content: 2 + 2?}]",
     row: |_, row| {
-        let question = ("user", row.text(0)?.to_string());
+        let turn = |role, content: &str| Turn { role, content: content.to_string() };
+        let question = turn("user", row.text(0)?);
         let system = row.text(1).ok().filter(|system| !system.trim().is_empty());
-        Ok(Messages(system.map(|system| ("system", system.to_string())).into_iter().chain([question]).collect()))
+        Ok(system.map(|system| turn("system", system)).into_iter().chain([question]).collect())
     },
 };
 
-pub(super) const COT_COMPLETION: RowFunction<(), Messages> = RowFunction {
+pub(super) const COT_COMPLETION: RowFunction<(), Vec<Turn>> = RowFunction {
     name: "cot_completion",
     about: "The completion of a training example, in a list of structs with role and content. The list holds one message of the assistant: the chain between think tags and, after a blank line, the answer. A NULL answer is left out. A NULL chain gives NULL.",
     arguments: &[
@@ -54,6 +55,6 @@ pub(super) const COT_COMPLETION: RowFunction<(), Messages> = RowFunction {
     example: "select cot_completion('2 and 2 is 4', '4');\n-- [{role: assistant, content: <think>\\n2 and 2 is 4\\n</think>\\n\\n4}]",
     row: |_, row| {
         let answer = row.text(1).unwrap_or_default();
-        Ok(Messages(vec![("assistant", tags::wrap(row.text(0)?, answer))]))
+        Ok(vec![Turn { role: "assistant", content: tags::wrap(row.text(0)?, answer) }])
     },
 };
