@@ -114,51 +114,6 @@ fn warn_of(folder: &Path, notes: &[String]) {
     }
 }
 
-impl Loaded {
-    fn compressor(&mut self, folder: &Path) -> asap_lm::Result<Arc<Compressor>> {
-        self.compressor.get_or_load(
-            folder.to_path_buf(),
-            |_| false,
-            || {
-                let compressor = Compressor::load(folder)?;
-                warn_of(folder, compressor.notes());
-                Ok(compressor)
-            },
-        )
-    }
-
-    fn examples(
-        &mut self,
-        folder: &Path,
-        prompt: Option<&str>,
-        memory: &Arc<Memory>,
-    ) -> asap_lm::Result<Arc<ExampleTemplate>> {
-        let Self { tokenizer, examples, .. } = self;
-        examples.get_or_load(
-            (folder.to_path_buf(), prompt.map(str::to_string)),
-            |_| false,
-            || ExampleTemplate::load(folder, prompt, &*tokenizer_in(tokenizer, folder, memory)?),
-        )
-    }
-
-    fn scorer(&mut self, folder: &Path, settings: &Settings, memory: &Arc<Memory>) -> asap_lm::Result<Arc<Scorer>> {
-        let (key, prompt) = (ModelKey::of(folder, settings), settings.scorer_prompt.as_deref());
-        let Self { counted, tokenizer, model, scorer, .. } = self;
-        scorer.get_or_load((key.clone(), prompt.map(str::to_string)), Scorer::is_over, || {
-            let tokenizer = tokenizer_in(tokenizer, folder, memory)?;
-            let model = model.get_or_load(key, LoadedModel::is_over, || {
-                let model = match counted {
-                    Some(tokens) => LoadedModel::counted(folder, Arc::clone(tokens), &tokenizer, memory)?,
-                    None => scorers::open(folder, settings, &tokenizer, memory)?,
-                };
-                warn_of(folder, model.notes());
-                Ok(model)
-            })?;
-            Scorer::new(folder, prompt, tokenizer, model, memory)
-        })
-    }
-}
-
 impl Models {
     /// Creates models that read nothing: [`Models::counted`] is the number of tokens they would have read, and scores
     /// are 0.
@@ -184,13 +139,31 @@ impl Models {
     /// Returns the template that turns rows into training examples. Fails as [`Models::tokenizer`].
     pub fn examples(&self, config: &ConfigOptions) -> Result<Arc<ExampleTemplate>> {
         let settings = Settings::of(config)?;
-        self.load(settings, |loaded, folder, memory| loaded.examples(folder, settings.scorer_prompt.as_deref(), memory))
+        let prompt = settings.scorer_prompt.as_deref();
+        self.load(settings, |Loaded { tokenizer, examples, .. }, folder, memory| {
+            let load = || ExampleTemplate::load(folder, prompt, &*tokenizer_in(tokenizer, folder, memory)?);
+            examples.get_or_load((folder.to_path_buf(), prompt.map(str::to_string)), |_| false, load)
+        })
     }
 
     /// Returns the scoring model with its backend and prompt (`asap.scorer.*`). Fails as [`Models::tokenizer`].
     pub fn scorer(&self, config: &ConfigOptions) -> Result<Arc<Scorer>> {
         let settings = Settings::of(config)?;
-        self.load(settings, |loaded, folder, memory| loaded.scorer(folder, settings, memory))
+        self.load(settings, |Loaded { counted, tokenizer, model, scorer, .. }, folder, memory| {
+            let (key, prompt) = (ModelKey::of(folder, settings), settings.scorer_prompt.as_deref());
+            scorer.get_or_load((key.clone(), prompt.map(str::to_string)), Scorer::is_over, || {
+                let tokenizer = tokenizer_in(tokenizer, folder, memory)?;
+                let model = model.get_or_load(key, LoadedModel::is_over, || {
+                    let model = match counted {
+                        Some(tokens) => LoadedModel::counted(folder, Arc::clone(tokens), &tokenizer, memory)?,
+                        None => scorers::open(folder, settings, &tokenizer, memory)?,
+                    };
+                    warn_of(folder, model.notes());
+                    Ok(model)
+                })?;
+                Scorer::new(folder, prompt, tokenizer, model, memory)
+            })
+        })
     }
 
     /// Returns the encoder that compresses texts (`asap.compressor.model`). Fails if it is not set or cannot be loaded.
@@ -201,8 +174,18 @@ impl Models {
                  with {ENCODERS}"
             );
         };
-        let mut loaded = self.loaded.lock();
-        asap_lm::locate_folder(named).and_then(|folder| loaded.compressor(&folder)).map_err(|error| {
+        let load = |folder: PathBuf| {
+            self.loaded.lock().compressor.get_or_load(
+                folder.clone(),
+                |_| false,
+                || {
+                    let compressor = Compressor::load(&folder)?;
+                    warn_of(&folder, compressor.notes());
+                    Ok(compressor)
+                },
+            )
+        };
+        asap_lm::locate_folder(named).and_then(load).map_err(|error| {
             config_datafusion_err!(
                 "asap.compressor.model = '{named}': {error} (expected a folder with config.json, tokenizer.json and \
                  model.safetensors of {ENCODERS})"

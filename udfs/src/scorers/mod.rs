@@ -80,9 +80,9 @@ pub fn settle(settings: &mut Settings, held: Option<&BTreeMap<String, String>>) 
 
 /// How settled settings compute scores, such as `f32 on cpu`.
 pub fn described(settings: &Settings) -> String {
-    let on = |dtype: Dtype| match &settings.scorer_device {
-        Some(devices) => format!("{} on {devices}", format!("{dtype:?}").to_lowercase()),
-        None => format!("{} on cpu", format!("{dtype:?}").to_lowercase()),
+    let on = |dtype: Dtype| {
+        let devices = settings.scorer_device.as_ref().map_or("cpu".to_string(), Devices::to_string);
+        format!("{dtype:?} on {devices}").to_lowercase()
     };
     let dtype = settings.scorer_dtype.unwrap_or(Dtype::F32);
     match settings.scorer_backend {

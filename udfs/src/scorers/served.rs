@@ -129,8 +129,9 @@ impl Served {
             end += length;
         }
         let of = |target: &Target| starts.partition_point(|start| *start <= target.row as usize).saturating_sub(1);
-        let mut rows: Vec<SentRow> =
-            starts.iter().zip(lengths).map(|(start, length)| SentRow::of(&ids[*start..start + length])).collect();
+        let row =
+            |(start, length): (&usize, &usize)| SentRow { ids: ids[*start..start + length].to_vec(), from: *length };
+        let mut rows: Vec<SentRow> = starts.iter().zip(lengths).map(row).collect();
         for target in targets {
             let (row, place) = (&mut rows[of(target)], target.row as usize + 1 - starts[of(target)]);
             row.from = row.from.min(place);
@@ -183,12 +184,6 @@ impl Backend for Served {
 struct SentRow {
     ids: Vec<u32>,
     from: usize,
-}
-
-impl SentRow {
-    fn of(ids: &[u32]) -> Self {
-        Self { ids: ids.to_vec(), from: ids.len() }
-    }
 }
 
 struct Server {
