@@ -6,9 +6,7 @@ use std::sync::Arc;
 use asap_kernels::health::contamination::Contamination;
 use asap_kernels::health::duplicates::{SIMILAR, Signature, likely_pairs, shingles, signature, similarity};
 use async_trait::async_trait;
-use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray, StructArray,
-};
+use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, SchemaRef};
 use datafusion::catalog::{MemTable, Session, TableFunctionArgs, TableProvider};
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err, plan_err};
@@ -17,10 +15,12 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType,
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::TryStreamExt;
 use rayon::prelude::*;
+use serde_json::json;
 
 use crate::corpus::function::texts;
 use crate::corpus::shape::rules::QUESTIONS;
 use crate::corpus::{ColumnMapping, Corpus, files_table};
+use crate::outputs::whole_table;
 
 /// Names of question columns in published benchmarks, before those of corpora.
 const OF_BENCHMARKS: [&str; 2] = ["problem_description", "question_content"];
@@ -281,20 +281,14 @@ impl TableProvider for KnownTable {
 }
 
 fn batch(found: &[Known]) -> Result<RecordBatch> {
-    let texts =
-        |of: &dyn Fn(&Known) -> Option<String>| -> ArrayRef { Arc::new(found.iter().map(of).collect::<StringArray>()) };
-    let source = |of: &dyn Fn(&Known) -> &Asked| -> ArrayRef {
-        let files = texts(&|known| Some(of(known).file.to_string()));
-        let rows: ArrayRef = Arc::new(found.iter().map(|known| of(known).row).collect::<Int64Array>());
-        let field = |name: &str, array: &ArrayRef| Arc::new(Field::new(name, array.data_type().clone(), true));
-        Arc::new(StructArray::from(vec![(field("file", &files), files), (field("row", &rows), rows)]))
+    let field = |name: &str, kind| Field::new(name, kind, true);
+    let place = DataType::Struct(vec![field("file", DataType::Utf8), field("row", DataType::Int64)].into());
+    let columns = [(place, "source of"), (DataType::Float64, "share"), (DataType::Utf8, "matched question")];
+    let place = |asked: &Asked| json!({ "file": &*asked.file, "row": asked.row });
+    let row = |known: &Known| {
+        let matched = known.matched.as_deref().unwrap_or(&known.row.question);
+        json!({ "source": place(&known.row), "of": place(&known.of), "share": known.share, "matched": matched,
+            "question": &*known.of.question })
     };
-    let columns = [
-        ("source", source(&|known| &known.row)),
-        ("of", source(&|known| &known.of)),
-        ("share", Arc::new(found.iter().map(|known| known.share).collect::<Float64Array>())),
-        ("matched", texts(&|known| Some(known.matched.clone().unwrap_or_else(|| known.row.question.to_string())))),
-        ("question", texts(&|known| Some(known.of.question.to_string()))),
-    ];
-    Ok(RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true)))?)
+    whole_table::batch(&columns, &found.iter().map(row).collect::<Vec<_>>())
 }

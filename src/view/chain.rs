@@ -101,7 +101,7 @@ pub(crate) async fn reject(source: &Source, place: &InputRow) -> Result<Option<S
     if source.status.rejects.is_empty() {
         return Ok(None);
     }
-    let rejects = quoted(&format!("{}/.asap/rejects", source.location));
+    let rejects = source.rejects();
     let found = source.rows(&format!("SELECT status, error FROM {rejects} WHERE {} LIMIT 1", place.filter())).await?;
     let said = |row: QueryRow<'_>| {
         format!("row {} of {} was rejected ({}): {}", place.row, place.file, row.text("status"), row.text("error"))

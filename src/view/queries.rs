@@ -119,7 +119,7 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
     if !source.status.rejects.is_empty() {
         pictures.push(of("rejects", "Rejects, with examples", "The first three rejects of each status.", format!(
             "SELECT status, file, row, error FROM (\n  SELECT status, source['file'] AS file, source['row'] AS row, error,\n         row_number() OVER (PARTITION BY status ORDER BY source['file'], source['row']) AS place FROM {})\nWHERE place <= 3 ORDER BY status, place",
-            rejects_of(source)
+            source.rejects()
         )).await?);
     }
     if source.has("rung") {
@@ -175,17 +175,13 @@ fn both(source: &Source, of: &dyn Fn(&str, &str) -> String, order: &str) -> Stri
     format!("{queries}\nORDER BY {order}")
 }
 
-fn rejects_of(source: &Source) -> String {
-    quoted(&format!("{}/.asap/rejects", source.location))
-}
-
 fn fates(source: &Source, table: &str) -> String {
     let kept = format!("SELECT 'pruned' AS fate, count(*) AS rows FROM {table}");
     match source.status.rejects.is_empty() {
         true => kept,
         false => format!(
             "{kept}\nUNION ALL SELECT status, count(*) FROM {} GROUP BY status\nORDER BY rows DESC, fate",
-            rejects_of(source)
+            source.rejects()
         ),
     }
 }

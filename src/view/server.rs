@@ -272,11 +272,8 @@ impl Server {
             (Some(place), _) => (Some(place.clone()), None, None),
             (None, at) => self.neighbors(asked, at.unwrap_or(0)).await?,
         };
-        let found = match &place {
-            Some(place) => chain::read(source, &source.location, std::slice::from_ref(place)).await?,
-            None => vec![],
-        };
         let Some(place) = place else { return Ok(None) };
+        let found = chain::read(source, &source.location, std::slice::from_ref(&place)).await?;
         let Some(chain) = found.first() else {
             let reject = chain::reject(source, &place).await?;
             return Ok(
@@ -331,7 +328,7 @@ impl Server {
         let total = total.map(|(_, rows)| rows).sum();
         let sql = format!(
             "SELECT status, source['file'] AS file, source['row'] AS row, error FROM {}{}\nORDER BY file, row LIMIT {PAGE} OFFSET {}",
-            quoted(&format!("{}/.asap/rejects", source.location)),
+            source.rejects(),
             filter::clause(&filter),
             asked.from
         );

@@ -3,9 +3,8 @@
 use asap_llm::Llm;
 use asap_pipelines::location;
 use asap_pipelines::outputs::status::{Status, status};
+use asap_pipelines::outputs::whole_table;
 use asap_udfs::{Models, Settings};
-use datafusion::arrow::json::WriterBuilder;
-use datafusion::arrow::json::writer::JsonArray;
 use datafusion::common::{DFSchema, Result, TableReference};
 use datafusion::execution::context::SessionContext;
 use serde::Serialize;
@@ -92,6 +91,11 @@ impl Source {
         Ok(self.rows(&sql).await?.first().map_or(0, |row| row.count("chains")))
     }
 
+    /// Its rejects, as SQL names a table.
+    pub(crate) fn rejects(&self) -> String {
+        quoted(&format!("{}/.asap/rejects", self.location))
+    }
+
     pub(crate) fn has(&self, column: &str) -> bool {
         self.schema.has_column_with_unqualified_name(column)
     }
@@ -100,17 +104,7 @@ impl Source {
 async fn rows(context: &SessionContext, sql: &str) -> Result<QueryRows> {
     let found = context.sql(sql).await?;
     let columns = found.schema().fields().iter().map(|field| field.name().clone()).collect();
-    let batches = found.collect().await?;
-    let mut writer = WriterBuilder::new().with_explicit_nulls(true).build::<_, JsonArray>(Vec::new());
-    writer.write_batches(&batches.iter().collect::<Vec<_>>())?;
-    writer.finish()?;
-    let json = writer.into_inner();
-    let rows = if json.is_empty() { vec![] } else { serde_json::from_slice(&json).map_err(unreadable)? };
-    Ok(QueryRows { columns, rows })
-}
-
-fn unreadable(error: serde_json::Error) -> datafusion::common::DataFusionError {
-    datafusion::common::exec_datafusion_err!("the rows cannot be read: {error}")
+    Ok(QueryRows { columns, rows: whole_table::rows_of(&found.collect().await?)? })
 }
 
 /// Reads texts only of the rows that pass a filter, in batches that fit memory.

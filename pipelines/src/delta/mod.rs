@@ -24,11 +24,12 @@ use std::time::{Duration, Instant};
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
-use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use datafusion::parquet::arrow::ProjectionMask;
+use datafusion::parquet::arrow::async_reader::{ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder};
 use deltalake_core::checkpoints::create_checkpoint_from_table_url_and_cleanup;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use tracing::Instrument;
 use url::Url;
 
@@ -40,6 +41,7 @@ pub use crate::delta::open::{Followed, Since, Version};
 pub use crate::delta::probe::{PROBE, check_output};
 
 use crate::location;
+use crate::object_reader::ObjectReader;
 use crate::objects;
 
 pub const FOLDER: &str = "_delta_log";
@@ -124,10 +126,23 @@ impl Log {
         read_commit(self.store.as_ref(), version).await
     }
 
-    /// Reads a live file as a whole, to decode its rows.
-    pub(crate) async fn rows_of(&self, file: &LiveFile) -> Result<ParquetRecordBatchReaderBuilder<bytes::Bytes>> {
-        let bytes = self.store.get(&file.location()?).await?.bytes().await?;
-        Ok(ParquetRecordBatchReaderBuilder::try_new(bytes)?)
+    /// The rows of a live file with some columns, or with all if none is named. Only the needed part of the file is read.
+    pub(crate) async fn rows_of(
+        &self,
+        file: &LiveFile,
+        columns: &[&str],
+    ) -> Result<ParquetRecordBatchStream<ObjectReader>> {
+        let (location, size) = (file.location()?, file.size);
+        let object = ObjectMeta { location, last_modified: Default::default(), size, e_tag: None, version: None };
+        let reader = ObjectReader { store: Arc::clone(&self.store), object, prefetch: None, footer: None };
+        let mut builder = ParquetRecordBatchStreamBuilder::new(reader).await?;
+        if !columns.is_empty() {
+            let indices = columns.iter().map(|column| builder.schema().index_of(column));
+            let indices = indices.collect::<std::result::Result<Vec<_>, _>>()?;
+            let mask = ProjectionMask::roots(builder.parquet_schema(), indices);
+            builder = builder.with_projection(mask);
+        }
+        Ok(builder.build()?)
     }
 
     pub(crate) async fn refresh(&mut self) -> Result<()> {

@@ -19,7 +19,7 @@ use crate::corpus::{guarded_future, guarded_next};
 use crate::delta::{LiveFile, Log, store_of};
 use crate::location;
 use crate::objects;
-use crate::outputs::{open, read, rejects_by_status, table};
+use crate::outputs::{open, rejects_by_status, table};
 use crate::run::output::Output;
 use crate::run::output::provenance::Provenance;
 use crate::run::output::receipt::Counts;
@@ -130,7 +130,7 @@ async fn write(
     let log = table(output)?;
     for shard in shards {
         let unreadable = |error| unreadable(output, shard, error);
-        let opening = guarded_future(read(log, shard, &[])).await;
+        let opening = guarded_future(log.rows_of(shard, &[])).await;
         let mut batches = opening.unwrap_or_else(|panicked| exec_err!("{panicked}")).map_err(unreadable)?;
         while let Some(batch) = guarded_next(&mut batches).await.map_err(unreadable)? {
             let batch = whole(&batch, shard, schema, &exported)?;

@@ -11,26 +11,17 @@ pub mod verify;
 pub mod whole_table;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Int64Type};
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
-use datafusion::parquet::arrow::ProjectionMask;
-use datafusion::parquet::arrow::async_reader::ParquetRecordBatchStreamBuilder;
-use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
+use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use futures::TryStreamExt;
 use object_store::path::Path;
 
-use crate::corpus::files::file::of_any_version;
-use crate::delta::{LiveFile, Log};
+use crate::delta::Log;
 use crate::location;
-use crate::object_reader::ObjectReader;
 use crate::objects::existing;
 use crate::run::output::Output;
 use crate::run::output::ledger::ATTEMPT;
-use crate::run::output::rejects::{Settled, Standing};
+use crate::run::output::shards::texts;
 
 /// Opens the output of a run at a location as typed.
 pub async fn open(location: &str) -> Result<Output> {
@@ -64,42 +55,10 @@ fn table(output: &Output) -> Result<&Log> {
     output.table().ok_or_else(|| exec_datafusion_err!("{} has no table", location::display(&output.url)))
 }
 
-fn rejects_that_count(output: &Output) -> Result<Vec<(&Log, &LiveFile)>> {
-    let settled = Settled::of(&table(output)?.state, output.ledger.generation);
-    let Some(log) = output.rejects() else { return Ok(vec![]) };
-    let counts = log.state.files.values().filter(|shard| settled.standing(shard) == Standing::Valid);
-    Ok(counts.map(|shard| (log, shard)).collect())
-}
-
-/// The rows of a shard with some columns, or with all if none is named. Only the needed part of the object is read.
-async fn read(log: &Log, shard: &LiveFile, columns: &[&str]) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-    let (store, object) = (Arc::clone(&log.store), of_any_version(shard.location()?, shard.size));
-    let reader = ObjectReader { store, object, prefetch: None, footer: None };
-    let mut builder = ParquetRecordBatchStreamBuilder::new(reader).await?;
-    if !columns.is_empty() {
-        let indices = columns.iter().map(|column| builder.schema().index_of(column));
-        let indices = indices.collect::<std::result::Result<Vec<_>, _>>()?;
-        let mask = ProjectionMask::roots(builder.parquet_schema(), indices);
-        builder = builder.with_projection(mask);
-    }
-    Ok(builder.build()?.map_err(DataFusionError::from).boxed())
-}
-
-fn texts(column: &ArrayRef) -> Result<StringArray> {
-    Ok(cast(column, &DataType::Utf8)?.as_string::<i32>().clone())
-}
-
-/// The fields `file` and `row` of the column `source`, if it has them.
-fn sources(batch: &RecordBatch) -> Option<(StringArray, Int64Array)> {
-    let source = batch.column_by_name("source")?.as_struct_opt()?;
-    let rows = source.column_by_name("row")?.as_primitive_opt::<Int64Type>()?;
-    Some((texts(source.column_by_name("file")?).ok()?, rows.clone()))
-}
-
 async fn rejects_by_status(output: &Output) -> Result<BTreeMap<String, u64>> {
     let mut found = BTreeMap::new();
-    for (log, shard) in rejects_that_count(output)? {
-        let mut rows = read(log, shard, &["status"]).await?;
+    for (log, shard) in output.valid_rejects() {
+        let mut rows = log.rows_of(shard, &["status"]).await?;
         while let Some(batch) = rows.try_next().await? {
             for status in &texts(batch.column(0))? {
                 *found.entry(status.unwrap_or_default().to_string()).or_default() += 1;

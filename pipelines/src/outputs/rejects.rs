@@ -6,7 +6,8 @@ use datafusion::common::{Result, exec_datafusion_err};
 use futures::TryStreamExt;
 use serde::Serialize;
 
-use crate::outputs::{open, read, rejects_that_count, sources, texts};
+use crate::outputs::open;
+use crate::run::output::shards::{sources, texts};
 
 /// The rejects of one status.
 #[derive(Debug, Serialize)]
@@ -30,8 +31,8 @@ pub struct RejectedRow {
 pub async fn rejects(location: &str, sample: usize) -> Result<Vec<RejectsOfStatus>> {
     let output = open(location).await?;
     let mut found: BTreeMap<String, RejectsOfStatus> = BTreeMap::new();
-    for (log, shard) in rejects_that_count(&output)? {
-        let mut batches = read(log, shard, &["source", "status", "error"]).await?;
+    for (log, shard) in output.valid_rejects() {
+        let mut batches = log.rows_of(shard, &["source", "status", "error"]).await?;
         while let Some(batch) = batches.try_next().await? {
             let wrong = || exec_datafusion_err!("shard {} does not have the columns of rejects", shard.path);
             let text = |name: &str| texts(batch.column_by_name(name).ok_or_else(wrong)?);

@@ -12,10 +12,11 @@ use serde::Serialize;
 use crate::corpus::{guarded, guarded_next};
 use crate::delta::{Line, LiveFile, Log};
 use crate::location::is_unavailable;
-use crate::outputs::{levels, open, read, rejects_that_count, sources, table};
+use crate::outputs::{levels, open, table};
 use crate::run::output::finished_slice::SliceRecord;
 use crate::run::output::ledger::{ATTEMPT, Attempt, Ledger, SliceName};
 use crate::run::output::missing::{Lacked, lacked};
+use crate::run::output::shards::sources;
 use crate::run::output::sums;
 
 const NAMED: u64 = 5;
@@ -65,7 +66,7 @@ pub async fn verify(location: &str, is_quick: bool) -> Result<Verified> {
     for shard in log.state.files.values() {
         found.rows += seen.take(log, shard, |rows| &mut rows.output, &mut found).await;
     }
-    for (log, shard) in rejects_that_count(&output)? {
+    for (log, shard) in output.valid_rejects() {
         found.rejects += seen.take(log, shard, |rows| &mut rows.rejected, &mut found).await;
     }
     seen.compare(&expected(log, &output.ledger).await?, &mut found);
@@ -114,7 +115,7 @@ impl Seen<'_> {
                 let bytes = log.store.get(&shard.location()?).await?.bytes().await?;
                 guarded(|| levels::check(bytes)).map_err(|panicked| exec_datafusion_err!("{panicked}"))??;
             }
-            let mut opening = Box::pin(stream::once(read(log, shard, columns)));
+            let mut opening = Box::pin(stream::once(log.rows_of(shard, columns)));
             let mut batches = guarded_next(&mut opening)
                 .await?
                 .ok_or_else(|| exec_datafusion_err!("the shard returned no reader"))?;

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
-use datafusion::arrow::json::{ArrayWriter, ReaderBuilder};
+use datafusion::arrow::json::writer::JsonArray;
+use datafusion::arrow::json::{ReaderBuilder, WriterBuilder};
 use datafusion::common::{Result, config_err, exec_datafusion_err, exec_err};
+use futures::TryStreamExt;
 use object_store::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -30,15 +32,23 @@ impl WholeTable {
     /// # Errors
     /// If a column of `T` is missing or has another type.
     pub fn rows<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
-        let mut writer = ArrayWriter::new(Vec::new());
-        writer.write_batches(&self.batches.iter().collect::<Vec<_>>())?;
-        writer.finish()?;
-        let json = writer.into_inner();
-        if json.is_empty() {
-            return Ok(vec![]);
-        }
-        serde_json::from_slice(&json).map_err(|error| exec_datafusion_err!("the table has other columns: {error}"))
+        rows_of(&self.batches)
     }
+}
+
+/// Returns the rows of batches, as [`WholeTable::rows`].
+///
+/// # Errors
+/// If a column of `T` is missing or has another type.
+pub fn rows_of<T: DeserializeOwned>(batches: &[RecordBatch]) -> Result<Vec<T>> {
+    let mut writer = WriterBuilder::new().with_explicit_nulls(true).build::<_, JsonArray>(Vec::new());
+    writer.write_batches(&batches.iter().collect::<Vec<_>>())?;
+    writer.finish()?;
+    let json = writer.into_inner();
+    if json.is_empty() {
+        return Ok(vec![]);
+    }
+    serde_json::from_slice(&json).map_err(|error| exec_datafusion_err!("the table has other columns: {error}"))
 }
 
 /// Returns rows as a batch for [`replace`]. `columns` are the names of columns of each type, separated by spaces, in order.
@@ -104,9 +114,7 @@ pub async fn read(url: &Url) -> Result<Option<WholeTable>> {
         if file.deletion_vector.is_some() {
             return exec_err!("{} has deleted rows, which are not supported here", location::display(url));
         }
-        for batch in log.rows_of(file).await?.build()? {
-            batches.push(batch?);
-        }
+        batches.extend(log.rows_of(file, &[]).await?.try_collect::<Vec<_>>().await?);
     }
     Ok(Some(WholeTable { properties: log.state.metadata.configuration, batches }))
 }

@@ -8,32 +8,30 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{AsArray, BooleanArray, RecordBatch};
 use datafusion::arrow::compute::filter_record_batch;
-use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::{Result, exec_datafusion_err};
 use deltalake_core::kernel::Add;
+use futures::TryStreamExt;
 
 use super::output::Output;
 use crate::delta::LiveFile;
 use crate::run::output::ledger::{Attempt, Before, RetriedSlice, SliceName};
 use crate::run::output::outcomes::with_columns;
-use crate::run::output::rejects::{Settled, ShardPath, Standing};
-use crate::run::output::shards::{SHARD_BYTES, Shards};
+use crate::run::output::rejects::ShardPath;
+use crate::run::output::shards::{SHARD_BYTES, Shards, sources};
 
 /// The rejected rows of an output with one of these statuses, or all if `statuses` is empty.
 pub async fn find(output: &Output, statuses: &[String]) -> Result<Vec<RetriedSlice>> {
-    let (Some(table), Some(rejects)) = (output.table(), output.rejects()) else { return Ok(vec![]) };
-    let settled = Settled::of(&table.state, output.ledger.generation);
     let slices = output.ledger.files().flat_map(|(path, _)| output.ledger.slices(path));
     let key = |slice: &SliceName| (slice.file_key(), slice.start);
     let slices: HashMap<_, (SliceName, Attempt)> = slices.map(|(slice, by)| (key(&slice), (slice, by))).collect();
     let mut found: BTreeMap<(String, u64), Vec<u64>> = BTreeMap::new();
-    for shard in rejects.state.files.values().filter(|shard| settled.standing(shard) == Standing::Valid) {
+    for (rejects, shard) in output.valid_rejects() {
         if output.missing.shards.contains(&shard.path) {
             continue;
         }
         let Some(path) = ShardPath::parse(&shard.path) else { continue };
-        for batch in rejects.rows_of(shard).await?.build()? {
-            let batch = batch?;
+        let mut batches = rejects.rows_of(shard, &["source", "status"]).await?;
+        while let Some(batch) = batches.try_next().await? {
             let status = batch.column_by_name("status").and_then(|column| column.as_string_opt::<i32>().cloned());
             let status = status.ok_or_else(|| exec_datafusion_err!("the rejects {} have no status", shard.path))?;
             let is_asked = |status: &str| statuses.is_empty() || statuses.iter().any(|asked| asked == status);
@@ -62,8 +60,8 @@ pub async fn carry(output: &Output, slice: &SliceName, before: Attempt, tried: &
     let mut shards = Shards::begin(Arc::clone(&rejects.store), folder, &schema, &[], SHARD_BYTES)?;
     let is_theirs = |shard: &&LiveFile| ShardPath::parse(&shard.path).is_some_and(|path| path.is_of(slice, before));
     for shard in rejects.state.files.values().filter(is_theirs) {
-        for batch in rejects.rows_of(shard).await?.build()? {
-            let batch = batch?;
+        let mut batches = rejects.rows_of(shard, &[]).await?;
+        while let Some(batch) = batches.try_next().await? {
             let others: BooleanArray = numbers(&batch)?.iter().map(|row| Some(!tried.contains(row))).collect();
             let others = filter_record_batch(&batch, &others)?;
             shards.write(&with_columns(&others, &schema)?).await?;
@@ -73,8 +71,7 @@ pub async fn carry(output: &Output, slice: &SliceName, before: Attempt, tried: &
 }
 
 fn numbers(batch: &RecordBatch) -> Result<Vec<u64>> {
-    let source = batch.column_by_name("source").and_then(|column| column.as_struct_opt());
-    let rows = source.and_then(|source| source.column_by_name("row")?.as_primitive_opt::<Int64Type>());
-    let rows = rows.ok_or_else(|| exec_datafusion_err!("rejects have no column source with the row's number"))?;
+    let wrong = || exec_datafusion_err!("rejects have no column source with the row's number");
+    let (_, rows) = sources(batch).ok_or_else(wrong)?;
     Ok(rows.values().iter().map(|row| row.unsigned_abs()).collect())
 }

@@ -3,18 +3,17 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use datafusion::arrow::array::{AsArray, BooleanArray, RecordBatch};
-use datafusion::arrow::compute::{cast, filter_record_batch, not};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::array::{BooleanArray, RecordBatch};
+use datafusion::arrow::compute::{filter_record_batch, not};
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
-use datafusion::parquet::arrow::ProjectionMask;
 use deltalake_core::kernel::Add;
+use futures::TryStreamExt;
 use object_store::path::Path;
 
 use crate::delta::{self, LiveFile, Log, LogState, live_rows};
 use crate::run::output::finished_slice::rows_of;
 use crate::run::output::ledger::{ATTEMPT, Attempt, Ledger, SliceName};
-use crate::run::output::shards::{SHARD_BYTES, Shards};
+use crate::run::output::shards::{SHARD_BYTES, Shards, sources};
 
 /// Files whose rows a commit deletes, possibly together with new rows for them. Empty by default.
 #[derive(Debug, Default)]
@@ -111,12 +110,9 @@ impl Deletion {
 
     /// The number of rows of a shard, and how many of them belong to the files.
     async fn count(&self, log: &Log, shard: &LiveFile) -> Result<(u64, u64)> {
-        let builder = log.rows_of(shard).await?;
-        let column = builder.schema().index_of("source")?;
-        let mask = ProjectionMask::roots(builder.parquet_schema(), [column]);
+        let mut batches = log.rows_of(shard, &["source"]).await?;
         let mut counts = (0, 0);
-        for batch in builder.with_projection(mask).build()? {
-            let batch = batch?;
+        while let Some(batch) = batches.try_next().await? {
             counts.0 += batch.num_rows() as u64;
             counts.1 += self.are_of(&batch)?.true_count() as u64;
         }
@@ -124,22 +120,18 @@ impl Deletion {
     }
 
     fn are_of(&self, batch: &RecordBatch) -> Result<BooleanArray> {
-        let source = batch.column_by_name("source").and_then(|column| column.as_struct_opt());
-        let files = source.and_then(|source| source.column_by_name("file"));
-        let files = files.ok_or_else(|| exec_datafusion_err!("a shard has no column source with a field file"))?;
-        // A writer that merged shards may have used another string type.
-        let files = cast(files, &DataType::Utf8)?;
+        let wrong = || exec_datafusion_err!("a shard has no column source with the fields file and row");
+        let (files, _) = sources(batch).ok_or_else(wrong)?;
         let is_meant = |file: Option<&str>| Some(file.is_some_and(|file| self.files.contains_key(file)));
-        Ok(files.as_string::<i32>().iter().map(is_meant).collect())
+        Ok(files.iter().map(is_meant).collect())
     }
 
     /// Writes the rows of a shard that do not belong to the files as new shards.
     async fn rewrite(&self, log: &Log, shard: &LiveFile, attempt: Attempt) -> Result<Vec<Add>> {
-        let builder = log.rows_of(shard).await?;
+        let mut batches = log.rows_of(shard, &[]).await?;
         let folder = Path::from(format!("{ATTEMPT}{attempt}"));
-        let mut shards = Shards::begin(Arc::clone(&log.store), folder, builder.schema(), &[], SHARD_BYTES)?;
-        for batch in builder.build()? {
-            let batch = batch?;
+        let mut shards = Shards::begin(Arc::clone(&log.store), folder, batches.schema(), &[], SHARD_BYTES)?;
+        while let Some(batch) = batches.try_next().await? {
             shards.write(&filter_record_batch(&batch, &not(&self.are_of(&batch)?)?)?).await?;
         }
         let mut adds = shards.finish().await?;

@@ -35,7 +35,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::asap_folder::{asap_folder, join};
-use crate::delta::{self, Log, LogState, store_of};
+use crate::delta::{self, LiveFile, Log, LogState, store_of};
 use crate::location;
 use crate::run::errors::RunError;
 use crate::run::input::delta_inputs::Mark;
@@ -152,6 +152,14 @@ impl Output {
 
     pub fn rejects(&self) -> Option<&Log> {
         self.rejects.as_ref()
+    }
+
+    /// The shards of the rejects that belong to done slices, with their log.
+    pub(crate) fn valid_rejects(&self) -> Vec<(&Log, &LiveFile)> {
+        let (Some(table), Some(rejects)) = (&self.table, &self.rejects) else { return vec![] };
+        let settled = Settled::of(&table.state, self.ledger.generation);
+        let valid = rejects.state.files.values().filter(|shard| settled.standing(shard) == Standing::Valid);
+        valid.map(|shard| (rejects, shard)).collect()
     }
 
     /// The identity of the pipeline that fills the output; None if an earlier asap filled it.

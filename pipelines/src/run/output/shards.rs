@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
-use datafusion::arrow::compute::take_record_batch;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, UInt32Array};
+use datafusion::arrow::compute::{cast, take_record_batch};
+use datafusion::arrow::datatypes::{DataType, Int64Type, SchemaRef};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use datafusion::parquet::basic::{Compression, ZstdLevel};
@@ -28,6 +28,18 @@ const ROW_GROUP_BYTES: usize = 32 << 20;
 /// The only column with bounds in the log: they find the rows of an input file again. Bounds of texts as long as chains
 /// would make the log as large as the data.
 pub(crate) const BOUNDS: &str = "file";
+
+/// A column of texts. A writer that merged shards may have used another string type.
+pub(crate) fn texts(column: &ArrayRef) -> Result<StringArray> {
+    Ok(cast(column, &DataType::Utf8)?.as_string::<i32>().clone())
+}
+
+/// The fields `file` and `row` of the column `source`, if it has them.
+pub(crate) fn sources(batch: &RecordBatch) -> Option<(StringArray, Int64Array)> {
+    let source = batch.column_by_name("source")?.as_struct_opt()?;
+    let rows = source.column_by_name("row")?.as_primitive_opt::<Int64Type>()?;
+    Some((texts(source.column_by_name("file")?).ok()?, rows.clone()))
+}
 
 /// Unfinished shards, all in one folder.
 pub struct Shards {

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use datafusion::arrow::array::{AsArray, RecordBatch};
-use datafusion::arrow::datatypes::Int64Type;
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExec;
@@ -27,7 +26,7 @@ use crate::run::input::files::OpenSlice;
 use crate::run::output::ledger::{ATTEMPT, Attempt, SliceName};
 use crate::run::output::receipt::Receipt;
 use crate::run::output::rejects::ShardPath;
-use crate::run::output::shards::Shards;
+use crate::run::output::shards::{Shards, sources};
 use crate::run::output::table_properties::Design;
 use crate::run::progress::Progress;
 use crate::stopping::Stopping;
@@ -146,10 +145,8 @@ impl<'a> Seen<'a> {
     }
 
     fn take(&mut self, batch: &RecordBatch) -> Result<()> {
-        let Some(source) = batch.column_by_name("source").and_then(|column| column.as_struct_opt()) else {
-            return exec_err!("the result of the pipeline has no column source");
-        };
-        let (files, numbers) = (source.column(0).as_string::<i32>(), source.column(1).as_primitive::<Int64Type>());
+        let wrong = || exec_datafusion_err!("the result of the pipeline has no column source");
+        let (files, numbers) = sources(batch).ok_or_else(wrong)?;
         for (file, row) in files.iter().zip(numbers.values()) {
             let is_ours = file == Some(self.slice.path.as_str()) && (*row as u64) >= self.slice.start;
             let seen = self.rows.get_mut((*row as u64).wrapping_sub(self.slice.start) as usize).filter(|_| is_ours);
