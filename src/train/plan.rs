@@ -2,7 +2,7 @@
 
 use asap_lm::config::ModelConfig;
 use asap_lm::train::{Keep, Schedule, state_bytes};
-use asap_pipelines::feed::Survey;
+use asap_pipelines::feed::{Counts, Survey};
 
 use super::settings::Settings;
 use super::store::Folder;
@@ -56,7 +56,8 @@ impl Plan {
                  for the most that fits, or lower --max-length and --pass-tokens"
             )));
         }
-        let steps = survey.map(|survey| survey.learned.div_ceil(settings.step_examples as u64) * settings.epochs);
+        let steps =
+            survey.map(|survey| survey.counts.examples.div_ceil(settings.step_examples as u64) * settings.epochs);
         Ok(Self { parameters: state / 16, state, pass, pass_tokens, keep: kept, steps })
     }
 
@@ -118,8 +119,8 @@ impl Plan {
 }
 
 fn examples_of(survey: &Survey) -> String {
-    let Survey { learned, tokens, longest, cut, too_long, rejected, .. } = *survey;
-    let [examples, tokens, longest] = [learned, tokens, longest].map(count);
+    let Survey { counts: Counts { examples, cut, too_long, rejected }, tokens, longest, .. } = *survey;
+    let [examples, tokens, longest] = [examples, tokens, longest].map(count);
     let [cut, too_long, held_out, rejected] = [cut, too_long, survey.held_out.len() as u64, rejected].map(count);
     format!(
         "{examples} examples ({tokens} tokens, the longest {longest}), {cut} cut, {too_long} too long, \

@@ -278,10 +278,10 @@ impl Training {
         let summary = TrainingSummary {
             out: self.out.shown().to_string(),
             version: self.position.version,
-            rows_rejected: survey.rejected,
-            traces: survey.learned,
-            traces_cut: survey.cut,
-            traces_left_out: survey.too_long,
+            rows_rejected: survey.counts.rejected,
+            traces: survey.counts.examples,
+            traces_cut: survey.counts.cut,
+            traces_left_out: survey.counts.too_long,
             parameters: self.plan.parameters,
             vocabulary: self.base.config.vocab_size,
             learning: self.manifest.learning,
@@ -309,7 +309,9 @@ async fn planned(
     complain(&plan.table(settings, survey, args));
     plan.check_disk(out, args.checkpoints).await?;
     match survey {
-        Some(survey) if survey.learned == 0 => Err(Failure::Failed(format!("{} has no row to train on", args.data))),
+        Some(survey) if survey.counts.examples == 0 => {
+            Err(Failure::Failed(format!("{} has no row to train on", args.data)))
+        }
         _ => Ok(plan),
     }
 }

@@ -71,24 +71,21 @@ pub struct Fed {
 /// Counts over all rows, and the held-out examples.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Survey {
-    pub learned: u64,
-    /// Those of `learned` that were cut.
-    pub cut: u64,
-    pub too_long: u64,
-    /// Rows without a question or chain, or that the chat template rejects.
-    pub rejected: u64,
+    pub counts: Counts,
     /// Tokens of the examples to learn, including prompts.
     pub tokens: u64,
     pub longest: u64,
     pub held_out: Vec<Example>,
 }
 
-/// Counts over the rows read so far of the first epoch fed, for all trainers.
+/// Counts of rows. A feed counts the rows read so far of the first epoch fed, for all trainers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub examples: u64,
+    /// Those of `examples` that were cut.
     pub cut: u64,
     pub too_long: u64,
+    /// Rows without a question or chain, or that the chat template rejects.
     pub rejected: u64,
 }
 
@@ -274,11 +271,8 @@ async fn read_window(
     let (mut fed, mut counts) = (Vec::new(), Counts::default());
     for (place, index) in order.into_iter().enumerate() {
         let Some(found) = found[index].take() else { continue };
-        counts.cut += u64::from(matches!(found.row, FedRow::Cut(_)));
-        counts.too_long += u64::from(found.row == FedRow::TooLong);
-        counts.rejected += u64::from(found.row == FedRow::Rejected);
+        counts.count(&found.row);
         let (FedRow::Learned(example) | FedRow::Cut(example)) = found.row else { continue };
-        counts.examples += 1;
         if place as u64 >= at.row {
             let position = Position { row: place as u64 + 1, ..at };
             fed.push(Fed { example, position, source: found.source });
@@ -288,6 +282,16 @@ async fn read_window(
 }
 
 impl Counts {
+    fn count(&mut self, row: &FedRow) {
+        match row {
+            FedRow::Learned(_) => self.examples += 1,
+            FedRow::Cut(_) => (self.examples, self.cut) = (self.examples + 1, self.cut + 1),
+            FedRow::HeldOut(_) => {}
+            FedRow::TooLong => self.too_long += 1,
+            FedRow::Rejected => self.rejected += 1,
+        }
+    }
+
     fn add(&mut self, Self { examples, cut, too_long, rejected }: Self) {
         self.examples += examples;
         self.cut += cut;
@@ -298,22 +302,15 @@ impl Counts {
 
 impl Survey {
     fn count(&mut self, row: FedRow) {
+        self.counts.count(&row);
         match row {
-            FedRow::Learned(example) => self.learn(&example),
-            FedRow::Cut(example) => {
-                self.cut += 1;
-                self.learn(&example);
+            FedRow::Learned(example) | FedRow::Cut(example) => {
+                self.tokens += example.ids.len() as u64;
+                self.longest = self.longest.max(example.ids.len() as u64);
             }
             FedRow::HeldOut(example) => self.held_out.push(example),
-            FedRow::TooLong => self.too_long += 1,
-            FedRow::Rejected => self.rejected += 1,
+            FedRow::TooLong | FedRow::Rejected => {}
         }
-    }
-
-    fn learn(&mut self, example: &Example) {
-        self.learned += 1;
-        self.tokens += example.ids.len() as u64;
-        self.longest = self.longest.max(example.ids.len() as u64);
     }
 }
 

@@ -65,7 +65,8 @@ async fn every_row_comes_once_an_epoch_in_an_order_of_its_own() {
     let encoder = encoder(64, 0.0);
     let steps = fed(&context, config(folder.path()), &encoder, 48).await;
     let survey = surveyed(folder.path(), &context, &encoder).await;
-    assert_eq!((survey.learned, survey.too_long, survey.rejected), (ROWS - ROWS / 1000 - ROWS / 100, 9, 90));
+    let Counts { examples, too_long, rejected, .. } = survey.counts;
+    assert_eq!((examples, too_long, rejected), (ROWS - ROWS / 1000 - ROWS / 100, 9, 90));
     let expected: HashSet<u64> = (0..ROWS).filter(|row| row % 100 != 99 && row % 1000 != 0).collect();
     let all = rows(&steps);
     let epochs: Vec<Vec<u64>> =
@@ -158,7 +159,7 @@ async fn what_is_held_out_depends_on_the_question_alone() {
     let folder = tempfile::tempdir().unwrap();
     let context = corpus(folder.path()).await;
     let held = surveyed(folder.path(), &context, &encoder(64, 0.1)).await;
-    let share = held.held_out.len() as f64 / (held.held_out.len() as f64 + held.learned as f64);
+    let share = held.held_out.len() as f64 / (held.held_out.len() as f64 + held.counts.examples as f64);
     assert!((share - 0.1).abs() < 0.01, "{share}");
     let more = surveyed(folder.path(), &context, &encoder(64, 0.2)).await;
     assert!(held.held_out.iter().all(|example| more.held_out.contains(example)));
