@@ -91,7 +91,7 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
             SummaryFormat::Table => page(&chain.terminal(has_color(&std::io::stdout()))),
         };
     }
-    if let Some(output) = output_of_rejects(&args.from) {
+    if let Some(output) = args.from.trim_end_matches('/').strip_suffix("/.asap/rejects") {
         let found = outputs::rejects::rejects(output, args.rows.unwrap_or(SHOWN_ROWS)).await?;
         return Ok(print_as(args.format, &found, || rejects(output, &found))?);
     }
@@ -139,11 +139,6 @@ fn page(text: &str) -> Result<(), Failure> {
     }
     pager.wait()?;
     Ok(())
-}
-
-/// The output whose rejects are at a location.
-fn output_of_rejects(location: &str) -> Option<&str> {
-    location.trim_end_matches('/').strip_suffix(".asap/rejects")?.strip_suffix('/')
 }
 
 fn rejects(output: &str, found: &[RejectsOfStatus]) -> String {

@@ -26,17 +26,6 @@ use crate::failure::Failure;
 use crate::output::{calls, count, note, several};
 use crate::progress::Bar;
 
-/// How responses are sampled.
-pub(crate) struct Sampled {
-    /// In ascending order.
-    pub budgets: Vec<u32>,
-    pub samples: u32,
-    pub temperature: f64,
-    pub top_p: f64,
-    pub stop: Vec<String>,
-    pub concurrency: u32,
-}
-
 /// What tells a response from the others of a benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ResponseKey {
@@ -58,12 +47,9 @@ pub(crate) struct Response {
 /// Each response, or why the call failed.
 pub(crate) type Found = HashMap<ResponseKey, Result<Response, CallError>>;
 
-pub(crate) struct Asked {
-    pub found: Found,
-    /// Why calls were no longer sent: a limit of calls or cost.
-    pub refusal: Option<String>,
-}
-
+/// Returns the responses, and why calls were no longer sent (a limit of calls or cost), if they were not. Budgets are in
+/// ascending order.
+///
 /// # Errors
 /// Before any call: if a setting is wrong, the model cannot be opened, or a budget exceeds its window. After the first
 /// response: if the endpoint serves another model, or does not report its tokens. Later: if the endpoint is down or
@@ -72,11 +58,11 @@ pub(crate) async fn ask(
     args: &EvalArgs,
     model: &str,
     problems: &[Problem],
-    sampled: &Sampled,
+    budgets: &[u32],
     url: &Url,
-) -> Result<Asked, Failure> {
+) -> Result<(Found, Option<String>), Failure> {
     let mut settings = settings(args, model)?;
-    let most = sampled.budgets.iter().copied().max().unwrap_or(0);
+    let most = budgets.last().copied().unwrap_or(0);
     let answers = AnswerFolder::open(&of_output(url)?).await?;
     let llm = Llm::new(Some(Arc::new(answers)));
     if args.endpoint.is_none() {
@@ -97,10 +83,10 @@ pub(crate) async fn ask(
         }
     }
     whole_table::check_writable(url).await?;
-    let asking = Asking { completions: &completions, problems, sampled, model, is_endpoint: args.endpoint.is_some() };
-    let places = (0..problems.len()).flat_map(|problem| (0..sampled.samples).map(move |sample| (problem, sample)));
+    let asking = Asking { completions: &completions, problems, args, budgets, model };
+    let mut places = (0..problems.len()).flat_map(|problem| (0..args.samples).map(move |sample| (problem, sample)));
     let bar = Bar::new("asking", false);
-    bar.begin(problems.len() as u64 * u64::from(sampled.samples), 1);
+    bar.begin(problems.len() as u64 * u64::from(args.samples), 1);
     let each = |(problem, sample)| {
         let (asking, bar, llm) = (&asking, &bar, &llm);
         async move {
@@ -111,8 +97,7 @@ pub(crate) async fn ask(
             Ok::<_, Failure>(found)
         }
     };
-    let mut places = places;
-    let (mut clock, mut asked) = (Clock::start(url, sampled.concurrency).await?, Found::new());
+    let (mut clock, mut asked) = (Clock::start(url, args.concurrency).await?, Found::new());
     // A wrong endpoint shows in one response, so the first is awaited before the others are paid.
     if let Some(first) = places.next() {
         let first = each(first).await?;
@@ -125,7 +110,7 @@ pub(crate) async fn ask(
         asked.extend(first);
         clock.tick(llm.usage().calls).await?;
     }
-    let mut found = futures::stream::iter(places.map(each)).buffer_unordered(sampled.concurrency as usize);
+    let mut found = futures::stream::iter(places.map(each)).buffer_unordered(args.concurrency as usize);
     while let Some(found) = found.try_next().await? {
         asked.extend(found);
         clock.tick(llm.usage().calls).await?;
@@ -137,7 +122,7 @@ pub(crate) async fn ask(
         note(calls);
     }
     note_endpoint(&asked, &llm);
-    Ok(Asked { found: asked, refusal: llm.budget_refusal() })
+    Ok((asked, llm.budget_refusal()))
 }
 
 /// Says how responses differ from what was asked for.
@@ -201,9 +186,9 @@ async fn check_served(completions: &Completions, endpoint: &str, model: &str, mo
 struct Asking<'a> {
     completions: &'a Completions,
     problems: &'a [Problem],
-    sampled: &'a Sampled,
+    args: &'a EvalArgs,
+    budgets: &'a [u32],
     model: &'a str,
-    is_endpoint: bool,
 }
 
 impl Asking<'_> {
@@ -215,10 +200,10 @@ impl Asking<'_> {
         sample: u32,
     ) -> Result<Vec<(ResponseKey, Result<Response, CallError>)>, Failure> {
         let mut found: Vec<(ResponseKey, Result<Response, CallError>)> = Vec::new();
-        for &budget in self.sampled.budgets.iter().rev() {
+        for &budget in self.budgets.iter().rev() {
             let longer = found.last().and_then(|(_, response)| response.as_ref().ok());
             let ends_earlier = |response: &&Response| !response.is_cut_off && response.tokens <= u64::from(budget);
-            let response = match longer.filter(|_| self.sampled.temperature == 0.0).filter(ends_earlier) {
+            let response = match longer.filter(|_| self.args.temperature == 0.0).filter(ends_earlier) {
                 Some(response) => Ok(response.clone()),
                 None => self.respond(problem, sample, budget).await?,
             };
@@ -228,7 +213,7 @@ impl Asking<'_> {
     }
 
     async fn respond(&self, problem: usize, sample: u32, budget: u32) -> Result<Result<Response, CallError>, Failure> {
-        let Sampled { temperature, top_p, ref stop, .. } = *self.sampled;
+        let EvalArgs { temperature, top_p, ref stop, .. } = *self.args;
         let options = Options { max_tokens: budget, temperature, top_p, stop: stop.clone(), seed: None };
         let message = Message { role: "user", content: self.problems[problem].prompt.clone() };
         match self.completions.respond(vec![message], sample, &options).await? {
@@ -238,9 +223,8 @@ impl Asking<'_> {
     }
 
     fn checked(&self, response: ChatResponse) -> Result<Response, Failure> {
-        if let Some(served) =
-            response.model.as_deref().filter(|served| self.is_endpoint && !is_same(served, self.model))
-        {
+        let is_other = |served: &&str| self.args.endpoint.is_some() && !is_same(served, self.model);
+        if let Some(served) = response.model.as_deref().filter(is_other) {
             return Err(Failure::Failed(format!(
                 "the endpoint answers with the model {served}, not {}: name it in --model",
                 self.model

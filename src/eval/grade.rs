@@ -10,14 +10,6 @@ use rayon::prelude::*;
 use super::bench::{Check, Problem};
 use super::row::Graded;
 
-/// The columns of a row that depend on its response only.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Grade {
-    pub answer: Option<String>,
-    pub correct: Option<bool>,
-    pub why: String,
-}
-
 /// Completes the think tags of all responses to one model. Some templates end in an opened tag, so a response has only
 /// the closing one, and none if it was cut off. If that is so in any response, all others are completed like it.
 pub(crate) fn complete_tags(rows: &mut [Graded]) {
@@ -36,8 +28,12 @@ pub(crate) fn complete_tags(rows: &mut [Graded]) {
     }
 }
 
-/// Grades one response.
-fn grade_one(problem: &Problem, response: &str, sandbox: Option<&Sandbox>) -> Result<Grade, SandboxError> {
+/// Returns the columns that depend on the response only: the answer, whether it is correct, and why.
+fn grade_one(
+    problem: &Problem,
+    response: &str,
+    sandbox: Option<&Sandbox>,
+) -> Result<(Option<String>, bool, String), SandboxError> {
     Ok(match (&problem.check, sandbox) {
         (Check::Answer(gold), _) => {
             let answer = asap_verify::answer(response).map(|answer| answer.trim().to_string());
@@ -48,7 +44,7 @@ fn grade_one(problem: &Problem, response: &str, sandbox: Option<&Sandbox>) -> Re
                 Verdict::Ambiguous => "ambiguous",
                 Verdict::Missing => "no_answer",
             };
-            Grade { answer, correct: Some(verdict == Verdict::Equal), why: why.to_string() }
+            (answer, verdict == Verdict::Equal, why.to_string())
         }
         (Check::Program(problem), Some(sandbox)) => {
             let verdict = sandbox.judge(problem, response)?;
@@ -56,7 +52,7 @@ fn grade_one(problem: &Problem, response: &str, sandbox: Option<&Sandbox>) -> Re
                 true => verdict.reason.name().to_string(),
                 false => format!("{}: {}", verdict.reason.name(), verdict.detail),
             };
-            Grade { answer: asap_programs::program(problem, response).ok(), correct: Some(verdict.passed()), why }
+            (asap_programs::program(problem, response).ok(), verdict.passed(), why)
         }
         (Check::Program(problem), None) => return Err(SandboxError::NothingExpected(problem.id.clone())),
     })
@@ -74,8 +70,8 @@ pub(crate) fn grade_all(
 ) -> Result<(), SandboxError> {
     rows.par_iter_mut().try_for_each(|row| {
         if let Some((response, problem)) = row.response.as_ref().zip(problems.get(row.id.as_str())) {
-            let Grade { answer, correct, why } = grade_one(problem, response, sandbox)?;
-            (row.answer, row.correct, row.why) = (answer, correct, why);
+            let (answer, correct, why) = grade_one(problem, response, sandbox)?;
+            (row.answer, row.correct, row.why) = (answer, Some(correct), why);
         }
         done();
         Ok(())

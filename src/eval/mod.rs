@@ -36,7 +36,7 @@ use crate::failure::Failure;
 use crate::output::{SummaryFormat, at_least_one, note, print, print_as, several};
 use crate::program;
 use crate::progress::Bar;
-use ask::{Asked, Found, Sampled};
+use ask::Found;
 use bench::{Bench, Check, Problem, Wording};
 use clock::Asking;
 use row::Graded;
@@ -215,19 +215,13 @@ pub async fn run(args: EvalArgs) -> Result<(), Failure> {
     if args.limit.is_none() && problems.len() != whole {
         note(format!("{} has {whole} problems; these files have {}", bench.name(), problems.len()));
     }
-    let budgets: BTreeSet<u32> = match args.budget.as_slice() {
-        [] => BTreeSet::from([bench.budget()]),
-        budgets => budgets.iter().map(|budget| budget.get()).collect(),
-    };
-    let sampled = Sampled {
-        budgets: budgets.into_iter().collect(),
-        samples: args.samples,
-        temperature: args.temperature,
-        top_p: args.top_p,
-        stop: args.stop.clone(),
-        concurrency: args.concurrency,
-    };
-    let (url, identity) = (location::folder(to)?, identity(bench, model, &sampled, &wording));
+    let mut budgets: Vec<u32> = args.budget.iter().map(|budget| budget.get()).collect();
+    if budgets.is_empty() {
+        budgets.push(bench.budget());
+    }
+    budgets.sort_unstable();
+    budgets.dedup();
+    let (url, identity) = (location::folder(to)?, identity(bench, model, &args, &wording));
     whole_table::check_identity(&url, PROPERTY, &identity).await?;
     let (sandbox, left_out) = match bench.runs_programs() {
         true => {
@@ -237,11 +231,10 @@ pub async fn run(args: EvalArgs) -> Result<(), Failure> {
         }
         false => (None, vec![]),
     };
-    let asked = ask::ask(&args, model, &problems, &sampled, &url).await?;
-    let Asked { found, refusal } = asked;
+    let (found, refusal) = ask::ask(&args, model, &problems, &budgets, &url).await?;
     let failures = || found.values().filter_map(|found| found.as_ref().err());
     let first_failure = failures().find(|error| error.is_passing()).or_else(|| failures().next()).cloned();
-    let mut rows = rows_of(bench, model, &problems, &sampled, found);
+    let mut rows = rows_of(bench, model, &args, &problems, &budgets, found);
     grade::complete_tags(&mut rows);
     let rows = graded(rows, problems, sandbox).await?;
     let properties = HashMap::from([(PROPERTY.to_string(), Some(identity))]);
@@ -253,8 +246,8 @@ pub async fn run(args: EvalArgs) -> Result<(), Failure> {
 }
 
 /// What an evaluation is of: the value of [`PROPERTY`].
-fn identity(bench: Bench, model: &str, sampled: &Sampled, wording: &Wording) -> String {
-    let Sampled { samples, temperature, top_p, stop, .. } = sampled;
+fn identity(bench: Bench, model: &str, args: &EvalArgs, wording: &Wording) -> String {
+    let EvalArgs { samples, temperature, top_p, stop, .. } = args;
     let mut identity = serde_json::json!({
         "bench": bench.name(), "model": model, "samples": samples, "temperature": temperature, "top_p": top_p,
         "stop": stop,
@@ -283,7 +276,8 @@ async fn with_references(
     mut problems: Vec<Problem>,
 ) -> Result<(Sandbox, Vec<Problem>, Vec<String>), Failure> {
     let wrong = |error: SandboxError| Failure::Usage(error.to_string());
-    let (python, command) = (python.to_string(), child_command()?);
+    let (python, mut command) = (python.to_string(), program::command()?);
+    command.push(asap_programs::COMMAND.into());
     let bar = Bar::new("running the bench's own programs", false);
     bar.begin(problems.len() as u64, 1);
     let checked = tokio::task::spawn_blocking(move || {
@@ -325,18 +319,18 @@ async fn with_references(
     Ok((sandbox, kept, left_out))
 }
 
-/// The command that starts this program as the sandbox of a Python program.
-fn child_command() -> Result<Vec<std::ffi::OsString>, Failure> {
-    let mut command = program::command()?;
-    command.push(asap_programs::COMMAND.into());
-    Ok(command)
-}
-
-fn rows_of(bench: Bench, model: &str, problems: &[Problem], sampled: &Sampled, mut found: Found) -> Vec<Graded> {
+fn rows_of(
+    bench: Bench,
+    model: &str,
+    args: &EvalArgs,
+    problems: &[Problem],
+    budgets: &[u32],
+    mut found: Found,
+) -> Vec<Graded> {
     let mut rows = Vec::new();
-    for &budget in &sampled.budgets {
+    for &budget in budgets {
         for (index, problem) in problems.iter().enumerate() {
-            for sample in 0..sampled.samples {
+            for sample in 0..args.samples {
                 let response = found.remove(&ask::ResponseKey { problem: index, sample, budget });
                 let mut row = Graded {
                     bench: bench.name(),
@@ -344,8 +338,8 @@ fn rows_of(bench: Bench, model: &str, problems: &[Problem], sampled: &Sampled, m
                     sample: sample.into(),
                     budget: budget.into(),
                     model: model.to_string(),
-                    temperature: sampled.temperature,
-                    top_p: sampled.top_p,
+                    temperature: args.temperature,
+                    top_p: args.top_p,
                     prompt: problem.prompt.clone(),
                     ..Graded::default()
                 };

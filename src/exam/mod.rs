@@ -20,6 +20,7 @@ use asap_pipelines::outputs::whole_table;
 use asap_pipelines::run::{Summary as RunSummary, estimate, run as run_pipeline};
 use asap_udfs::Settings;
 use clap::Args;
+use sha2::{Digest, Sha256};
 
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
@@ -93,7 +94,8 @@ pub async fn run(args: ExamArgs) -> Result<(), Failure> {
     })
     .to_string();
     whole_table::check_identity(&url, rows::PROPERTY, &identity).await?;
-    let folder = format!("{}/.asap/exam/{}", to.trim_end_matches('/'), rows::short_hash(&identity));
+    let questions = format!("{:x}", Sha256::digest(&identity));
+    let folder = format!("{}/.asap/exam/{questions:.8}", to.trim_end_matches('/'));
     let sample = sample::take(from, &folder, &args, &settings).await?;
     announce(&variants, &sample, &folder, &settings).await?;
     let stop = Stop::listen("committing the finished rows");

@@ -6,7 +6,6 @@ use asap_pipelines::location;
 use asap_pipelines::outputs::whole_table;
 use datafusion::arrow::datatypes::DataType;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::variants::Variant;
@@ -67,11 +66,6 @@ const COLUMNS: [(DataType, &str); 11] = [
     (DataType::Utf8, "unstated_stated"),
     (DataType::Boolean, "unstated_survives"),
 ];
-
-/// Names a folder after the questions of an exam.
-pub(super) fn short_hash(identity: &str) -> String {
-    Sha256::digest(identity).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// Reads the rows of all variants and writes them to the table of the exam.
 pub(super) async fn gather(

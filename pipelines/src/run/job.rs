@@ -89,9 +89,8 @@ struct Opened {
     contents: Contents,
 }
 
-/// An opened output with the files of its input, before they are read.
+/// The files of an input, before they are read.
 struct Listed {
-    opened: Opened,
     files: Vec<CorpusFile>,
     /// Rejected rows to retry.
     again: Vec<RetriedSlice>,
@@ -225,8 +224,8 @@ impl Opened {
         Ok(Self { context, llm, models, output, new_generation, summary, ledger, identity, contents })
     }
 
-    async fn list(mut self, request: &Request, sources: &[Source]) -> Result<Listed> {
-        let Self { context, output, new_generation, ledger, identity, contents, summary, .. } = &mut self;
+    async fn list(&mut self, request: &Request, sources: &[Source]) -> Result<Listed> {
+        let Self { context, output, new_generation, ledger, identity, contents, summary, .. } = self;
         let notes = &mut summary.notes;
         let state = context.state();
         let pins = Pins::of(output.table().map(|log| &log.state), ledger.generation);
@@ -265,17 +264,14 @@ impl Opened {
                 again.rows.len()
             )
         }));
-        self.summary.files_failed.extend(inputs.failures);
-        self.summary.files_ignored.extend(inputs.ignored);
-        Ok(Listed { opened: self, files, again, gone: inputs.gone, lacks_half_done_files })
+        summary.files_failed.extend(inputs.failures);
+        summary.files_ignored.extend(inputs.ignored);
+        Ok(Listed { files, again, gone: inputs.gone, lacks_half_done_files })
     }
-}
 
-impl Listed {
-    async fn divide(self, request: &Request) -> Result<Job> {
-        let Self { opened, files, again, mut gone, lacks_half_done_files } = self;
-        let Opened { context, llm, models, output, new_generation, mut summary, ledger, identity, mut contents } =
-            opened;
+    async fn divide(self, request: &Request, listed: Listed) -> Result<Job> {
+        let Listed { files, again, mut gone, lacks_half_done_files } = listed;
+        let Self { context, llm, models, output, new_generation, mut summary, ledger, identity, mut contents } = self;
         let mut divided = files::divide(files, &ledger, &again, &mut contents, request.on_change)?;
         let HeldOriginals { held, left_out } =
             if new_generation { HeldOriginals::default() } else { output.originals()? };
@@ -350,7 +346,9 @@ impl Job {
     /// cannot be read are in [`Self::summary`]; if there is nothing else to do, the first of them is the error.
     pub async fn open(request: &mut Request, effort: Effort) -> Result<Self> {
         let (sources, to) = locations(request)?;
-        Opened::new(request, &to, effort).await?.list(request, &sources).await?.divide(request).await
+        let mut opened = Opened::new(request, &to, effort).await?;
+        let listed = opened.list(request, &sources).await?;
+        opened.divide(request, listed).await
     }
 
     pub async fn pipeline(&self, request: &Request) -> Result<LogicalPlan> {
