@@ -25,8 +25,8 @@ use crate::common::{Finished, root};
 use crate::runs::crash::orphans;
 use crate::runs::delta_table::Table;
 use crate::runs::delta_writers::clean;
-use crate::runs::place::{A, B, C, D, File, Place, failed, had_nothing_to_do, wait_until};
-use crate::support::proxy::{Action, RequestHead};
+use crate::runs::place::{A, B, C, D, File, Place, Running, failed, had_nothing_to_do, wait_until};
+use crate::support::proxy::{Action, Gate, RequestHead};
 use crate::support::table::live_files;
 
 /// Cases at once: most of their time is the start of processes.
@@ -86,8 +86,9 @@ fn run_cases(file: &str) {
                 "elsewhere" => Place::elsewhere(),
                 _ => Place::s3(),
             };
-            let (table, vectors, server) = (None, Vec::new(), None);
-            let mut scene = Scene { cases: &cases, place: &place, table, vectors, server, at: String::new() };
+            let (table, vectors, server, gate, run) = (None, Vec::new(), None, Gate::new(), None);
+            let mut scene =
+                Scene { cases: &cases, place: &place, table, vectors, server, gate, run, at: String::new() };
             if catch_unwind(AssertUnwindSafe(|| scene.perform_all(case))).is_err() {
                 failed.lock().unwrap().push(format!("{}: {}", scene.at, case.heading));
             }
@@ -117,6 +118,9 @@ struct Scene<'a> {
     table: Option<Table<'a>>,
     vectors: Vec<Value>,
     server: Option<Server>,
+    /// Where the last fault holds requests.
+    gate: Gate,
+    run: Option<Running>,
     /// The file and the line of the last statement.
     at: String,
 }
@@ -177,7 +181,35 @@ impl Scene<'_> {
                 let log = place.proxy().log();
                 assert!(log.iter().any(|logged| is_meant(&logged.head) && logged.status.is_none()));
             }
+            "start" | "held" | "answered" | "open" | "break" | "kill" | "terminate" | "finish" => {
+                self.control(statement, &words);
+            }
             _ => self.arrange(statement, &words),
+        }
+    }
+
+    /// Controls a run in the background and the requests that a fault holds.
+    fn control(&mut self, Statement { verb, rest, below, .. }: &Statement, words: &[&str]) {
+        let (place, gate) = (self.place, &self.gate);
+        match *verb {
+            "start" => self.run = Some(place.start(words)),
+            // Waits until a request is held, or also until the end of the run.
+            "held" => {
+                let run = self.run.as_mut().unwrap();
+                wait_until("a held request", || gate.held() > 0 || run.is_over());
+                assert!(gate.held() > 0 || *rest == "or-over", "the run ended");
+            }
+            // Waits until the store answered such a request.
+            "answered" => {
+                let is_meant = requests_named(rest);
+                wait_until(rest, || place.proxy().count_of(&is_meant) > 0);
+            }
+            // The held requests go on, or their connections end.
+            "open" => gate.open(),
+            "break" => gate.cut(),
+            "kill" => self.run.take().unwrap().kill(),
+            "terminate" => self.run.as_ref().unwrap().terminate(),
+            _ => check(&self.run.take().unwrap().finish(), below),
         }
     }
 
@@ -202,12 +234,13 @@ impl Scene<'_> {
                 self.server = Some(server);
             }
             "stop" => self.server = None,
-            // Faults of the store: `fault TIMES REQUEST: ACTION`.
+            // Faults of the store: `fault TIMES REQUEST: ACTION`. What an earlier one holds goes on.
             "fault" => {
                 let (times, rest) = rest.split_once(' ').unwrap();
                 let (requests, action) = rest.split_once(": ").unwrap();
-                let times = times.parse().unwrap_or(usize::MAX);
-                place.proxy().fault(times, requests_named(requests), action_named(action));
+                let (times, gate) = (times.parse().unwrap_or(usize::MAX), Gate::new());
+                place.proxy().fault(times, requests_named(requests), action_named(action, &gate));
+                std::mem::replace(&mut self.gate, gate).open();
             }
             "calm" => place.proxy().calm(),
             // The first shard of a table is deleted, or cut short.
@@ -325,6 +358,8 @@ fn requests_named(named: &str) -> impl Fn(&RequestHead) -> bool + Send + Sync + 
         "commits-rows" => head.commits_rows(&object),
         "creates" => head.is_create(),
         "gets" => head.gets(&object),
+        "lists" => head.lists(&object),
+        "probes" => head.puts(&object) && head.path.contains(".asap-probe-") && head.is_create(),
         "puts" => head.puts(&object),
         "reads" => head.method == "GET" && head.path.starts_with(&format!("/lake/{object}/")),
         "writes-shard" => head.method == "PUT" && head.path.ends_with(".parquet"),
@@ -335,7 +370,7 @@ fn requests_named(named: &str) -> impl Fn(&RequestHead) -> bool + Send + Sync + 
 /// The error codes of S3 that cases name.
 const CODES: [&str; 4] = ["AccessDenied", "ConditionalRequestConflict", "InternalError", "SlowDown"];
 
-fn action_named(named: &str) -> Action {
+fn action_named(named: &str, gate: &Gate) -> Action {
     match *named.split(' ').collect::<Vec<_>>() {
         ["status", status, code] => {
             let code = CODES.iter().find(|known| **known == code).unwrap();
@@ -346,6 +381,8 @@ fn action_named(named: &str) -> Action {
         ["lose-reply"] => Action::LoseReply,
         ["reply-after-loss", status] => Action::ReplyAfterLoss(status.parse().unwrap()),
         ["hide-refusal"] => Action::HideRefusal,
+        ["hold"] => Action::Hold(gate.clone()),
+        ["hold-reply"] => Action::HoldReply(gate.clone()),
         ["slow", milliseconds] => Action::Slow(Duration::from_millis(milliseconds.parse().unwrap())),
         _ => panic!("there is no action {named}"),
     }

@@ -1,13 +1,13 @@
-//! Commits with lost replies, refused and racing commits, and runs that die between two commits. `faults` fails every
-//! other request of a run.
+//! Commits with lost replies and racing commits. `cases` has more of them, and `faults` fails every other request of a
+//! run.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::runs::place::{A, B, File, Place, Running, had_nothing_to_do, summary, wait_until};
+use crate::runs::place::{A, B, File, Place, had_nothing_to_do, summary, wait_until};
 use crate::support::proxy::{Action, Gate, RequestHead};
-use crate::support::table::{REJECTS, live_files, log};
+use crate::support::table::REJECTS;
 
 /// A place on S3 whose output holds [`A`]; [`B`] waits.
 fn one_done() -> Place {
@@ -16,62 +16,32 @@ fn one_done() -> Place {
     place
 }
 
-/// Loses the reply of the first commit of rows. After it, does `then`.
-fn lose_the_commit(place: &Place, then: impl Fn(&RequestHead) -> Action + Send + Sync + 'static) {
-    let lost = AtomicBool::new(false);
-    place.proxy().follow(move |head| {
-        if lost.load(Ordering::SeqCst) {
-            return then(head);
-        }
-        if head.commits_rows("out") {
-            lost.store(true, Ordering::SeqCst);
-            return Action::ReplyAfterLoss(500);
-        }
-        Action::Pass
-    });
-}
-
 #[test]
 fn a_commit_of_which_no_one_can_know_keeps_its_shards_and_is_found_by_the_next_run() {
-    let place = one_done();
-    lose_the_commit(&place, |head| match head.reads_log("out") {
-        true => Action::Status(403, "AccessDenied"),
-        false => Action::Pass,
-    });
-    let unknown = place.run(&[]);
-    place.holds(&[A, B]);
-    unknown.ends(75, &[]);
-    place.proxy().calm();
-    had_nothing_to_do(&place.run(&[]));
-    place.holds(&[A, B]);
-}
-
-#[test]
-fn a_log_that_cannot_be_listed_for_a_moment_after_a_lost_reply_costs_no_row() {
-    let place = one_done();
-    let refused = AtomicUsize::new(0);
-    lose_the_commit(&place, move |head| {
-        let is_refused = head.lists("out/_delta_log") && refused.fetch_add(1, Ordering::SeqCst) < 2;
-        if is_refused { Action::Status(403, "AccessDenied") } else { Action::Pass }
-    });
-    let ended = place.run(&[]);
-    place.holds(&[A, B]);
-    ended.ends_in(&[0, 75], &[]);
-    place.proxy().calm();
-    had_nothing_to_do(&place.run(&[]));
-    place.holds(&[A, B]);
-}
-
-#[test]
-fn a_commit_whose_reply_never_comes_is_found_in_the_log() {
-    let place = one_done();
-    let gate = Gate::new();
-    place.proxy().fault(1, |head| head.commits_rows("out"), Action::HoldReply(gate.clone()));
-    let mut command = place.run_command(&[]);
-    command.env("AWS_TIMEOUT", "1s");
-    Running::start(command).finish().ok();
-    gate.cut();
-    place.holds(&[A, B]);
+    // After its lost reply, the log cannot be read, or not be listed for a moment.
+    type Case<'a> = (fn(&RequestHead) -> bool, usize, &'a [i32]);
+    let cases: [Case; 2] =
+        [(|head| head.reads_log("out"), usize::MAX, &[75]), (|head| head.lists("out/_delta_log"), 2, &[0, 75])];
+    for (is_meant, times, codes) in cases {
+        let place = one_done();
+        let (is_lost, refused) = (AtomicBool::new(false), AtomicUsize::new(0));
+        place.proxy().follow(move |head| match is_lost.load(Ordering::SeqCst) {
+            false if head.commits_rows("out") => {
+                is_lost.store(true, Ordering::SeqCst);
+                Action::ReplyAfterLoss(500)
+            }
+            true if is_meant(head) && refused.fetch_add(1, Ordering::SeqCst) < times => {
+                Action::Status(403, "AccessDenied")
+            }
+            _ => Action::Pass,
+        });
+        let ended = place.run(&[]);
+        place.holds(&[A, B]);
+        ended.ends_in(codes, &[]);
+        place.proxy().calm();
+        had_nothing_to_do(&place.run(&[]));
+        place.holds(&[A, B]);
+    }
 }
 
 /// Longer than the time between two commits of a run.
@@ -98,26 +68,15 @@ fn race(place: &Place) {
 }
 
 #[test]
-fn two_first_runs_at_once_make_each_row_once() {
-    let place = Place::s3().with(&[A, B]);
-    race(&place);
-    place.is_done(&[A, B]);
-}
-
-#[test]
-fn two_first_runs_at_once_without_rejects_make_each_row_once() {
-    let place = Place::s3();
+fn two_runs_at_once_make_each_row_once() {
+    // The first runs, the first runs without rejects, and later ones.
     let file: File = ("a.parquet", 1..=4, "step");
-    place.put(file.clone());
-    race(&place);
-    place.holds(&[file]);
-}
-
-#[test]
-fn two_later_runs_at_once_make_each_row_once() {
-    let place = one_done();
-    race(&place);
-    place.is_done(&[A, B]);
+    for (place, files) in
+        [(Place::s3().with(&[A, B]), &[A, B][..]), (Place::s3().with(&[file.clone()]), &[file]), (one_done(), &[A, B])]
+    {
+        race(&place);
+        place.is_done(files);
+    }
 }
 
 #[test]
@@ -132,82 +91,6 @@ fn a_run_that_loses_a_part_of_its_work_does_the_rest() {
     gate.open();
     let codes = [first.finish().code, second.finish().code];
     assert!([0, 4].contains(&codes[0]) && codes[1] == 0, "{codes:?}");
-    place.holds(&[A, B]);
-}
-
-/// Starts a run and overtakes it by another while it is about to read a file. It resumes when the gate opens.
-fn overtake(place: &Place, file: &'static str) -> (Running, Gate) {
-    let gate = place.proxy().hold(move |head| head.gets(file));
-    let mut late = place.start(&[]);
-    late.wait_until("its reading", || gate.held() > 0);
-    place.proxy().calm();
-    place.run(&[]).ok();
-    (late, gate)
-}
-
-#[test]
-fn rejects_of_a_run_that_was_overtaken_do_not_stay() {
-    let place = Place::s3().with(&[A]);
-    for (file, files) in [("in/a.parquet", &[A][..]), ("in/b.parquet", &[A, B])] {
-        let (late, gate) = overtake(&place, file);
-        gate.open();
-        late.finish().ends_in(&[0, 4], &[]);
-        place.is_done(files);
-        place.put(B);
-    }
-}
-
-#[test]
-fn rejects_of_a_run_that_was_overtaken_and_died_are_taken_out_by_the_next_one() {
-    let place = one_done();
-    let (mut late, reading) = overtake(&place, "in/b.parquet");
-    let committing = place.proxy().hold(|head| head.commits("out"));
-    reading.open();
-    wait_until("its commit", || committing.held() > 0 || late.is_over());
-    late.kill();
-    committing.cut();
-    place.proxy().calm();
-    had_nothing_to_do(&place.run(&[]));
-    place.holds(&[A, B]);
-}
-
-/// Kills a run during its commit of the output, which the gate holds.
-fn die_at_commit(place: &Place) -> Gate {
-    let gate = place.proxy().hold(|head| head.commits_rows("out"));
-    let mut run = place.start(&[]);
-    run.wait_until("the commit of the output", || gate.held() == 1);
-    run.kill();
-    gate
-}
-
-/// Like [`die_at_commit`], after the commit of the rejects.
-fn die_between(place: &Place) -> Gate {
-    let rejects = place.path("out").join(REJECTS);
-    let before = log(&rejects).len();
-    let gate = die_at_commit(place);
-    assert_eq!(log(&rejects).len(), before + 1, "the rejects are committed first");
-    gate
-}
-
-#[test]
-fn a_commit_that_lands_after_its_run_died_is_found_by_the_next_one() {
-    let place = one_done();
-    let gate = die_between(&place);
-    let before = log(&place.path("out")).len();
-    gate.open();
-    wait_until("the commit", || log(&place.path("out")).len() > before);
-    place.recovers(&[A, B]);
-}
-
-#[test]
-fn a_commit_that_lands_after_the_next_run_is_refused_by_the_store() {
-    let place = one_done();
-    let gate = die_between(&place);
-    place.proxy().calm();
-    place.run(&[]).ok();
-    place.proxy().calm();
-    gate.open();
-    wait_until("the reply to the late commit", || place.proxy().count_of(|head| head.commits_rows("out")) == 1);
     place.holds(&[A, B]);
 }
 
@@ -247,48 +130,6 @@ fn a_run_that_meets_a_new_table_generation_commits_nothing_to_it() {
         had_nothing_to_do(&place.run(&[]));
         place.execute(&["table", "verify", &place.location("out")]).ok();
     }
-}
-
-#[test]
-fn a_new_table_generation_that_was_planned_for_an_older_one_is_refused() {
-    let place = Place::s3().filled(&[A]);
-    let gate = place.proxy().hold_first(|head| head.lists("in"));
-    let mut late = place.start(&["--new-generation"]);
-    late.wait_until("its listing of the input", || gate.held() == 1);
-    place.run(&["--new-generation"]).ok();
-    gate.open();
-    late.finish().ends(4, &["this run was planned for 0"]);
-    had_nothing_to_do(&place.run(&[]));
-    place.holds(&[A]);
-}
-
-#[test]
-fn a_run_that_loses_a_race_leaves_no_shard() {
-    let place = Place::s3().with(&[A]);
-    let gate = place.proxy().hold_first(|head| head.commits_rows("out"));
-    let mut late = place.start(&[]);
-    late.wait_until("its commit", || gate.held() == 1);
-    place.run(&[]).ok();
-    gate.open();
-    assert_eq!(late.finish().code, 4);
-    place.holds(&[A]);
-    let shards = place.shards();
-    assert_eq!(shards, live_files(&place.path("out")), "shards differ from those that the log names");
-}
-
-/// A check that ends at a time-out says nothing about the store.
-#[test]
-fn a_check_of_conditional_creates_that_times_out_is_made_again() {
-    let place = Place::s3().with(&[A]);
-    let gate = Gate::new();
-    let is_check =
-        |head: &RequestHead| head.puts("out/_delta_log") && head.path.contains(".asap-probe-") && head.is_create();
-    place.proxy().fault(1, is_check, Action::HoldReply(gate.clone()));
-    let mut run = place.run_command(&[]);
-    run.env("AWS_TIMEOUT", "3s");
-    Running::start(run).finish().ok();
-    gate.open();
-    place.holds(&[A]);
 }
 
 #[test]

@@ -1,10 +1,9 @@
-//! Delta tables as input: what a run reads of them, and tables that change during a run. `cases` has the others.
+//! Delta tables as input: what a run reads of them, and one that changes during a run. `cases` has the others.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::runs::delta_table::Table;
-use crate::runs::place::{A, B, Place, Running, had_nothing_to_do};
-use crate::support::table::log;
+use crate::runs::place::{A, B, Place, had_nothing_to_do};
 
 #[test]
 fn files_that_are_done_are_not_read_again() {
@@ -39,24 +38,4 @@ fn two_first_runs_of_other_versions_are_not_mixed() {
     gate.open();
     late.finish().ends(75, &["version 2 of"]);
     place.makes(&[], &[("a2.parquet", 1..=4, "stop")]);
-}
-
-#[test]
-fn a_watch_sees_new_versions() {
-    let place = Place::local();
-    let table = Table::new(&place);
-    table.append(&[A]);
-    let mut run = place.start(&["--watch=50ms"]);
-    let rows = |run: &mut Running, wanted: usize| {
-        run.wait_until("rows", || {
-            let adds = log(&place.path("out")).into_iter().flat_map(|(_, actions)| actions);
-            adds.filter(|action| action.get("add").is_some()).count() == wanted
-        });
-    };
-    rows(&mut run, 1);
-    table.append(&[B]);
-    rows(&mut run, 2);
-    run.terminate();
-    run.finish().ok();
-    place.holds(&[A, B]);
 }

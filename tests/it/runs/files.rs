@@ -150,18 +150,6 @@ fn an_object_that_is_replaced_between_listing_and_reading_fails_by_name() {
 }
 
 #[test]
-fn an_object_that_is_deleted_between_listing_and_reading_fails_by_name() {
-    let place = Place::s3().with(&[A, B]);
-    let gate = place.proxy().hold(move |head| head.gets("in/b.parquet"));
-    let mut run = place.start(&[]);
-    run.wait_until("the reading of a file", || gate.held() > 0);
-    std::fs::remove_file(place.path("in/b.parquet")).unwrap();
-    gate.open();
-    assert_eq!(failed(&summary(&run.finish(), 3)), ["b.parquet"]);
-    place.is_done(&[A]);
-}
-
-#[test]
 fn a_file_whose_name_no_store_can_have_is_left_out_by_name() {
     let place = Place::local().with(&[A, B]);
     std::fs::copy(place.path("in/a.parquet"), place.path("in/a\nb.parquet")).unwrap();

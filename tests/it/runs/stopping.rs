@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::common::Finished;
-use crate::runs::place::{A, B, Place, Running, had_nothing_to_do, summary};
+use crate::runs::place::{Place, Running, had_nothing_to_do, summary};
 use crate::support::table::{OutputRows, log};
 use asap_test_support::{Call, Reply, Server};
 
@@ -79,28 +79,6 @@ fn what_is_finished_is_committed_and_what_is_left_is_tried_later() {
         assert!(!answered.iter().any(|prompt| prompt == call.prompt()), "{} is paid twice", call.prompt());
     }
     had_nothing_to_do(&asking(&place, &server, &[]).finish());
-}
-
-#[test]
-fn a_run_that_is_asked_to_end_during_its_last_commit_is_done() {
-    let place = Place::s3().filled(&[A]);
-    place.put(B);
-    let gate = place.proxy().hold(|head| head.commits_rows("out"));
-    let mut run = place.start(&[]);
-    run.wait_until("its last commit", || gate.held() == 1);
-    run.terminate();
-    gate.open();
-    summary(&run.finish(), 0);
-    place.is_done(&[A, B]);
-}
-
-#[test]
-fn a_run_that_is_asked_to_end_before_it_read_a_row_is_tried_later() {
-    let place = Place::s3().with(&[A]);
-    let gate = place.proxy().hold(|head| head.gets("in/a.parquet"));
-    stop(place.start(&["--set=run.grace_seconds=1"]), "its first read", || gate.held() == 1);
-    gate.cut();
-    place.recovers(&[A]);
 }
 
 #[test]
