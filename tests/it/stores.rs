@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use crate::common::{Finished, Workplace};
+use crate::support::objects::serve_files;
 #[cfg(feature = "hf")]
 use crate::support::objects::serve_hub;
-use crate::support::objects::{Condition, serve_memory};
+use crate::support::proxy::{Action, Proxy, RequestHead};
 use crate::support::s3::{KEY, serve};
 use asap_pipelines::delta::check_output;
 use futures::TryStreamExt;
@@ -30,7 +31,7 @@ const COUNT: [&str; 8] =
 /// This server cannot list. The client still asks no other server for the bucket's region.
 #[test]
 fn a_server_that_cannot_list_is_the_only_one_that_is_asked() {
-    let (workplace, unable) = (Workplace::new(), serve_memory(Condition::Ignored, &[]));
+    let (workplace, unable) = (Workplace::new(), serve_files(&[]));
     let create = "CREATE EXTERNAL TABLE c STORED AS PARQUET LOCATION 's3://lake/corpus/'";
     let mut listed = workplace.command(["sql", "-c", create]);
     listed.env("AWS_ACCESS_KEY_ID", KEY.0).env("AWS_SECRET_ACCESS_KEY", KEY.1);
@@ -43,7 +44,7 @@ fn a_file_of_a_web_server_is_read_and_nothing_else() {
     let workplace = Workplace::new();
     workplace.copy("SELECT 'q' AS question, 'c' AS cot, 'a' AS answer", "corpus.parquet");
     let file = std::fs::read(workplace.path("corpus.parquet")).unwrap();
-    let web = serve_memory(Condition::Ignored, &[("/data/a%20b.parquet", file)]);
+    let web = serve_files(&[("/data/a%20b.parquet", file)]);
     let from = |place: &str| {
         let mut count = COUNT;
         let from = format!("http://{web}/{place}");
@@ -135,10 +136,13 @@ async fn refused(store: impl ObjectStore, named: &[&str]) {
 
 #[tokio::test]
 async fn a_store_that_refuses_the_condition_is_refused() {
-    let server = serve_memory(Condition::Refused, &[]);
+    let workplace = Workplace::new();
+    std::fs::create_dir_all(workplace.path("s3/lake")).unwrap();
+    let proxy = Proxy::start(serve(&workplace.path("s3")));
+    proxy.faults(RequestHead::is_create, Action::Status(501, "NotImplemented"));
     for condition in [S3ConditionalPut::ETagMatch, S3ConditionalPut::Disabled] {
         let named = "can be written, but objects cannot be created there on condition that they do not exist";
-        refused(bucket(server, condition), &[named, "unset AWS_CONDITIONAL_PUT"]).await;
+        refused(bucket(proxy.address, condition), &[named, "unset AWS_CONDITIONAL_PUT"]).await;
     }
 }
 

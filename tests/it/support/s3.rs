@@ -2,6 +2,7 @@
 //!
 //! In addition to s3s-fs, it has what the run tests need: a folder is not an object, a listing includes ETags, a read
 //! with `If-Match` fails if the object was replaced, and of two concurrent conditional creates of one name, one fails.
+//! It answers only the requests that asap makes for small objects.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -106,44 +107,7 @@ impl S3 for Buckets {
         self.files.head_object(req).await
     }
 
-    async fn head_bucket(&self, req: S3Request<HeadBucketInput>) -> S3Result<S3Response<HeadBucketOutput>> {
-        self.files.head_bucket(req).await
-    }
-
-    async fn delete_object(&self, req: S3Request<DeleteObjectInput>) -> S3Result<S3Response<DeleteObjectOutput>> {
-        self.files.delete_object(req).await
-    }
-
     async fn delete_objects(&self, req: S3Request<DeleteObjectsInput>) -> S3Result<S3Response<DeleteObjectsOutput>> {
         self.files.delete_objects(req).await
-    }
-
-    async fn copy_object(&self, req: S3Request<CopyObjectInput>) -> S3Result<S3Response<CopyObjectOutput>> {
-        self.files.copy_object(req).await
-    }
-
-    async fn create_multipart_upload(
-        &self,
-        req: S3Request<CreateMultipartUploadInput>,
-    ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
-        self.files.create_multipart_upload(req).await
-    }
-
-    async fn upload_part(&self, req: S3Request<UploadPartInput>) -> S3Result<S3Response<UploadPartOutput>> {
-        self.files.upload_part(req).await
-    }
-
-    async fn complete_multipart_upload(
-        &self,
-        req: S3Request<CompleteMultipartUploadInput>,
-    ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
-        self.files.complete_multipart_upload(req).await
-    }
-
-    async fn abort_multipart_upload(
-        &self,
-        req: S3Request<AbortMultipartUploadInput>,
-    ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
-        self.files.abort_multipart_upload(req).await
     }
 }
