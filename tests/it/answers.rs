@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::common::{Workplace, files_below};
+use crate::common::{Workplace, files_below, now};
 use asap_llm::chat::Answer;
 use asap_llm::store::AnswerStore;
 use asap_pipelines::answers::AnswerFolder;
@@ -11,7 +11,7 @@ use url::Url;
 /// Caches answers to the requests 0, 1, …, each in its own segment.
 fn fill(folder: &Path, answers: u8) {
     let url = Url::from_directory_path(folder).unwrap();
-    tokio::runtime::Runtime::new().unwrap().block_on(async {
+    now(async {
         let store = AnswerFolder::open(&url).await.unwrap();
         for number in 0..answers {
             store

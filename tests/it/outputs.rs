@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::common::files_below;
+use crate::common::{files_below, now};
 use crate::runs::place::{B, File, Place};
-use crate::support::table::{REJECTS, live_files, log};
+use crate::support::table::{REJECTS, checkpoint, forget_commits, live_files, log};
 use asap_test_support::{Reply, Server};
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use datafusion::prelude::{col, lit};
@@ -127,11 +127,10 @@ fn lost_rows_are_not_taken_for_filtered_ones() {
     // A row deleted by another engine, a shard removed from the log, and one of the rejects.
     let delete = |place: &Place| {
         let url = url::Url::from_directory_path(place.path("out")).unwrap();
-        let delete = async {
+        now(async {
             let table = deltalake_core::open_table(url).await.unwrap();
-            table.delete().with_predicate(col("id").eq(lit("12"))).await.unwrap()
-        };
-        tokio::runtime::Runtime::new().unwrap().block_on(delete);
+            table.delete().with_predicate(col("id").eq(lit("12"))).await.unwrap();
+        });
     };
     let remove = |table: &Path| {
         let remove = json!({ "path": live(table)[0], "deletionTimestamp": 1, "dataChange": true });
@@ -189,14 +188,10 @@ fn the_counts_of_commits_hold_whatever_replaced_slices() {
     sound(0);
     place.holds(&[OLD, B]);
     // The log before a checkpoint is cleaned.
-    let (out, url) = (place.path("out"), url::Url::from_directory_path(place.path("out")).unwrap());
+    let out = place.path("out");
     let last = log(&out).last().unwrap().0;
-    let checkpoint =
-        deltalake_core::checkpoints::create_checkpoint_from_table_url_and_cleanup(url, last, Some(false), None);
-    tokio::runtime::Runtime::new().unwrap().block_on(checkpoint).unwrap();
-    for version in 0..=last {
-        std::fs::remove_file(out.join(format!("_delta_log/{version:020}.json"))).unwrap();
-    }
+    checkpoint(&out, last);
+    forget_commits(&out, last + 1);
     sound(2);
     assert!(place.execute(&["table", "verify", "out"]).ok().contains("no longer has the commits of 2 files"));
 }

@@ -4,18 +4,14 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::prelude::{col, lit};
-use deltalake_core::checkpoints::create_checkpoint_from_table_url_and_cleanup;
 use deltalake_core::{DeltaTable, open_table};
 use serde_json::json;
 use url::Url;
 
-use crate::common::Finished;
+use crate::common::{Finished, now};
 use crate::runs::delta_table::{Table, columns, metadata, protocol};
 use crate::runs::place::{A, B, Place, had_nothing_to_do, summary};
-
-fn now<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Runtime::new().unwrap().block_on(work)
-}
+use crate::support::table::{checkpoint, forget_commits};
 
 fn url(place: &Place) -> Url {
     Url::from_directory_path(place.path("in")).unwrap()
@@ -23,10 +19,8 @@ fn url(place: &Place) -> Url {
 
 /// Writes a checkpoint of a version and removes the commits before it, like the cleanup of a log.
 pub(crate) fn clean(place: &Place, version: u64) {
-    now(create_checkpoint_from_table_url_and_cleanup(url(place), version, Some(false), None)).unwrap();
-    for version in 0..version {
-        drop(std::fs::remove_file(place.path(&format!("in/_delta_log/{version:020}.json"))));
-    }
+    checkpoint(&place.path("in"), version);
+    forget_commits(&place.path("in"), version);
 }
 
 /// Checks that a run was refused before it wrote, with these texts in its message.

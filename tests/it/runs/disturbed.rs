@@ -5,19 +5,14 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::prelude::{col, lit};
-use deltalake_core::checkpoints::create_checkpoint_from_table_url_and_cleanup;
 use deltalake_core::open_table;
 use deltalake_core::operations::write::SchemaMode;
 use serde_json::Value;
 use url::Url;
 
-use crate::common::files_below;
+use crate::common::{files_below, now};
 use crate::runs::place::{A, B, C, Place, Running, had_nothing_to_do, summary};
-use crate::support::table::log;
-
-fn now<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Runtime::new().unwrap().block_on(work)
-}
+use crate::support::table::{checkpoint, forget_commits, log};
 
 #[test]
 fn another_writer_changes_an_output_during_a_run() {
@@ -95,8 +90,7 @@ fn a_damaged_checkpoint_costs_no_row() {
     let place = Place::local().filled(&[A]);
     let out = place.path("out");
     let version = log(&out).last().unwrap().0;
-    let url = Url::from_directory_path(&out).unwrap();
-    now(create_checkpoint_from_table_url_and_cleanup(url, version, Some(false), None)).unwrap();
+    checkpoint(&out, version);
     let checkpoint = out.join(format!("_delta_log/{version:020}.checkpoint.parquet"));
     let whole = std::fs::read(&checkpoint).unwrap();
     let named = "a checkpoint in out/_delta_log cannot be read";
@@ -115,9 +109,7 @@ fn a_damaged_checkpoint_costs_no_row() {
     place.is_done(&[A, B]);
     place.execute(&["table", "verify", "out"]).ok();
     // Without the commits before it, the checkpoint is needed.
-    for version in 0..version {
-        std::fs::remove_file(out.join(format!("_delta_log/{version:020}.json"))).unwrap();
-    }
+    forget_commits(&out, version);
     std::fs::write(&checkpoint, b"PAR1").unwrap();
     place.run(&[]).ends(1, &["cannot read the log of out", "Parquet"]);
 }

@@ -5,9 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use deltalake_core::checkpoints::create_checkpoint_from_table_url_and_cleanup;
 use serde_json::Value;
+use url::Url;
 
-use crate::common::{Workplace, json_lines};
+use crate::common::{Workplace, json_lines, now};
 
 pub(crate) const REJECTS: &str = ".asap/rejects";
 
@@ -120,6 +122,19 @@ pub(crate) fn log(table: &Path) -> Vec<(u64, Vec<Value>)> {
     }
     versions.sort_by_key(|(version, _)| *version);
     versions
+}
+
+/// Writes a checkpoint of a version of a table.
+pub(crate) fn checkpoint(table: &Path, version: u64) {
+    let url = Url::from_directory_path(table).unwrap();
+    now(create_checkpoint_from_table_url_and_cleanup(url, version, Some(false), None)).unwrap();
+}
+
+/// Removes those of the first commits of a table that are still there.
+pub(crate) fn forget_commits(table: &Path, number: u64) {
+    for version in 0..number {
+        drop(std::fs::remove_file(table.join(format!("_delta_log/{version:020}.json"))));
+    }
 }
 
 fn decoded(path: &str) -> String {
