@@ -10,12 +10,13 @@ use asap_test_support::{Call, Reply, Server};
 use serde_json::{Value, json};
 
 use crate::common::{Finished, Workplace, root};
-use crate::runs::place::Running;
+use crate::runs::place::{Running, wait_until};
 use crate::runs::seeded::Dice;
 
 const MATH: [&str; 4] = ["eval", "--bench", "gsm8k", "--data"];
 
-fn problems(workplace: &Workplace, number: usize) {
+/// Writes problems to `test.jsonl`: problem `n` is the sum of `n` and 25.
+pub(crate) fn problems(workplace: &Workplace, number: usize) {
     let line = |n: usize| {
         json!({ "question": format!("What is {n} + 25?"), "answer": format!("Add.\n#### {}", n + 25) }).to_string()
     };
@@ -52,17 +53,13 @@ fn served() -> Server {
     })
 }
 
-/// A reply of the model m after 50 tokens.
-fn reply(message: Value, finish: &str) -> Reply {
+/// A reply of the model m after this many tokens.
+fn said(content: &str, tokens: u64) -> Reply {
     Reply::Json(json!({
         "model": "m",
-        "choices": [{ "message": message, "finish_reason": finish }],
-        "usage": { "prompt_tokens": 20, "completion_tokens": 50 },
+        "choices": [{ "message": { "content": content }, "finish_reason": "stop" }],
+        "usage": { "prompt_tokens": 20, "completion_tokens": tokens },
     }))
-}
-
-fn said(content: impl Into<Value>) -> Reply {
-    reply(json!({ "content": content.into() }), "stop")
 }
 
 /// A server without a list of models that replies this to each question.
@@ -73,8 +70,16 @@ fn scripted(replies: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Server {
     })
 }
 
+/// A server that is right about the problems that `is_right` names, after slightly more than this many tokens.
+pub(crate) fn answering(is_right: impl Fn(u64) -> bool + Send + Sync + 'static, tokens: u64) -> Server {
+    scripted(move |prompt| {
+        let n: u64 = prompt.split("What is ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+        said(&format!("\\boxed{{{}}}", if is_right(n) { n + 25 } else { 1 }), tokens + n % 3)
+    })
+}
+
 /// Evaluates the model m of a server on `test.jsonl`.
-fn ask(workplace: &Workplace, server: &Server, to: &str, more: &[&str]) -> Finished {
+pub(crate) fn ask(workplace: &Workplace, server: &Server, to: &str, more: &[&str]) -> Finished {
     let asked = ["test.jsonl", "--endpoint", &server.base_url(), "--model", "m", "--to", to];
     workplace.run([&MATH[..], &asked, more].concat())
 }
@@ -99,8 +104,7 @@ fn a_folder_and_a_server_of_the_same_model_give_the_same_rows() {
     let url = server.base_url();
     let endpoint = ["--endpoint", &url, "--model", "m", "--to", "endpoint"];
     workplace.run([&MATH[..], &budgets, &folder].concat()).ok();
-    let finished = workplace.run([&MATH[..], &budgets, &endpoint, &["--format", "json"]].concat());
-    let summary: Value = serde_json::from_str(finished.ok().lines().last().unwrap()).unwrap();
+    let summary = workplace.run([&MATH[..], &budgets, &endpoint, &["--format", "json"]].concat()).json();
     let found = rows(&workplace, "folder", SAME);
     assert_eq!(found.len(), 36);
     assert_eq!(rows(&workplace, "endpoint", SAME), found);
@@ -139,20 +143,17 @@ fn a_killed_evaluation_resumes_and_pays_again_only_for_requests_in_flight() {
     const PROBLEMS: usize = 60;
     let workplace = Workplace::new();
     problems(&workplace, PROBLEMS);
-    let server = scripted(|_| Reply::After(Duration::from_millis(60), Box::new(said("\\boxed{25}"))));
+    let server = scripted(|_| Reply::After(Duration::from_millis(60), Box::new(said("\\boxed{25}", 50))));
     let url = server.base_url();
     let asked =
         [&MATH[..], &["test.jsonl", "--endpoint", &url, "--model", "m", "--concurrency", "4", "--to", "out"]].concat();
     let (mut dice, kills) = (Dice::new(7, 0), 20);
     for _ in 0..kills {
         let (before, calls) = (server.count(), dice.below(8) as usize);
-        let mut child = workplace.command(&asked).stderr(std::process::Stdio::null()).spawn().unwrap();
-        while server.count() < before + calls && child.try_wait().unwrap().is_none() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let mut killed = Running::start(workplace.command(&asked));
+        wait_until("the calls", || server.count() >= before + calls || killed.is_over());
         std::thread::sleep(Duration::from_millis(dice.below(100)));
-        child.kill().unwrap();
-        child.wait().unwrap();
+        killed.kill();
     }
     workplace.run(&asked).ok();
     let paid = posts(&server);
@@ -169,7 +170,7 @@ fn two_evaluations_into_one_folder_write_each_row_once_or_one_is_refused() {
     for (other, codes) in [("0", [0, 0]), ("0.6", [0, 1])] {
         let workplace = Workplace::new();
         problems(&workplace, 8);
-        let server = scripted(|_| Reply::After(Duration::from_millis(300), Box::new(said("\\boxed{25}"))));
+        let server = scripted(|_| Reply::After(Duration::from_millis(300), Box::new(said("\\boxed{25}", 50))));
         let start = |temperature| {
             let url = server.base_url();
             let asked = ["test.jsonl", "--endpoint", &url, "--model", "m", "--to", "out", "--temperature", temperature];
@@ -187,22 +188,11 @@ fn two_evaluations_into_one_folder_write_each_row_once_or_one_is_refused() {
 fn two_evaluations_are_compared_problem_by_problem() {
     let workplace = Workplace::new();
     problems(&workplace, 40);
-    let numbered = |prompt: &str| -> u64 {
-        let number = prompt.split("What is ").nth(1).unwrap().split(' ').next().unwrap();
-        number.parse().unwrap()
-    };
-    let say = move |right: fn(u64) -> bool| {
-        scripted(move |prompt| {
-            let n = numbered(prompt);
-            said(format!("\\boxed{{{}}}", if right(n) { n + 25 } else { 1 }))
-        })
-    };
-    let (a, b) = (say(|n| n % 4 == 0), say(|n| n % 4 == 0 || n < 20));
+    let (a, b) = (answering(|n| n % 4 == 0, 50), answering(|n| n % 4 == 0 || n < 20, 50));
     for (server, to) in [(&a, "a"), (&b, "b")] {
         ask(&workplace, server, to, &[]).ok();
     }
-    let finished = workplace.run(["eval", "--compare", "a", "b", "--format", "json"]);
-    let compared: Value = serde_json::from_str(finished.ok().lines().last().unwrap()).unwrap();
+    let compared = workplace.run(["eval", "--compare", "a", "b", "--format", "json"]).json();
     let at = &compared["budgets"][0];
     assert_eq!((at["only_a"].as_u64(), at["only_b"].as_u64()), (Some(0), Some(15)));
     assert!((at["accuracy"]["value"].as_f64().unwrap() - 0.375).abs() < 1e-9);

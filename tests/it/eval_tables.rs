@@ -3,42 +3,16 @@
 use serde_json::{Value, json};
 
 use crate::common::Workplace;
-use asap_test_support::{Call, Reply, Server};
+use crate::eval::{answering, ask, problems};
 
-const PROBLEMS: usize = 40;
-
-/// A server whose response to problem `n` is right if `n` is below `right`, and has `tokens` tokens.
-fn answering(right: usize, tokens: u64) -> Server {
-    Server::start(move |call: &Call| {
-        if call.head.starts_with("GET") {
-            return Reply::error(404, "no such page");
-        }
-        let n: usize = call.prompt().split("What is ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
-        let answer = if n < right { n + 25 } else { 1 };
-        Reply::Json(json!({
-            "model": "m",
-            "choices": [{ "message": { "role": "assistant", "content": format!("\\boxed{{{answer}}}") },
-                "finish_reason": "stop" }],
-            "usage": { "prompt_tokens": 20, "completion_tokens": tokens + n as u64 % 3 },
-        }))
-    })
-}
-
-fn evaluate(workplace: &Workplace, server: &Server, to: &str, more: &[&str]) {
-    let asked = ["eval", "--bench", "gsm8k", "--data", "test.jsonl", "--model", "m", "--to", to, "--endpoint"];
-    workplace.run([&asked[..], &[&server.base_url()], more].concat()).ok();
-}
-
+/// Evaluations of 40 problems, each with the number of its right answers.
 fn place() -> Workplace {
     let workplace = Workplace::new();
-    let line = |n: usize| {
-        json!({ "question": format!("What is {n} + 25?"), "answer": format!("Add.\n#### {}", n + 25) }).to_string()
-    };
-    workplace.write("test.jsonl", (0..PROBLEMS).map(|n| line(n) + "\n").collect::<String>());
+    problems(&workplace, 40);
     for (to, right, tokens) in [("original", 20, 60), ("asap", 30, 30), ("random", 10, 45), ("asap-2", 24, 36)] {
-        evaluate(&workplace, &answering(right, tokens), to, &["--budget", "512"]);
+        ask(&workplace, &answering(move |n| n < right, tokens), to, &["--budget", "512"]).ok();
     }
-    evaluate(&workplace, &answering(25, 40), "sweep", &["--budget", "512,1024"]);
+    ask(&workplace, &answering(|n| n < 25, 40), "sweep", &["--budget", "512,1024"]).ok();
     workplace
 }
 
@@ -114,8 +88,7 @@ fn budgets_get_a_table_and_what_is_missing_is_named() {
     refused(&["original"], "expected NAME=LOC");
     refused(&["a=nothing"], "nothing is not an evaluation");
     refused(&["a=original", "--to", "x"], "cannot be used with");
-    let few = ["--budget", "512", "--limit", "10"];
-    evaluate(&workplace, &answering(5, 40), "few", &few);
+    ask(&workplace, &answering(|n| n < 5, 40), "few", &["--budget", "512", "--limit", "10"]).ok();
     refused(&["a=original", "b=few"], "original and few have different problems of gsm8k");
     workplace.run(["eval", "--compare", "original", "random", "--format", "csv"]).ends(2, &["need --table"]);
 }
@@ -123,17 +96,14 @@ fn budgets_get_a_table_and_what_is_missing_is_named() {
 #[test]
 fn a_prompt_and_a_suffix_belong_to_an_evaluation() {
     let workplace = place();
-    let server = answering(3, 10);
+    let server = answering(|n| n < 3, 10);
     workplace.write("prompt.txt", "Be brief. {question} Code: {starter}.");
     let asked = ["--budget", "512", "--prompt", "prompt.txt", "--suffix", "<|eot_id|>0.5<|eot_id|>"];
-    evaluate(&workplace, &server, "own", &asked);
+    ask(&workplace, &server, "own", &asked).ok();
     let prompt = "Be brief. What is 0 + 25? Code: .<|eot_id|>0.5<|eot_id|>";
     assert_eq!(workplace.rows("SELECT prompt FROM 'own' WHERE id = 'gsm8k/0'")[0]["prompt"], prompt);
-    let asked = ["eval", "--bench", "gsm8k", "--data", "test.jsonl", "--model", "m", "--endpoint"];
     let refused = |to: &str, more: &[&str], why: &str| {
-        let url = server.base_url();
-        let arguments = [&asked[..], &[&url, "--to", to, "--budget", "512"], more].concat();
-        workplace.run(arguments).ends_in(&[1, 2], &[why]);
+        ask(&workplace, &server, to, &[&["--budget", "512"], more].concat()).ends_in(&[1, 2], &[why]);
     };
     refused("own", &[], "choose another folder");
     workplace.write("no.txt", "Be brief.");

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::common::Workplace;
+use crate::runs::place::Running;
 use crate::runs::seeded::Dice;
 
 const EXAM: [&str; 9] = ["exam", "--from", "data/sample", "--questions", "6", "--max-tokens", "600", "--to", "out"];
@@ -15,14 +14,12 @@ fn pipelines_are_compared_with_random_controls_of_equal_length() {
     let asked = [&EXAM[..], &["--pipelines", "longest,spirit", "--shares", "0.5", "--format", "json"]].concat();
     let mut dice = Dice::new(7, 0);
     for kill in 0..20 {
-        let mut child = workplace.command(&asked).stderr(std::process::Stdio::null()).spawn().unwrap();
+        let exam = Running::start(workplace.command(&asked));
         std::thread::sleep(Duration::from_millis(dice.below(100 * (kill + 1))));
-        child.kill().unwrap();
-        child.wait().unwrap();
+        exam.kill();
     }
 
-    let finished = workplace.run(&asked);
-    let summary: Value = serde_json::from_str(finished.ok().lines().last().unwrap()).unwrap();
+    let summary = workplace.run(&asked).json();
     assert_eq!(summary["questions"], 6);
     let lines = summary["lines"].as_array().unwrap();
     assert_eq!(lines.len(), 8, "two pipelines and two controls, with and without restated answers");
@@ -46,8 +43,7 @@ fn pipelines_are_compared_with_random_controls_of_equal_length() {
     assert!((line["over_block"]["value"].as_f64().unwrap() - (of("spirit") - of("block"))).abs() < 1e-6, "{line}");
 
     // The same command has nothing left to do and prints the same figures.
-    let again = workplace.run(&asked);
-    assert_eq!(serde_json::from_str::<Value>(again.ok().lines().last().unwrap()).unwrap(), summary);
+    assert_eq!(workplace.run(&asked).json(), summary);
 
     // A kill after the table of questions was created, and before it had rows.
     let exams = std::fs::read_dir(workplace.path("out/.asap/exam")).unwrap();
@@ -58,8 +54,7 @@ fn pipelines_are_compared_with_random_controls_of_equal_length() {
         }
     }
     std::fs::remove_file(folder.join("questions/_delta_log/00000000000000000001.json")).unwrap();
-    let drawn = workplace.run(&asked);
-    assert_eq!(serde_json::from_str::<Value>(drawn.ok().lines().last().unwrap()).unwrap()["questions"], 6);
+    assert_eq!(workplace.run(&asked).json()["questions"], 6);
 
     // Other questions need another folder.
     workplace.run([&asked[..], &["--seed", "7"]].concat()).ends(2, &["choose another folder"]);

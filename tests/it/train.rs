@@ -4,12 +4,11 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde_json::{Value, json};
 
 use crate::common::{Finished, Workplace, json_lines};
 use crate::runs::place::{Running, wait_until};
+use crate::runs::seeded::Dice;
 use crate::support::s3::{point, serve};
 
 fn config() -> Value {
@@ -225,10 +224,10 @@ fn killed_at_random_moments_it_ends_with_the_same_weights() {
     on_s3.kill();
 
     let killed_again_and_again = |out: &str, seed: u64| {
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut dice = Dice::new(seed, 0);
         for _ in 0..kills {
             let training = train(out);
-            std::thread::sleep(Duration::from_micros(random.next_u64() % long.as_micros() as u64));
+            std::thread::sleep(Duration::from_micros(dice.below(long.as_micros() as u64)));
             training.kill();
         }
         train(out).finish().ok();
