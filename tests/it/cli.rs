@@ -66,14 +66,3 @@ fn errors_say_what_to_do() {
     let commands: Vec<&str> = include_str!("errors.txt").lines().collect();
     insta::assert_snapshot!(Workplace::new().transcript(&commands));
 }
-
-#[test]
-fn a_corpus_leaves_the_batches_of_other_tables_as_they_are() {
-    let workplace = Workplace::new();
-    workplace.traces(1, 20, "traces");
-    let shown = |more: &[&str]| {
-        let sql = ["sql", "-q", "--format", "csv", "-c", "SHOW datafusion.execution.batch_size"];
-        workplace.run([&sql, more].concat()).ok().to_string()
-    };
-    assert_eq!(shown(&["--from", "traces"]), shown(&[]));
-}

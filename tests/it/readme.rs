@@ -1,5 +1,5 @@
 //! Checks the README and `docs/`: their commands run, the real job runs against servers, their tables match the program, and
-//! their links lead somewhere.
+//! their links lead somewhere. `UPDATE=1 cargo test --test it readme` writes the tables.
 
 use std::collections::HashMap;
 use std::fs;
@@ -142,55 +142,42 @@ fn the_real_job_runs_from_end_to_end() {
     assert_eq!(workplace.csv(&[&rows]), "n,role\n12,assistant\n");
 }
 
-/// `python/tests/run` runs the plans of the paper.
-#[test]
-fn the_recipes_run() {
-    let workplace = Workplace::new();
-    let recipes = root().join("docs/recipes");
-    let checked = workplace.shell(&format!("asap schedule {}/nightly.toml --check", recipes.display()));
-    assert!(checked.ok().contains("night") && checked.stdout.contains("sunday"), "{}", checked.stdout);
-}
-
 fn rows(sql: &str) -> Vec<Value> {
     Workplace::new().rows(sql)
 }
 
-/// `UPDATE=1 cargo test --test it readme` writes the table.
+/// Compares a table of a page with these rows.
+#[track_caller]
+fn check_table<const N: usize>(file: &str, name: &str, header: &str, rows: impl IntoIterator<Item = [String; N]>) {
+    let lines: String = rows.into_iter().map(|cells| format!("| {} |\n", cells.join(" | "))).collect();
+    check_section(file, name, &format!("| {header} |\n|{}\n{lines}", "---|".repeat(N)));
+}
+
 #[test]
 fn the_table_of_shapes_is_what_is_recognized() {
-    let names = |row: &Value, key: &str| match row[key].as_str().unwrap() {
+    let text = |row: &Value, key: &str| row[key].as_str().unwrap().to_string();
+    let quoted = |row: &Value, key: &str| match text(row, key).as_str() {
         "" => String::new(),
         names => format!("`{}`", names.replace(", ", "`, `")),
     };
-    let line = |row: &Value| {
-        let [question, cot, answer] = ["question", "cot", "answer"].map(|key| names(row, key));
-        format!(
-            "| {} | {question} | {cot} | {answer} | {} |\n",
-            row["shape"].as_str().unwrap(),
-            row["read_as"].as_str().unwrap()
-        )
+    let cells = |row: Value| {
+        let [question, cot, answer] = ["question", "cot", "answer"].map(|key| quoted(&row, key));
+        [text(&row, "shape"), question, cot, answer, text(&row, "read_as")]
     };
-    let lines: String = rows("SELECT * FROM corpus_shapes() ORDER BY place").iter().map(line).collect();
-    let header = "| shape | question | chain, or what holds it | answer, or flags | read as |\n|---|---|---|---|---|\n";
-    check_section("docs/corpora.md", "shapes", &format!("{header}{lines}"));
+    let shapes = rows("SELECT * FROM corpus_shapes() ORDER BY place").into_iter().map(cells);
+    let header = "shape | question | chain, or what holds it | answer, or flags | read as";
+    check_table("docs/corpora.md", "shapes", header, shapes);
 }
 
-/// `UPDATE=1 cargo test --test it readme` writes the table.
 #[test]
 fn the_table_of_finish_reasons_is_what_is_counted() {
-    let line = |(end, values, who): (End, &str, &str)| {
+    let cells = |(end, values, who): (End, &str, &str)| {
         let how = if end == End::Finished { "finished" } else { "cut off" };
-        format!("| `{}` | {how} | {who} |\n", values.replace(' ', "`, `"))
+        [format!("`{}`", values.replace(' ', "`, `")), how.to_string(), who.to_string()]
     };
-    let lines: String = finish_reasons().map(line).collect();
-    check_section(
-        "docs/inspect.md",
-        "finish",
-        &format!("| value | the generation | written by |\n|---|---|---|\n{lines}"),
-    );
+    check_table("docs/inspect.md", "finish", "value | the generation | written by", finish_reasons().map(cells));
 }
 
-/// `UPDATE=1 cargo test --test it readme` writes the table.
 #[test]
 fn the_table_of_functions_is_what_they_say_of_themselves() {
     let sql = "SELECT DISTINCT syntax_example, description FROM information_schema.routines \
@@ -259,37 +246,35 @@ fn the_page_on_the_paper_names_what_is_here() {
     assert!(items > 50 && found.iter().all(|number| *number > 5), "{items} items, {found:?}");
 }
 
-/// `UPDATE=1 cargo test --test it readme` writes the table.
 #[test]
 fn the_table_of_publications_is_what_pipelines_say_of_themselves() {
-    let line = |(name, about): (&str, String)| {
+    let cells = |(name, about): (&str, String)| {
         let at = about.find("As published").or_else(|| about.find("Differs from"))?;
-        Some(format!("| `{name}` | {} |\n", &about[at..]))
+        Some([format!("`{name}`"), about[at..].to_string()])
     };
-    let lines: String = asap_pipelines::builtin::described().into_iter().filter_map(line).collect();
-    check_section("docs/pipelines.md", "publications", &format!("| pipeline | its publication |\n|---|---|\n{lines}"));
+    let publications = asap_pipelines::builtin::described().into_iter().filter_map(cells);
+    check_table("docs/pipelines.md", "publications", "pipeline | its publication", publications);
 }
 
-/// `UPDATE=1 cargo test --test it readme` writes the table.
+const SETTINGS: &str = "SELECT name, value, description FROM information_schema.df_settings WHERE name LIKE 'asap.%'";
+
 #[test]
 fn the_table_of_settings_is_what_they_say_of_themselves() {
-    let sql = "SELECT name, value, description FROM information_schema.df_settings WHERE name LIKE 'asap.%'";
-    let line = |row: &Value| {
+    let cells = |row: Value| {
         let [name, value, description] =
             ["name", "value", "description"].map(|key| row[key].as_str().unwrap_or_default());
         let value = if value.is_empty() { String::new() } else { format!("`{value}`") };
-        format!("| `{name}` | {value} | {} |\n", description.replace('|', "\\|"))
+        [format!("`{name}`"), value, description.replace('|', "\\|")]
     };
-    let lines: String = rows(sql).iter().map(line).collect();
-    check_section("docs/sql.md", "settings", &format!("| setting | default | description |\n|---|---|---|\n{lines}"));
+    let settings = rows(SETTINGS).into_iter().map(cells);
+    check_table("docs/sql.md", "settings", "setting | default | description", settings);
 }
 
-/// `UPDATE=1 cargo test --test it readme` writes `docs/asap.schema.json`, the JSON schema of `asap.toml`.
+/// `docs/asap.schema.json` is the JSON schema of `asap.toml`.
 #[test]
 fn the_schema_of_settings_is_what_they_say_of_themselves() {
-    let sql = "SELECT name, value, description FROM information_schema.df_settings WHERE name LIKE 'asap.%'";
     let mut properties = serde_json::Map::new();
-    for row in rows(sql) {
+    for row in rows(SETTINGS) {
         let name = row["name"].as_str().unwrap().trim_start_matches("asap.");
         // Each value is parsed from its text, so TOML may write it as any scalar or list.
         let mut property = json!({

@@ -31,41 +31,6 @@ fn tokens(config: &ConfigOptions) -> u64 {
     scorer.prepare(&readings, Wanted::FirstTokens).unwrap().tokens() as u64
 }
 
-/// A golden model whose chat template fails on a question with an exclamation mark.
-fn choosy() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(golden_path("qwen2")).unwrap().map(|entry| entry.unwrap()) {
-        std::fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
-    }
-    let path = folder.path().join("tokenizer_config.json");
-    let mut config: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    let template = "{% if '!' in messages[0]['content'] %}{{ raise_exception('no shouting') }}{% endif %}\
-                    {{ messages[0]['content'] }}";
-    config["chat_template"] = template.into();
-    std::fs::write(path, config.to_string()).unwrap();
-    folder
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_template_that_fails_on_a_question_fails_its_row_only() {
-    let folder = choosy();
-    let context = session_in_partitions("qwen2", &Models::default(), 1);
-    let set = |key: &str, value: &str| format!("SET asap.{key} = '{value}'");
-    for setting in [set("scorer.model", &folder.path().display().to_string()), set("scorer.prompt", "chat")] {
-        context.sql(&setting).await.unwrap().collect().await.unwrap();
-    }
-    let sql = "SELECT q, cot_surprisal(q, ['a', 'b']) IS NULL AS failed, cot_too_long(q, ['a', 'b']) AS too_long \
-               FROM (VALUES ('one'), ('two!'), ('three')) AS t(q) ORDER BY q";
-    let found = context.sql(sql).await.unwrap().collect().await.unwrap();
-    let shown = datafusion::arrow::util::pretty::pretty_format_batches(&found).unwrap().to_string();
-    for row in ["| one   | false  |          |", "| three | false  |          |", "| two!  | true   |          |"] {
-        assert!(shown.contains(row), "{shown}");
-    }
-    context.sql(&set("on_error", "fail")).await.unwrap().collect().await.unwrap();
-    let error = context.sql(sql).await.unwrap().collect().await.unwrap_err().to_string();
-    assert!(error.contains("no shouting"), "{error}");
-}
-
 async fn chains_as_table(context: &SessionContext) {
     let file = golden_path("qwen2/cots.jsonl");
     for sql in [
