@@ -1,6 +1,5 @@
 //! `asap schedule` from the user's view: runs, reports, signals, restarts, refusals.
 
-mod check;
 mod plan;
 mod times;
 
@@ -273,6 +272,9 @@ fn a_check_tells_the_next_times() {
     let workplace = workplace(jobs);
     workplace.write("mine.sql", "");
     insta::assert_snapshot!(transcript(&workplace, &commands));
+    // The dates, which the snapshot masks, follow one another.
+    let shown = workplace.run(["schedule", "jobs.toml", "--check", "--format", "json"]).json();
+    assert!(shown[0]["next_utc"].as_array().unwrap().is_sorted_by(|a, b| a.as_str() < b.as_str()), "{shown}");
 }
 
 #[test]
