@@ -10,7 +10,6 @@ mod eval;
 mod eval_tables;
 mod evidence;
 mod exam;
-mod extractive;
 mod feed;
 mod first_hour;
 mod generate;
