@@ -5,13 +5,13 @@ mod endpoint;
 pub(crate) mod forms;
 mod tls;
 
-use std::process::Stdio;
 use std::time::Duration;
 
 use crate::common::{Finished, Workplace, files_below};
 use crate::runs::place::Running;
+use crate::runs::seeded::Dice;
 use asap_test_support::{Call, Reply, Server};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A model that writes a thought for each question, and keeps the second and the last step of a chain.
 pub(crate) fn model(call: &Call) -> Reply {
@@ -78,11 +78,6 @@ fn take_answers(workplace: &Workplace, from: &str, to: &str) {
     }
 }
 
-fn dice(seed: u64, below: usize) -> usize {
-    let mixed = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed ^ (mixed >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9) as usize % below
-}
-
 #[test]
 fn a_run_that_is_killed_again_and_again_ends_as_one_that_is_not_and_pays_once() {
     const ROWS: usize = 2000;
@@ -99,15 +94,12 @@ fn a_run_that_is_killed_again_and_again_ends_as_one_that_is_not_and_pays_once() 
     let server = Server::start(slow);
     ask(&workplace, &server);
     let arguments = arguments("without_surprisal", "killed", &settings);
-    for kill in 0..KILLS {
-        let end = server.count() + 1 + dice(kill as u64, 2 * ROWS / KILLS - 1);
-        let mut child = workplace.command(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        while server.count() < end {
-            assert!(child.try_wait().unwrap().is_none(), "it ended before kill {kill}");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
+    let mut dice = Dice::new(7, 0);
+    for _ in 0..KILLS {
+        let end = server.count() + 1 + dice.below(2 * (ROWS / KILLS) as u64 - 1) as usize;
+        let mut killed = Running::start(workplace.command(&arguments));
+        killed.wait_until("the next kill", || server.count() >= end);
+        killed.kill();
         assert!(!workplace.path("killed/_delta_log").exists());
     }
     let summary = workplace.run(&arguments).json();
@@ -151,26 +143,31 @@ fn calls_under_way_are_kept_when_a_run_ends_early() {
 #[test]
 fn the_key_is_sent_and_shown_nowhere() {
     let workplace = corpus(6);
-    // The server echoes the request as an answer, a refusal and a failure.
+    // The server sends the key back in answers, refusals, failures and redirections, also with escaped slashes.
     let server = Server::start(|call| {
         let header = call.head.lines().find(|line| line.starts_with("authorization")).unwrap_or_default();
-        match call.number % 4 {
-            0 => Reply::error(400, header),
-            1 => Reply::error(503, header),
-            2 => Reply::Text(format!("{header}\n\n{header}")),
+        match (call.prompt().starts_with("What is"), call.number % 4) {
+            (true, 0) => Reply::Status(302, vec![("location", format!("/{header}"))], String::new()),
+            (true, 1) => Reply::Status(400, vec![], json!({ "oops": header }).to_string().replace('/', "\\/")),
+            (true, 2) => Reply::Status(200, vec![], header.to_string()),
+            (true, _) => Reply::error(401, header),
+            (_, 0) => Reply::error(400, header),
+            (_, 1) => Reply::error(503, header),
+            (_, 2) => Reply::Text(format!("{header}\n\n{header}")),
             _ => model(call),
         }
     });
-    let (variable, key) = ("LLM_KEY", "sk-0123456789-do-not-show");
+    let (variable, hidden) = ("LLM_KEY", "456789-do-not-show");
+    let key = format!("sk-0123/{hidden}");
     let named = format!("asap.anchor.api_key_env={variable}");
     ask(&workplace, &server);
     let sql = "EXPLAIN ANALYZE VERBOSE SELECT cot_anchor(question, answer) FROM corpus";
     let explain = vec!["sql", "--from", "in", "-c", sql, "--set", &named];
+    let denied = vec!["sql", "--from", "in", "-c", "SELECT ai_complete(question) FROM corpus", "--set", &named];
     let mut texts = Vec::new();
-    for arguments in [arguments("asap", "out", &[&named]), explain] {
+    for (arguments, codes) in [(arguments("asap", "out", &[&named]), &[0][..]), (explain, &[0]), (denied, &[0, 1])] {
         let mut command = workplace.command(&arguments);
-        let finished = Finished::of(command.env(variable, key).env("RUST_LOG", "trace"));
-        finished.ok();
+        let finished = Finished::of(command.env(variable, &key).env("RUST_LOG", "trace")).ends_in(codes, &[]);
         texts.extend([finished.stdout.into_bytes(), finished.stderr.into_bytes()]);
     }
     let below = |folder: &'static str| {
@@ -182,7 +179,8 @@ fn the_key_is_sent_and_shown_nowhere() {
     assert!(read.lines().count() > 2, "{read}");
     texts.push(read.into_bytes());
     texts.extend(written.iter().map(|name| std::fs::read(workplace.path(name)).unwrap()));
-    assert!(texts.iter().all(|text| !text.windows(key.len()).any(|window| window == key.as_bytes())));
+    let holds = |part: &str| texts.iter().any(|text| text.windows(part.len()).any(|window| window == part.as_bytes()));
+    assert!(holds("[api key]") && !holds(hidden));
     assert!(server.calls().iter().all(|call| call.head.contains(&format!("authorization: Bearer {key}"))));
 }
 
@@ -210,7 +208,7 @@ fn what_answers_cost_above_their_reservations_counts_for_the_day() {
     // Reasoning that max_tokens does not limit: each answer costs 10 times its reservation.
     let server = Server::start(|call| match model(call) {
         Reply::Text(text) => {
-            let answer = serde_json::json!({
+            let answer = json!({
                 "choices": [{ "message": { "content": text }, "finish_reason": "stop" }],
                 "usage": { "prompt_tokens": 100, "completion_tokens": 200 },
             });

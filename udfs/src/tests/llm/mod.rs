@@ -5,6 +5,5 @@ mod failures;
 mod limits;
 mod refusals;
 mod rows;
-mod secrets;
 pub(crate) mod setup;
 mod shared_answers;

@@ -17,7 +17,7 @@ use asap_test_support::{Reply, Server};
 
 #[derive(Debug, Default)]
 pub(crate) struct MemoryStore {
-    pub kept: Mutex<HashMap<RequestKey, Outcome>>,
+    kept: Mutex<HashMap<RequestKey, Outcome>>,
     is_broken: AtomicBool,
 }
 
