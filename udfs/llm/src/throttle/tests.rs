@@ -1,7 +1,6 @@
 //! The throttle against endpoints in virtual time.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 
 use super::*;
 
@@ -25,6 +24,8 @@ impl Dice {
 enum Does {
     Answer(Duration),
     Limit(Duration),
+    /// Fails after a time. Only a failure that comes at once makes calls pause.
+    Fail(Duration),
 }
 
 struct Took {
@@ -33,6 +34,8 @@ struct Took {
     most_in_flight: u32,
     state: ThrottleState,
     answers: Vec<f64>,
+    /// Whether failures ended it before enough answers arrived.
+    is_down: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -47,14 +50,15 @@ struct Asks {
 const EVERY: f64 = 20.0;
 
 impl Asks {
-    /// Makes calls until enough answers arrived. New calls always wait, so the last ones do not run alone.
+    /// Makes calls until enough answers arrived, or the endpoint is down. New calls always wait, so the last ones do not
+    /// run alone.
     fn ask(self, mut endpoint: impl FnMut(f64, &mut Dice) -> Does) -> Took {
         let Self { answers, at_once, after, seed, busy } = self;
         let limits = Limits { at_once, ..FREE };
         let (begin, mut state, mut dice) = (Instant::now(), ThrottleState::default(), Dice(seed));
         let (mut now, mut requests, mut most_in_flight, mut done) = (begin, 0, 0, Vec::new());
-        let (mut in_flight, mut idle_until) = (BinaryHeap::new(), begin);
-        while done.len() < answers {
+        let (mut in_flight, mut idle_until, mut is_down) = (BTreeMap::new(), begin, false);
+        while done.len() < answers && !is_down {
             let blocked = loop {
                 let second = (now - begin).as_secs_f64();
                 if second % EVERY >= busy && now < idle_until {
@@ -64,33 +68,32 @@ impl Asks {
                 idle_until = now + SECOND;
                 match state.begin(limits, 1, now) {
                     Ok(number) => {
-                        let (is_answer, time) = match endpoint(second, &mut dice) {
-                            Does::Answer(time) => (true, time),
-                            Does::Limit(time) => (false, time),
-                        };
-                        in_flight.push(Reverse((now + time, number, is_answer)));
+                        let does = endpoint(second, &mut dice);
+                        let (Does::Answer(time) | Does::Limit(time) | Does::Fail(time)) = does;
+                        in_flight.insert((now + time, number), does);
                         requests += 1;
                         most_in_flight = most_in_flight.max(state.in_flight);
                     }
                     Err(at) => break at,
                 }
             };
-            now = blocked.into_iter().chain(in_flight.peek().map(|call| call.0.0)).min().unwrap();
-            while let Some(Reverse((_, number, is_answer))) = in_flight.peek().filter(|call| call.0.0 <= now).cloned() {
-                in_flight.pop();
-                match is_answer {
-                    true => {
+            now = blocked.into_iter().chain(in_flight.keys().next().map(|(at, _)| *at)).min().unwrap();
+            while let Some(call) = in_flight.first_entry().filter(|call| call.key().0 <= now) {
+                let ((_, number), does) = call.remove_entry();
+                match does {
+                    Does::Answer(_) => {
                         state.answered(number);
                         done.push((now - begin).as_secs_f64());
                     }
-                    false => {
+                    Does::Limit(_) => {
                         state.limited(number, after.unwrap_or_default(), 0.5 + dice.throw() / 2.0, now);
                     }
+                    Does::Fail(time) => is_down |= state.failed(number, time <= AT_ONCE, 1.0, now),
                 }
                 state.end(number, now);
             }
         }
-        Took { seconds: (now - begin).as_secs_f64(), requests, most_in_flight, state, answers: done }
+        Took { seconds: (now - begin).as_secs_f64(), requests, most_in_flight, state, answers: done, is_down }
     }
 }
 
@@ -245,58 +248,24 @@ fn all_that_is_allowed_is_in_flight_soon() {
 
 #[test]
 fn who_fails_all_calls_is_tried_one_by_one_and_is_down_after_twenty() {
-    for in_flight in [1, 8, 64] {
-        let (begin, mut state) = (Instant::now(), ThrottleState::default());
-        let mut now = begin;
-        for _ in 0..64 {
-            let number = state.begin(Limits { at_once: 8, ..FREE }, 1, now).unwrap();
-            state.answered(number);
-            state.end(number, now);
-        }
-        let limits = Limits { at_once: in_flight, ..FREE };
-        let (mut requests, mut running) = (0, Vec::new());
-        let is_down = loop {
-            match state.begin(limits, 1, now) {
-                Ok(number) => {
-                    requests += 1;
-                    running.push(number);
-                    continue;
-                }
-                Err(Some(at)) if running.is_empty() => now = at,
-                Err(_) => {}
-            }
-            if running.drain(..).any(|number| {
-                let is_down = state.failed(number, true, 1.0, now);
-                state.end(number, now);
-                is_down
-            }) {
-                break (now - begin).as_secs_f64();
-            }
-        };
-        assert!(requests <= 20 + in_flight, "{requests} requests, {in_flight} at once");
-        assert!((20.0..60.0).contains(&is_down), "{is_down} s, {in_flight} at once");
+    for at_once in [1, 8, 64] {
+        let mut calls = 0;
+        let took = Asks { answers: 1000, at_once, after: None, seed: 1, busy: EVERY }.ask(|_, _| {
+            calls += 1;
+            if calls <= 64 { Does::Answer(Duration::ZERO) } else { Does::Fail(Duration::ZERO) }
+        });
+        let (requests, seconds) = (took.requests - 64, took.seconds);
+        assert!(took.is_down && requests <= 20 + at_once as usize, "{requests} requests, {at_once} at once");
+        assert!((20.0..60.0).contains(&seconds), "{seconds} s, {at_once} at once");
     }
 }
 
 #[test]
 fn one_in_five_calls_that_hang_or_fail_does_not_make_an_endpoint_down() {
     for long in [AT_ONCE, SECOND, 20 * SECOND] {
-        let (mut now, mut state, mut dice) = (Instant::now(), ThrottleState::default(), Dice(3));
-        let mut in_flight = BinaryHeap::new();
-        for _ in 0..20_000 {
-            while let Ok(number) = state.begin(FREE, 1, now) {
-                let fails = dice.throw() < 0.2;
-                in_flight.push(Reverse((now + if fails { long } else { QUICK }, number, fails)));
-            }
-            let Reverse((at, number, fails)) = in_flight.pop().unwrap();
-            now = at;
-            match fails {
-                true => assert!(!state.failed(number, long == AT_ONCE, 1.0, now), "{number}, {long:?}"),
-                false => state.answered(number),
-            }
-            state.end(number, now);
-        }
-        assert_eq!(state.stops, 0);
+        let asks = Asks { answers: 16_000, at_once: 64, after: None, seed: 3, busy: EVERY };
+        let took = asks.ask(|_, dice| if dice.throw() < 0.2 { Does::Fail(long) } else { Does::Answer(QUICK) });
+        assert!(!took.is_down && took.state.stops == 0, "{long:?}: {} stops", took.state.stops);
     }
 }
 
