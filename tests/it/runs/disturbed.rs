@@ -18,7 +18,7 @@ use crate::support::table::{checkpoint, forget_commits, log};
 fn another_writer_changes_an_output_during_a_run() {
     let place = Place::s3().filled(&[A]);
     place.put(B);
-    let gate = place.proxy().hold_first(|head| head.commits_rows("out"));
+    let gate = place.proxy().hold(|head| head.commits_rows("out"));
     let mut run = place.start(&[]);
     run.wait_until("its commit", || gate.held() == 1);
     let texts = |texts: [&str; 2]| Arc::new(StringArray::from(texts.to_vec())) as ArrayRef;

@@ -1,4 +1,4 @@
-//! Files that are damaged or replaced during a run.
+//! Files that are damaged or replaced during a run, and output files in folders by a column.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use datafusion::arrow::array::{ArrayRef, Decimal256Array, Int64Array, RecordBatc
 use datafusion::arrow::datatypes::{DataType, IntervalUnit};
 use serde_json::json;
 
-use crate::runs::place::{A, B, C, File, Place, failed, parquet_file, summary, wait_until};
+use crate::runs::place::{A, B, C, File, PIPELINE, Place, failed, parquet_file, summary, wait_until};
 
 type Damage = fn(&mut Vec<u8>);
 
@@ -155,4 +155,26 @@ fn a_file_whose_name_no_store_can_have_is_left_out_by_name() {
     std::fs::copy(place.path("in/a.parquet"), place.path("in/a\nb.parquet")).unwrap();
     place.run(&[]).ends(0, &[r"in/a\nb.parquet"]);
     place.holds(&[A, B]);
+}
+
+#[test]
+fn rows_are_divided_by_any_text() {
+    for place in Place::both() {
+        let file: File = ("a.parquet", 1..=9, "a b/ü=%:#?*2F");
+        place.put(file.clone());
+        place.pipeline(&format!("{PIPELINE} AND id NOT LIKE '%3'"));
+        let summary = summary(&place.run(&["--partition-by", "cot", "--set=run.slice_rows=4"]), 0);
+        assert_eq!(summary["rows_out"], 6, "{summary}");
+        let marks: Vec<String> = [1, 2, 4, 6, 8, 9].map(|id| format!("{} {id}", file.2)).to_vec();
+        let (rows, mut read) = (place.rows(), marks.clone());
+        read.sort();
+        let mut found = rows.texts("cot");
+        found.sort();
+        assert_eq!(found, read);
+        place.execute(&["table", "verify", &place.location("out")]).ok();
+        place.execute(&["table", "vacuum", &place.location("out"), "--retain", "0s", "--now"]).ok();
+        place.execute(&["table", "optimize", &place.location("out")]).ok();
+        place.execute(&["table", "vacuum", &place.location("out"), "--retain", "0s", "--now"]).ok();
+        assert_eq!(place.rows(), rows);
+    }
 }

@@ -9,7 +9,6 @@ pub(crate) mod delta_writers;
 mod disturbed;
 mod faults;
 mod files;
-mod flags;
 pub(crate) mod place;
 mod requests;
 pub(crate) mod seeded;

@@ -231,13 +231,6 @@ impl Proxy {
         gate
     }
 
-    /// Holds the first request that matches a test, and forwards the rest.
-    pub(crate) fn hold_first(&self, is_meant: impl Fn(&RequestHead) -> bool + Send + Sync + 'static) -> Gate {
-        let gate = Gate::new();
-        self.fault(1, is_meant, Action::Hold(gate.clone()));
-        gate
-    }
-
     pub(crate) fn log(&self) -> Vec<Logged> {
         self.shared.log.lock().unwrap().clone()
     }
