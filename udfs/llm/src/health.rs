@@ -394,17 +394,4 @@ mod tests {
         health.record(&outcome("ok"), 0);
         assert!(health.rejections.is_none());
     }
-
-    #[test]
-    fn a_denial_is_over_once_a_later_request_is_answered() {
-        let mut health = OwnCalls::default();
-        health.record(&outcome("ok"), 0);
-        assert_eq!(health.denial, None);
-        for (name, denials) in [("denied", 0), ("ok", 0), ("refused", 1), ("timeout", 1)] {
-            health.record(&outcome(name), denials);
-            assert_eq!(health.denial.as_deref(), Some("denied: no"));
-        }
-        health.record(&outcome("ok"), health.denials);
-        assert_eq!(health.denial, None);
-    }
 }

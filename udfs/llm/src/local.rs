@@ -277,16 +277,4 @@ mod tests {
             assert_eq!((meter.usage().calls, meter.usage().tokens_in), (in_all, 3 * in_all));
         }
     }
-
-    #[tokio::test]
-    async fn a_panic_ends_the_query_and_is_no_rows_failure() {
-        let request = request();
-        let model = LocalModel::fragile().unwrap();
-        for _ in 0..2 {
-            let error = model.answer(request.clone()).await.unwrap_err();
-            assert_eq!(error.kind, FailureKind::EndpointDown);
-            assert!(error.message.contains("by a panic"), "{error}");
-        }
-        assert!(model.is_over());
-    }
 }

@@ -53,32 +53,3 @@ impl FileRows {
         RowSelection::from_filters(&[(0..self.rows()).map(is_left).collect()])
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use datafusion::execution::object_store::ObjectStoreUrl;
-    use object_store::path::Path;
-
-    use crate::corpus::files::file::of_any_version;
-    use crate::corpus::files::file_rows::*;
-
-    #[test]
-    fn deleted_rows_are_left_out() {
-        let file = CorpusFile {
-            path: String::new(),
-            name: String::new(),
-            store_url: ObjectStoreUrl::local_filesystem(),
-            meta: of_any_version(Path::default(), 0),
-            partitions: vec![],
-            in_table: None,
-            temporary: None,
-        };
-        let rows = FileRows { file: Arc::new(file), row_groups: [4, 6].into(), deleted: [0, 3, 4, 9].into() };
-        assert_eq!((rows.rows(), rows.rows_left()), (10, 6));
-        assert_eq!(rows.left_of(0, 5).as_deref(), Some(&[1, 2][..]));
-        assert_eq!(rows.left_of(3, 5).as_deref(), Some(&[][..]));
-        assert_eq!(rows.left_of(5, 9), None);
-        let selected = RowSelection::from_consecutive_ranges([1..3, 5..9].into_iter(), 10);
-        assert_eq!(rows.left(), selected);
-    }
-}
