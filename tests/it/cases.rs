@@ -195,8 +195,8 @@ impl Scene<'_> {
             "start" => self.run = Some(place.start(words)),
             // Waits until a request is held, or also until the end of the run.
             "held" => {
-                let run = self.run.as_mut().unwrap();
-                wait_until("a held request", || gate.held() > 0 || run.is_over());
+                let mut is_over = || self.run.as_mut().is_some_and(Running::is_over);
+                wait_until("a held request", || gate.held() > 0 || is_over());
                 assert!(gate.held() > 0 || *rest == "or-over", "the run ended");
             }
             // Waits until the store answered such a request.

@@ -177,6 +177,20 @@ mod tests {
         assert_eq!(Cuts::of(&prefixed, []), Cuts::Unknown);
     }
 
+    #[test]
+    fn a_long_chain_is_tokenised_once() {
+        let steps: Vec<String> = (0..1_733).map(|n| format!("Step {n}: then {n} + 1 is {}, right?", n + 1)).collect();
+        let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+        let tokenizer = tokenizer(&golden("qwen2"));
+        let joined = Joined::new(&tokenizer, &steps).unwrap();
+        let whole = joined.tokens();
+        let counted_before = tokenizer.tokenized_bytes();
+        let kept = joined.prune((0..steps.len()).rev(), whole / 4).unwrap();
+        assert!(naive(&tokenizer, &steps, &kept) <= whole / 4);
+        let counted = tokenizer.tokenized_bytes() - counted_before;
+        assert!(counted < 40 * steps.len(), "{counted} bytes were tokenized again");
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
         #[test]

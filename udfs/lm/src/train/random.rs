@@ -73,4 +73,15 @@ mod tests {
         assert!(numbers(7, "model.layers.0.self_attn.q_proj.bias").iter().all(|x| *x == 0.0));
         assert!(numbers(7, "model.norm.weight").iter().all(|x| *x == 1.0));
     }
+
+    #[test]
+    fn every_round_has_an_order_of_its_own() {
+        let mut first = order(100, 42, 0);
+        assert_eq!(first, order(100, 42, 0));
+        assert_ne!(first, order(100, 42, 1));
+        assert_ne!(first, order(100, 43, 0));
+        first.sort_unstable();
+        assert_eq!(first, (0..100).collect::<Vec<_>>());
+        assert!(order(0, 1, 0).is_empty());
+    }
 }
