@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use asap_pipelines::location::set_retry_timeout;
-use asap_udfs::Settings;
-use asap_udfs::typo;
+use asap_udfs::{Settings, typo};
 use clap::Args;
 use datafusion::common::config::ExtensionOptions;
 use etcetera::BaseStrategy;

@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use asap_llm::Usage;
-use asap_pipelines::corpus::CORPUS;
-use asap_pipelines::corpus::FileFailure;
+use asap_pipelines::corpus::{CORPUS, FileFailure};
 use asap_pipelines::location::redact;
 use asap_udfs::typo;
 use clap::ValueEnum;

@@ -14,8 +14,7 @@ use std::sync::Arc;
 
 use asap_llm::Llm;
 use asap_pipelines::answers::SharedAnswers;
-use asap_pipelines::corpus::CORPUS;
-use asap_pipelines::corpus::{ColumnMapping, Corpus};
+use asap_pipelines::corpus::{CORPUS, ColumnMapping, Corpus};
 use asap_udfs::{Models, Settings, typo};
 use clap::Args;
 use datafusion::arrow::error::ArrowError;

@@ -14,8 +14,7 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::answers::claims::Claims;
-use crate::answers::segment;
-use crate::answers::segment::{Entry, Record};
+use crate::answers::segment::{self, Entry, Record};
 use crate::corpus::files::file::of_any_version;
 use crate::corpus::guarded_future;
 use crate::delta::PROBE;

@@ -22,10 +22,9 @@ use datafusion::arrow::array::{
     Array, AsArray, FixedSizeBinaryArray, RecordBatch, StringArray, TimestampMillisecondArray, UInt64Array,
 };
 use datafusion::arrow::datatypes::{TimestampMillisecondType, UInt64Type};
-use datafusion::parquet::arrow::ArrowWriter;
-use datafusion::parquet::arrow::ProjectionMask;
 use datafusion::parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use datafusion::parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStreamBuilder};
+use datafusion::parquet::arrow::{ArrowWriter, ProjectionMask};
 use datafusion::parquet::basic::{Compression, ZstdLevel};
 use datafusion::parquet::errors::ParquetError;
 use datafusion::parquet::file::properties::WriterProperties;

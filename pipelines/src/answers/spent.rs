@@ -16,8 +16,7 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::delta::store_of;
-use crate::location;
-use crate::objects;
+use crate::{location, objects};
 
 const FOLDER: &str = "spent";
 const SHARES: f64 = 20.0;

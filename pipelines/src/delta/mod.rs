@@ -40,9 +40,8 @@ pub(crate) use crate::delta::actions::{Line, live_rows, rows_of};
 pub use crate::delta::open::{Followed, Since, Version};
 pub use crate::delta::probe::{PROBE, check_output};
 
-use crate::location;
 use crate::object_reader::ObjectReader;
-use crate::objects;
+use crate::{location, objects};
 
 pub const FOLDER: &str = "_delta_log";
 const CHECKPOINT_EVERY: u64 = 100;

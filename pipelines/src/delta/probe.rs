@@ -5,8 +5,7 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 
 use crate::delta::FOLDER;
-use crate::location;
-use crate::objects;
+use crate::{location, objects};
 
 /// Prefix of the names of probes. Log entries begin with a digit, which sorts after it. So readers, which list from a
 /// version on, do not see a probe that a killed process left.

@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use asap_lm::Tokenizer;
 use asap_lm::example::{Encoded, Example, ExampleTemplate, Long};
-use asap_lm::{Asked, LmError, Result};
+use asap_lm::{Asked, LmError, Result, Tokenizer};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 

@@ -1,12 +1,10 @@
 //! Files on this machine. A deletion also removes the folders of asap that it leaves empty, and no others.
 
 use std::ffi::OsStr;
-use std::fmt;
-use std::fs;
-use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::SystemTime;
+use std::{fmt, fs, io};
 
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -17,14 +17,13 @@ use serde_json::{Value, json};
 
 use crate::corpus::{guarded_future, guarded_next};
 use crate::delta::{LiveFile, Log, store_of};
-use crate::location;
-use crate::objects;
 use crate::outputs::{open, rejects_by_status, table};
 use crate::run::output::Output;
 use crate::run::output::provenance::Provenance;
 use crate::run::output::receipt::Counts;
 use crate::run::output::shards::writer_properties;
 use crate::run::says_finished;
+use crate::{location, objects};
 
 const FILE_BYTES: u64 = 500 << 20;
 /// An object that exists until an export is complete.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
-use deltalake_core::kernel::transaction::{CommitProperties, TransactionError};
+use datafusion::common::{DataFusionError, Result};
+use deltalake_core::kernel::transaction::CommitProperties;
+use deltalake_core::kernel::transaction::TransactionError::{self, LogStoreError};
 use deltalake_core::logstore::{CommitOrBytes, LogStore, LogStoreConfig, LogStoreRef};
 use deltalake_core::{DeltaResult, DeltaTable, DeltaTableError};
 use object_store::ObjectStore;
@@ -47,7 +48,7 @@ pub async fn optimize(location: &str, target: NonZeroU64) -> Result<Optimized> {
     held.load().await?;
     let merged = held.optimize().with_target_size(target).with_commit_properties(properties).await;
     let (held, metrics) = merged.map_err(|error| match error {
-        DeltaTableError::Transaction { source: TransactionError::LogStoreError { source, .. } } => {
+        DeltaTableError::Transaction { source: LogStoreError { source, .. } } => {
             source.downcast().map_or_else(DataFusionError::External, |error| *error)
         }
         other => other.into(),
@@ -70,8 +71,7 @@ struct Merges {
 
 impl Merges {
     async fn commit(&self, version: u64, bytes: &Bytes) -> Result<()> {
-        let failed = |error| exec_datafusion_err!("the commit of merged shards is not text: {error}");
-        let lines: Vec<String> = str::from_utf8(bytes).map_err(failed)?.lines().map(str::to_string).collect();
+        let lines: Vec<String> = String::from_utf8_lossy(bytes).lines().map(str::to_string).collect();
         let removed: Vec<_> = actions::parse(bytes, version)?.into_iter().filter_map(|line| line.remove).collect();
         let gone = || RunError::OtherCommit { table: location::display(&self.url) };
         let mut log = Log::open(&self.url).await?.ok_or_else(gone)?;
@@ -99,10 +99,7 @@ impl LogStore for Merges {
         let CommitOrBytes::LogBytes(bytes) = &commit else {
             return self.inner.write_commit_entry(version, commit, id).await;
         };
-        let failed = |error: DataFusionError| TransactionError::LogStoreError {
-            msg: error.to_string(),
-            source: Box::new(error),
-        };
+        let failed = |error: DataFusionError| LogStoreError { msg: error.to_string(), source: Box::new(error) };
         self.commit(version, bytes).await.map_err(failed)
     }
 

@@ -13,14 +13,13 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 
-use crate::answers;
 use crate::corpus::files::is_hidden;
 use crate::delta::{self, Log, store_of};
-use crate::location;
 use crate::objects::{self, existing};
 use crate::outputs::{inside, open};
 use crate::run::output::ledger::ATTEMPT;
 use crate::run::output::written_shards::STAGED;
+use crate::{answers, location};
 
 /// The removed objects, or those that a dry run would remove.
 #[derive(Debug, Default, Serialize)]

@@ -19,12 +19,11 @@ use asap_udfs::plan::used_models;
 use asap_udfs::{Models, scorers};
 
 use super::output::Output;
-use super::plan;
 use super::progress::Progress;
 use super::request::{OnChange, OnSchemaChange, Originals, Request};
-use super::retry;
 use super::slice_rows::of_cost;
 use super::summary::Summary;
+use super::{plan, retry};
 use crate::answers::{self, AnswerFolder};
 use crate::corpus::{self, CORPUS, Corpus, CorpusFile, Fit, ReadSlices, Source};
 use crate::delta::store_of;

@@ -12,12 +12,11 @@ use datafusion::physical_plan::ExecutionPlan;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::Observer;
 use super::errors::RunError;
 use super::job::{Job, read_slice};
 use super::progress::Reached;
 use super::request::Request;
-use super::retry;
+use super::{Observer, retry};
 use crate::corpus::FileFailure;
 use crate::run::input::files::OpenSlice;
 use crate::run::output::delete_files::Deletion;

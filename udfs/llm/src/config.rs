@@ -7,11 +7,10 @@ use reqwest::Url;
 
 use crate::form::Forced;
 use crate::meter::{Budget, Prices};
-use crate::openai;
 use crate::provider::Provider;
 use crate::secret::Secret;
 use crate::throttle::Limits;
-use crate::{LlmError, Result};
+use crate::{LlmError, Result, openai};
 
 /// Whose endpoint it is: the group of the settings that name it. The limits of calls are `asap.anchor.*` for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

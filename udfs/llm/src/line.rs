@@ -17,14 +17,12 @@ use crate::config::Config;
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
 use crate::flights::{Callers, Hold};
 use crate::health::{Health, OwnCalls};
-use crate::json;
 use crate::meter::Meter;
-use crate::openai;
 use crate::response::Failure;
-use crate::retry;
 use crate::secret::Secret;
 use crate::throttle::{Admitted, Limited, Pause};
 use crate::usage::Usage;
+use crate::{json, openai, retry};
 
 /// A response is read up to this many bytes besides those of its tokens.
 pub(crate) const BYTES_AROUND: usize = 64 << 10;

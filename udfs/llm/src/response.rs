@@ -9,10 +9,9 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
 use crate::chat::{Answer, CallError, ChatResponse, FailureKind, Received, Unread};
-use crate::json;
 use crate::openai::{self, Choice, Completion};
-use crate::refusal;
 use crate::retry::retry_after;
+use crate::{json, refusal};
 
 const QUOTED: usize = 300;
 /// Words of endpoints that reject a prompt for its content, not for its sender.

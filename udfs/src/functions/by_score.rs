@@ -11,13 +11,12 @@ use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell};
-use crate::cores;
 use crate::declaration::{Argument, Declaration};
 use crate::function::{Asking, AsyncCall, CallRows, Function};
-use crate::llm;
 use crate::models::failed;
 use crate::output::IntoArray;
 use crate::settings::{OnError, Settings};
+use crate::{cores, llm};
 
 /// Rows that wait for the model at the same time: enough to fill its batches.
 pub(super) const ROWS_IN_FLIGHT: usize = 64;

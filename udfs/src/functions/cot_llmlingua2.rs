@@ -14,13 +14,12 @@ use datafusion::execution::TaskContext;
 
 use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
-use crate::cores;
 use crate::declaration::{Declaration, argument};
 use crate::function::{AsyncCall, CallRows, Function};
-use crate::llm;
 use crate::models::failed;
 use crate::output::IntoArray;
 use crate::settings::Settings;
+use crate::{cores, llm};
 
 /// Rows that are compressed together: their chunks keep all cores busy, and a cancelled query ends soon.
 const ROWS_IN_FLIGHT: usize = 16;

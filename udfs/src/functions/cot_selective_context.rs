@@ -13,11 +13,10 @@ use super::by_score::{ROWS_IN_FLIGHT, score_rows};
 use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, nullable};
-use crate::cores;
 use crate::declaration::{Declaration, argument};
 use crate::function::{Asking, AsyncCall, CallRows, Function};
-use crate::llm;
 use crate::output::IntoArray;
+use crate::{cores, llm};
 
 const DECLARATION: Declaration = Declaration {
     name: "cot_selective_context",

@@ -51,10 +51,8 @@ fn named(text: &str) -> &str {
 
 /// Returns the letter that is the whole answer.
 pub(crate) fn lone(text: &str) -> Option<char> {
-    if text.len() > 40 || text.bytes().any(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let plain = bare(text);
+    let is_other = text.len() > 40 || text.bytes().any(|byte| byte.is_ascii_digit());
+    let plain = if is_other { return None } else { bare(text) };
     let mut letters = named(&plain).trim_end_matches(['.', '。', ':']).chars();
     letters.next().filter(|letter| matches!(letter.to_ascii_uppercase(), 'A'..='J') && letters.next().is_none())
 }

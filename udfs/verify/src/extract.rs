@@ -6,12 +6,10 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, Match};
 
-use super::alone;
 use super::boxes::{BETWEEN, Boxes, Unfinished, boxed, joins};
-use super::choices;
 use super::markdown::unemphasised;
 use super::words::SEEN;
-use super::{equal, words};
+use super::{alone, choices, equal, words};
 use asap_kernels::code_fences::Blocks;
 use asap_kernels::tags;
 
@@ -157,12 +155,10 @@ fn place(text: &str, found: Range<usize>, phrase: &str) -> Option<(usize, usize)
     let rest = text[found.end..].trim_start_matches(' ');
     let is_heading = phrase.ends_with(':');
     // 回答 is a reply.
-    if phrase == "答:" && text[..found.start].ends_with(char::is_alphabetic) {
-        return None;
-    }
+    let is_reply = phrase == "答:" && text[..found.start].ends_with(char::is_alphabetic);
     let is_phrase = !is_heading || rest.starts_with([':', '：', '】']);
     let below = heading(text, found.start, rest).filter(|_| is_heading);
-    below.or(is_phrase.then_some(found.end)).map(|after| (found.start, after))
+    below.or(is_phrase.then_some(found.end)).filter(|_| !is_reply).map(|after| (found.start, after))
 }
 
 /// Returns where the text below a heading begins, if its word is at `from` and `rest` follows.

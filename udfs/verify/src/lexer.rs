@@ -1,11 +1,8 @@
 //! Converts text to tokens. Layout markup is dropped, and equivalent notations become one token.
 
 use super::characters::plain;
-use super::numerals;
-use super::span;
 use super::token::{Bracket, Relation, Token};
-use super::units;
-use super::words;
+use super::{numerals, span, units, words};
 
 pub(crate) const MAX_BYTES: usize = 20_000;
 const MAX_DIGITS: usize = 2_500;

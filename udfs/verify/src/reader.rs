@@ -2,15 +2,13 @@
 
 use super::expression::{Expression, Op};
 use super::lists::{self, MAX_PARTS};
-use super::parser;
 use super::relations::{self, Reader};
 use super::shape::{Quantity, Shape};
 use super::span::{Span, Tokens};
 use super::token::{Bracket, Token};
 use super::units::{self, Unit};
-use super::values;
-use super::words;
 use super::work::Work;
+use super::{parser, values, words};
 
 const MAX_DEPTH: usize = 12;
 

@@ -8,9 +8,8 @@ use datafusion::common::{DataFusionError, Result};
 use futures::{StreamExt, TryStreamExt};
 use object_store::ObjectStore;
 
-use crate::corpus::files::footer;
 use crate::corpus::files::footer::Footer;
-use crate::corpus::files::{deletion_vector, json};
+use crate::corpus::files::{deletion_vector, footer, json};
 use crate::corpus::scan::table::Group;
 use crate::corpus::{CorpusFile, FileFailure, FileRows};
 

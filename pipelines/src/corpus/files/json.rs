@@ -149,10 +149,7 @@ impl Json {
     fn notes(&self, survey: Survey) -> Vec<String> {
         let lines = [
             (survey.bad, "no complete JSON object, so the line becomes a reject"),
-            (
-                survey.nan,
-                "NaN or Infinity, which JSON does not have, or a number too large for 64 bits is read as NULL",
-            ),
+            (survey.nan, "NaN or Infinity, or a number too large for 64 bits, is read as NULL"),
             (survey.twice, "an object holds a key twice, and its last value counts"),
         ];
         let of_lines = lines.into_iter().filter_map(|(lines, what)| {

@@ -10,11 +10,10 @@ use futures::StreamExt;
 
 use crate::corpus::scan::first_rows::first_rows;
 use crate::corpus::scan::table::FilesTable;
-use crate::corpus::shape;
 use crate::corpus::shape::expressions::{column, text, without_nan};
 use crate::corpus::shape::path::is_text;
 use crate::corpus::shape::rules::ROW_FLAGS;
-use crate::corpus::shape::{Response, Shape};
+use crate::corpus::shape::{self, Response, Shape};
 
 const CONCURRENT: usize = 16;
 /// What texts say in place of a flag that is missing.

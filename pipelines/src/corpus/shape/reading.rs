@@ -19,10 +19,9 @@ use crate::corpus::shape::chat_template::{self, RENDERED};
 use crate::corpus::shape::expressions::{
     column, first_case, first_filled, first_that, is_blank, length, null_text, text, without_nan,
 };
-use crate::corpus::shape::flags;
 use crate::corpus::shape::generations::first_correct;
 use crate::corpus::shape::path::{Path, is_text, item_fields, turn_field};
-use crate::corpus::shape::{Question, Response, Shape, is_content};
+use crate::corpus::shape::{Question, Response, Shape, flags, is_content};
 
 const SPACE: &str = " \n\r\t";
 

@@ -10,16 +10,12 @@ use serde::de::IgnoredAny;
 
 use crate::corpus::scan::first_rows::{FIRST_ROWS, first_rows};
 use crate::corpus::scan::table::FilesTable;
-use crate::corpus::shape;
-use crate::corpus::shape::doubts;
 use crate::corpus::shape::expressions::text;
-use crate::corpus::shape::flags;
 use crate::corpus::shape::mapping::{BLANK, ColumnMapping};
 use crate::corpus::shape::path::Path;
 use crate::corpus::shape::reading::Functions;
 use crate::corpus::shape::rules::{ANSWERS, CHAINS, FLAGS, OWN, QUESTIONS};
-use crate::corpus::shape::view;
-use crate::corpus::shape::{Response, Shape};
+use crate::corpus::shape::{self, Response, Shape, doubts, flags, view};
 
 struct TextTags {
     path: Path,

@@ -23,10 +23,9 @@ use datafusion::scalar::ScalarValue;
 
 use crate::corpus::scan::table::FilesTable;
 use crate::corpus::scan::{FILE_COLUMN, ROW_COLUMN};
-use crate::corpus::shape;
-use crate::corpus::shape::Shape;
 use crate::corpus::shape::expressions::{column, null_text, text};
 use crate::corpus::shape::reading::{Fault, Functions, Reading};
+use crate::corpus::shape::{self, Shape};
 
 pub(crate) const INNER: &str = "__corpus_";
 

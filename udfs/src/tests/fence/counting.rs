@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use asap_udfs::Settings;
 use asap_udfs::call_metrics::CallMetrics;
 use asap_udfs::declaration::{Arg, Argument, Declaration};
 use asap_udfs::function::{AsyncCall, Body, CallRows, Function};
-use asap_udfs::plan;
+use asap_udfs::{Settings, plan};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, StructArray};
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Int64Type};
