@@ -11,7 +11,7 @@ use datafusion::common::{plan_datafusion_err, plan_err};
 use datafusion::dataframe::DataFrame;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryConsumer;
-use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::logical_expr::{DdlStatement, DmlStatement, DropTable, LogicalPlan};
 use datafusion::physical_plan::spill::get_record_batch_memory_size;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
@@ -89,6 +89,15 @@ async fn checked(context: &SessionContext, mut plan: LogicalPlan) -> Result<Logi
                 let rows = DataFrame::new(context.state(), copy.input.as_ref().clone());
                 copy.input = Arc::new(nested::as_json(rows)?.into_unoptimized_plan());
             }
+        }
+        // A location is no table of the session, so dropping it would do nothing, and rows written there break an output.
+        LogicalPlan::Dml(DmlStatement { table_name: name, .. })
+        | LogicalPlan::Ddl(DdlStatement::DropTable(DropTable { name, if_exists: false, .. }))
+            if !context.table_exist(name.clone())? =>
+        {
+            return plan_err!(
+                "{name} is not a table of this session, and statements only read locations: write rows with COPY (SELECT …) TO 'FILE'"
+            );
         }
         _ => {}
     }

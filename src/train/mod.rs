@@ -34,7 +34,7 @@ use crate::failure::Failure;
 use crate::output::{SummaryFormat, at_least_one, note, parsed, print_as, show_below};
 use crate::signals::Stop;
 use base::Base;
-use settings::{Settings, Started};
+use settings::{Settings, Started, StepSettings, fraction};
 use store::Folder;
 use summary::TrainingSummary;
 use training::Training;
@@ -80,25 +80,8 @@ pub struct TrainArgs {
     /// Drop examples longer than --max-length, or cut them (a model trained on cut chains may not learn to stop)
     #[arg(long, value_name = "drop|cut", default_value = "drop")]
     long: Long,
-    /// Set the highest learning rate
-    #[arg(long, value_name = "RATE", default_value_t = 4e-5, value_parser = above_zero)]
-    learning_rate: f64,
-    /// Set the fraction of steps used for warm-up
-    #[arg(long, value_name = "FRACTION", default_value_t = 0.03, value_parser = fraction)]
-    warmup: f64,
-    /// Set the warm-up length in steps (overrides --warmup)
-    #[arg(long, value_name = "N")]
-    warmup_steps: Option<usize>,
-    /// Set the final learning rate, as a fraction of the highest. After the warm-up, the rate falls from the highest to
-    /// the final rate along a cosine
-    #[arg(long, value_name = "FRACTION", default_value_t = 0.1, value_parser = fraction)]
-    min_rate: f64,
-    /// Clip the gradient norm to this value
-    #[arg(long, value_name = "NORM", default_value_t = 0.2, value_parser = above_zero)]
-    clip: f64,
-    /// Set AdamW's weight decay, for matrices only: each step multiplies matrices by 1 - learning rate * DECAY
-    #[arg(long, value_name = "DECAY", default_value_t = 0.0, value_parser = fraction)]
-    weight_decay: f64,
+    #[command(flatten)]
+    steps: StepSettings,
     /// Set the number of examples per micro-batch
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     micro_batch: usize,
@@ -136,16 +119,6 @@ pub struct TrainArgs {
     format: SummaryFormat,
 }
 
-fn above_zero(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|number: &f64| *number > 0.0 && number.is_finite());
-    number.ok_or_else(|| "expected a number above 0, such as 3e-3".to_string())
-}
-
-fn fraction(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|number| (0.0..1.0).contains(number));
-    number.ok_or_else(|| "expected a number from 0 to below 1, such as 0.05".to_string())
-}
-
 fn device(text: &str) -> Result<String, String> {
     match text {
         "cpu" => Ok(text.to_string()),
@@ -167,12 +140,7 @@ impl TrainArgs {
             epochs: self.epochs,
             max_length: self.max_length.min(base.config.max_position_embeddings),
             long: self.long.to_string(),
-            learning_rate: self.learning_rate,
-            warmup: self.warmup,
-            warmup_steps: self.warmup_steps,
-            min_rate: self.min_rate,
-            clip: self.clip,
-            weight_decay: self.weight_decay,
+            steps: self.steps.clone(),
             step_examples: self.micro_batch * self.accumulate,
             pass_tokens: self.pass_tokens,
             seed: self.seed,

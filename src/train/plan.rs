@@ -4,7 +4,7 @@ use asap_lm::config::ModelConfig;
 use asap_lm::train::{Keep, Schedule, state_bytes};
 use asap_pipelines::feed::{Counts, Survey};
 
-use super::settings::Settings;
+use super::settings::{Settings, StepSettings};
 use super::store::Folder;
 use super::{TrainArgs, checkpoint};
 use crate::failure::Failure;
@@ -85,11 +85,12 @@ impl Plan {
     }
 
     pub(super) fn table(&self, settings: &Settings, survey: Option<&Survey>, args: &TrainArgs) -> String {
-        let Settings { learning_rate, min_rate, clip, weight_decay, long, seed, .. } = settings;
-        let warmup = match (settings.warmup_steps, settings.follow) {
+        let Settings { steps: StepSettings { learning_rate, min_rate, clip, weight_decay, .. }, long, seed, .. } =
+            settings;
+        let warmup = match (settings.steps.warmup_steps, settings.follow) {
             (Some(steps), _) => format!("{} steps", count(steps as u64)),
             (None, true) => "0 steps".to_string(),
-            (None, false) => format!("{} of all steps", settings.warmup),
+            (None, false) => format!("{} of all steps", settings.steps.warmup),
         };
         let steps = self.steps.map_or("as many as there are rows".to_string(), count);
         let (examples, epochs) = (several(settings.step_examples as u64, "example"), several(settings.epochs, "epoch"));
@@ -143,9 +144,10 @@ pub(super) struct Rates {
 
 impl Rates {
     pub(super) fn new(settings: &Settings, planned: Option<u64>, first: Option<u64>) -> Self {
-        let Settings { learning_rate: peak, min_rate: floor, epochs, warmup, .. } = *settings;
+        let Settings { steps: StepSettings { learning_rate: peak, min_rate: floor, warmup, .. }, epochs, .. } =
+            *settings;
         let part = || planned.map_or(0, |steps| (steps as f64 * warmup).ceil() as usize);
-        let warmup_steps = settings.warmup_steps.unwrap_or_else(part);
+        let warmup_steps = settings.steps.warmup_steps.unwrap_or_else(part);
         Self { peak, floor, warmup_steps, epochs, planned, first: first.filter(|_| planned.is_none()) }
     }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use asap_pipelines::feed::{Position, Rows};
+use clap::Args;
 use datafusion::prelude::SessionContext;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,22 +27,48 @@ pub(super) struct Settings {
     pub epochs: u64,
     pub max_length: usize,
     pub long: String,
-    pub learning_rate: f64,
-    /// The fraction of steps used for warm-up.
-    pub warmup: f64,
-    /// Overrides `warmup`.
-    pub warmup_steps: Option<usize>,
-    /// The final rate, as a fraction of the highest.
-    pub min_rate: f64,
-    pub clip: f64,
-    /// Each step multiplies matrices by 1 − learning rate × this. Other weights do not decay.
-    pub weight_decay: f64,
+    #[serde(flatten)]
+    pub steps: StepSettings,
     pub step_examples: usize,
     /// Changes only the last bits of the weights, so a training may resume with another value.
     pub pass_tokens: usize,
     pub seed: u64,
     pub held_out: f64,
     pub follow: bool,
+}
+
+/// How far each step moves the weights.
+#[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize)]
+pub(super) struct StepSettings {
+    /// Set the highest learning rate
+    #[arg(long, value_name = "RATE", default_value_t = 4e-5, value_parser = above_zero)]
+    pub learning_rate: f64,
+    /// Set the fraction of steps used for warm-up
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.03, value_parser = fraction)]
+    pub warmup: f64,
+    /// Set the warm-up length in steps (overrides --warmup)
+    #[arg(long, value_name = "N")]
+    pub warmup_steps: Option<usize>,
+    /// Set the final learning rate, as a fraction of the highest. After the warm-up, the rate falls from the highest to
+    /// the final rate along a cosine
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.1, value_parser = fraction)]
+    pub min_rate: f64,
+    /// Clip the gradient norm to this value
+    #[arg(long, value_name = "NORM", default_value_t = 0.2, value_parser = above_zero)]
+    pub clip: f64,
+    /// Set AdamW's weight decay, for matrices only: each step multiplies matrices by 1 - learning rate * DECAY
+    #[arg(long, value_name = "DECAY", default_value_t = 0.0, value_parser = fraction)]
+    pub weight_decay: f64,
+}
+
+fn above_zero(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| *number > 0.0 && number.is_finite());
+    number.ok_or_else(|| "expected a number above 0, such as 3e-3".to_string())
+}
+
+pub(super) fn fraction(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (0.0..1.0).contains(number));
+    number.ok_or_else(|| "expected a number from 0 to below 1, such as 0.05".to_string())
 }
 
 impl Settings {

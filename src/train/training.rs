@@ -79,7 +79,7 @@ impl Training {
         let plan = planned(args, &settings, &base, survey.as_ref(), &out).await?;
         let feed = Feed::begin(rows, config.clone(), Arc::clone(&encoder))?;
         feed.notes.iter().for_each(note);
-        let (clip, weight_decay) = (settings.clip, settings.weight_decay);
+        let (clip, weight_decay) = (settings.steps.clip, settings.steps.weight_decay);
         let optimizer = AdamWConfig { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay, clip };
         let trainer = TrainerConfig { optimizer, pass_tokens: settings.pass_tokens, keep: plan.keep };
         let mut trainer = Trainer::new(base.decoder()?, trainer);

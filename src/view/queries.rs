@@ -113,9 +113,8 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
     pictures.push(of("reasons", "Why steps went", &format!("Steps and tokens by what happened to them: kept, or the stage that dropped them. 'anchor' is stage 1: the direct thought does not need the step. {COUNTED_ALONE}"), format!(
         "SELECT coalesce(s['dropped'], 'kept') AS fate, count(*) AS steps, sum(s['tokens']) AS tokens\nFROM (SELECT unnest(steps) AS s FROM {table}) GROUP BY fate ORDER BY tokens DESC, fate"
     )).await?);
-    pictures.push(
-        of("fates", "Why rows went", "QueryRows of the output, and rejects by status.", fates(source, &table)).await?,
-    );
+    pictures
+        .push(of("fates", "Why rows went", "Rows of the output, and rejects by status.", fates(source, &table)).await?);
     if !source.status.rejects.is_empty() {
         pictures.push(of("rejects", "Rejects, with examples", "The first three rejects of each status.", format!(
             "SELECT status, file, row, error FROM (\n  SELECT status, source['file'] AS file, source['row'] AS row, error,\n         row_number() OVER (PARTITION BY status ORDER BY source['file'], source['row']) AS place FROM {})\nWHERE place <= 3 ORDER BY status, place",

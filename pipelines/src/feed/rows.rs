@@ -1,6 +1,5 @@
 //! The rows of a feed: consecutive segments, cut into windows.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use asap_lm::train::random;
@@ -153,7 +152,7 @@ impl Rows {
         let range = start..(start + WINDOW_ROWS).min(self.rows());
         let (mut found, mut first) = (Vec::with_capacity(range.len()), 0);
         for segment in &self.segments {
-            let part = overlap(&range, first..first + segment.rows());
+            let part = range.start.max(first)..range.end.min(first + segment.rows());
             if !part.is_empty() {
                 let part = part.start - first..part.end - first;
                 found.extend(segment.read(&self.context, part, encoder).await?);
@@ -173,10 +172,6 @@ impl Rows {
         }
         Ok(survey)
     }
-}
-
-fn overlap(a: &Range<usize>, b: Range<usize>) -> Range<usize> {
-    a.start.max(b.start)..a.end.min(b.end)
 }
 
 /// A number that differs if the files differ. Its 48 bits are exact in JSON readers.

@@ -83,7 +83,7 @@ async fn begin(store: &dyn ObjectStore, to: &str) -> Result<()> {
     let is_marked = left.iter().any(|object| object.location == mark);
     if let (Some(object), false) = (left.first(), is_marked) {
         return exec_err!(
-            "{to} is not empty (it contains {}): pass a new folder to --to, or delete this one to export into it again",
+            "{to} is not empty (it contains {}): pass a new folder to --to, or delete this one if it is an earlier export",
             object.location
         );
     }

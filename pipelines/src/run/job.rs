@@ -447,7 +447,7 @@ impl Job {
         let left_out: Vec<&str> = left_out.filter(|name| is_missed(name)).collect();
         if *asked == Originals::Needed && !left_out.is_empty() && self.output.table().is_none() {
             self.summary.notes.push(format!(
-                "the output leaves out what its columns question, cot, answer and system hold: {} (--originals all keeps it)",
+                "not copied, since the columns question, cot, answer and system hold their content: {} (--originals all copies them)",
                 left_out.join(", ")
             ));
         }

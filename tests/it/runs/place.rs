@@ -164,12 +164,6 @@ impl Place {
 
     /// Starts two runs at once. Waits for both, of which one may find that the other was faster.
     #[track_caller]
-    pub(crate) fn run_twice_at_once(&self, more: &[&str]) {
-        for run in [self.start(more), self.start(more)] {
-            run.finish().ends_in(&[0, 4], &[]);
-        }
-    }
-
     /// Kills a run, one of whose requests waits at a gate and never arrives. There are no faults from now on.
     pub(crate) fn kill(&self, run: Running, gate: &Gate) {
         run.kill();

@@ -94,7 +94,9 @@ impl Config {
             return wrong(format!("{what}: set {setting}, such as http://localhost:8000/v1"));
         };
         let Ok(url) = Url::parse(text) else {
-            return wrong(format!("{setting} takes an address such as http://localhost:8000/v1, found an invalid one"));
+            return wrong(format!(
+                "{setting} takes an address such as http://localhost:8000/v1, found one without http:// or another mistake"
+            ));
         };
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
             return wrong(format!("{setting} takes an http or https address, found '{}:'", url.scheme()));

@@ -35,7 +35,10 @@ impl Provenance {
         let (scorer, model) = (settings.scorer_model.clone(), settings.anchor_model.as_deref().unwrap_or_default());
         let mut default_models = Vec::new();
         if asked.anchorer && !settings.anchor_provider.is_language_model() {
-            default_models.push("rules (asap.anchor.provider)".to_string());
+            let is_ignored = settings.anchor_model.is_some() || settings.anchor_base_url.is_some();
+            let ignored =
+                if is_ignored { ", so asap.anchor.model and asap.anchor.base_url have no effect" } else { "" };
+            default_models.push(format!("rules (asap.anchor.provider{ignored})"));
         }
         if asked.scorer && scorer == SMALL {
             default_models.push("asap's small model (asap.scorer.model)".to_string());

@@ -210,14 +210,10 @@ const UMLAUTS: &str = "Über naïve cafés: 你好 is 12.";
 
 fn assert_as_by_cpu(scorer: &Scorer, last: &'static str) {
     let [(ours, stated), (cpu, expected)] =
-        [scorer, &scorer_on_cpu()].map(|scorer| numbers(&scores(scorer, last).unwrap()));
+        [scorer, &scorer_with(None, 0).unwrap()].map(|scorer| numbers(&scores(scorer, last).unwrap()));
     assert_eq!((ours.len(), stated), (cpu.len(), expected));
     let apart = ours.iter().zip(&cpu).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     assert!(apart < 1e-5, "{apart}");
-}
-
-fn scorer_on_cpu() -> Arc<Scorer> {
-    scorer_with(None, 0).unwrap()
 }
 
 #[test]
