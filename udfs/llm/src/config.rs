@@ -95,7 +95,7 @@ impl Config {
         };
         let Ok(url) = Url::parse(text) else {
             return wrong(format!(
-                "{setting} takes an address such as http://localhost:8000/v1, found one without http:// or another mistake"
+                "{setting} takes an address that begins with http:// or https://, such as http://localhost:8000/v1, found another text"
             ));
         };
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
