@@ -14,6 +14,11 @@ pub(crate) fn existing<T>(found: Result<T>) -> Result<Option<T>> {
     }
 }
 
+/// An object of this size, whatever its version.
+pub(crate) fn of_any_version(location: Path, size: u64) -> ObjectMeta {
+    ObjectMeta { location, last_modified: Default::default(), size, e_tag: None, version: None }
+}
+
 pub(crate) async fn read(store: &dyn ObjectStore, path: &Path) -> Result<Option<Bytes>> {
     let read = async { store.get(path).await?.bytes().await };
     existing(read.await)

@@ -238,7 +238,7 @@ impl Scene<'_> {
                 self.server = Some(server);
             }
             "stop" => self.server = None,
-            // Faults of the store: `fault TIMES REQUEST: ACTION`. What an earlier one holds goes on.
+            // Faults of the store: `fault TIMES REQUEST: ACTION`. The requests that an earlier one holds are let go.
             "fault" => {
                 let (times, rest) = rest.split_once(' ').unwrap();
                 let (requests, action) = rest.split_once(": ").unwrap();

@@ -15,11 +15,11 @@ use uuid::Uuid;
 
 use crate::answers::claims::Claims;
 use crate::answers::segment::{self, Entry, Record};
-use crate::corpus::files::file::of_any_version;
 use crate::corpus::guarded_future;
 use crate::delta::PROBE;
 use crate::location;
 use crate::object_reader::ObjectReader;
+use crate::objects::of_any_version;
 
 pub(crate) const ENDING: &str = ".answers.parquet";
 /// Bytes read together with a footer, so that one request reads most segments.

@@ -29,7 +29,7 @@ use datafusion::parquet::arrow::async_reader::{ParquetRecordBatchStream, Parquet
 use deltalake_core::checkpoints::create_checkpoint_from_table_url_and_cleanup;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use tracing::Instrument;
 use url::Url;
 
@@ -131,8 +131,7 @@ impl Log {
         file: &LiveFile,
         columns: &[&str],
     ) -> Result<ParquetRecordBatchStream<ObjectReader>> {
-        let (location, size) = (file.location()?, file.size);
-        let object = ObjectMeta { location, last_modified: Default::default(), size, e_tag: None, version: None };
+        let object = objects::of_any_version(file.location()?, file.size);
         let reader = ObjectReader { store: Arc::clone(&self.store), object, prefetch: None, footer: None };
         let mut builder = ParquetRecordBatchStreamBuilder::new(reader).await?;
         if !columns.is_empty() {

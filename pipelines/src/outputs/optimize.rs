@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, exec_err};
 use deltalake_core::kernel::transaction::CommitProperties;
 use deltalake_core::kernel::transaction::TransactionError::{self, LogStoreError};
 use deltalake_core::logstore::{CommitOrBytes, LogStore, LogStoreConfig, LogStoreRef};
@@ -70,7 +70,13 @@ struct Merges {
 }
 
 impl Merges {
-    async fn commit(&self, version: u64, bytes: &Bytes) -> Result<()> {
+    async fn commit(&self, version: u64, commit: &CommitOrBytes) -> Result<()> {
+        let CommitOrBytes::LogBytes(bytes) = commit else {
+            return exec_err!(
+                "the deltalake engine has put the commit to {} into a file",
+                location::display(&self.url)
+            );
+        };
         let lines: Vec<String> = String::from_utf8_lossy(bytes).lines().map(str::to_string).collect();
         let removed: Vec<_> = actions::parse(bytes, version)?.into_iter().filter_map(|line| line.remove).collect();
         let gone = || RunError::OtherCommit { table: location::display(&self.url) };
@@ -95,12 +101,9 @@ impl LogStore for Merges {
         self.inner.read_commit_entry(version).await
     }
 
-    async fn write_commit_entry(&self, version: u64, commit: CommitOrBytes, id: Uuid) -> Result<(), TransactionError> {
-        let CommitOrBytes::LogBytes(bytes) = &commit else {
-            return self.inner.write_commit_entry(version, commit, id).await;
-        };
+    async fn write_commit_entry(&self, version: u64, commit: CommitOrBytes, _: Uuid) -> Result<(), TransactionError> {
         let failed = |error: DataFusionError| LogStoreError { msg: error.to_string(), source: Box::new(error) };
-        self.commit(version, bytes).await.map_err(failed)
+        self.commit(version, &commit).await.map_err(failed)
     }
 
     async fn abort_commit_entry(&self, version: u64, commit: CommitOrBytes, id: Uuid) -> Result<(), TransactionError> {

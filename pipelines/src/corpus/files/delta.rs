@@ -12,12 +12,13 @@ use object_store::prefix::PrefixStore;
 use object_store::{ObjectStore, ObjectStoreExt};
 use sha2::{Digest, Sha256};
 
-use crate::corpus::files::file::{CorpusFile, InTable, of_any_version};
+use crate::corpus::files::file::{CorpusFile, InTable};
 use crate::corpus::files::source::Source;
 use crate::corpus::files::{footer, foreign, is_hidden, listing};
 use crate::delta::{DeletionVector, Followed, LiveFile, Since};
 use crate::location;
 use crate::objects::existing;
+use crate::objects::of_any_version;
 
 const HASH_DIGITS: usize = 32;
 

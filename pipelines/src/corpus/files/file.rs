@@ -90,8 +90,3 @@ pub(crate) async fn get_range(
     let options = GetOptions { range: Some(GetRange::Bounded(range)), ..as_listed(file) };
     store.get_opts(&file.location, options).await?.bytes().await
 }
-
-/// An object of this size, whatever its version.
-pub(crate) fn of_any_version(location: Path, size: u64) -> ObjectMeta {
-    ObjectMeta { location, last_modified: Default::default(), size, e_tag: None, version: None }
-}

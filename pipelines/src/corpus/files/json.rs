@@ -223,8 +223,7 @@ impl Json {
         if !has_ended {
             return exec_err!("{} is not a complete array of JSON objects: its end is missing", self.name);
         }
-        lines.flush()?;
-        Ok(true)
+        Ok(lines.flush().map(|()| true)?)
     }
 
     fn survey(&self) -> Result<Survey> {

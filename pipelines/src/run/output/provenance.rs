@@ -36,8 +36,7 @@ impl Provenance {
         let mut default_models = Vec::new();
         if asked.anchorer && !settings.anchor_provider.is_language_model() {
             let is_ignored = settings.anchor_model.is_some() || settings.anchor_base_url.is_some();
-            let ignored =
-                if is_ignored { ", so asap.anchor.model and asap.anchor.base_url have no effect" } else { "" };
+            let ignored = if is_ignored { ", so asap.anchor.model and base_url have no effect" } else { "" };
             default_models.push(format!("rules (asap.anchor.provider{ignored})"));
         }
         if asked.scorer && scorer == SMALL {
