@@ -303,7 +303,7 @@ fn finish(result: Result<(), Failure>) -> u8 {
         Err(Failure::Usage(message)) => (2, message),
         Err(Failure::TooManyRejects(message)) => (3, message),
         Err(Failure::OtherRun(message)) => (4, message),
-        Err(Failure::TryLater(message)) => (75, message),
+        Err(Failure::TryLater(message) | Failure::Stopped(message)) => (75, message),
     };
     complain(&format!("error: {message}"));
     code

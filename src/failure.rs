@@ -24,6 +24,8 @@ pub enum Failure {
     OtherRun(String),
     /// The same command may succeed later: exit code 75.
     TryLater(String),
+    /// A run was stopped before it read a row: exit code 75.
+    Stopped(String),
     /// The reader of our output closed it: exit code 0.
     ReaderGone,
 }
@@ -42,9 +44,8 @@ impl From<DataFusionError> for Failure {
             DataFusionError::External(cause) if cause.is::<OutcomeUnknown>() => Failure::TryLater(message),
             _ if is_unreachable(&error) => Failure::TryLater(message),
             DataFusionError::External(cause) => match cause.downcast_ref() {
-                Some(RunError::Interrupted | RunError::OtherSnapshot { .. } | RunError::OtherCommit { .. }) => {
-                    Failure::TryLater(message)
-                }
+                Some(RunError::Interrupted) => Failure::Stopped(message),
+                Some(RunError::OtherSnapshot { .. } | RunError::OtherCommit { .. }) => Failure::TryLater(message),
                 Some(RunError::Superseded { .. } | RunError::OtherTable { .. }) => Failure::OtherRun(message),
                 Some(RunError::TooManyRejects { .. } | RunError::AllRejected { .. }) => {
                     Failure::TooManyRejects(message)

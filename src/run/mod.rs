@@ -236,9 +236,13 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
         None => Metrics::default(),
     };
     let Some(pause) = watch else { return run_once(&request, talk, &metrics, &stop).await };
+    let mut last = None;
     loop {
-        let ended = run_once(&request, talk, &metrics, &stop).await;
-        // The process ends with the result of its last run.
+        // The process ends with the result of its last run that read rows.
+        let ended = match (run_once(&request, talk, &metrics, &stop).await, last) {
+            (Err(Failure::Stopped(_)), Some(last)) => return last,
+            (ended, _) => ended,
+        };
         if stop.is_asked() {
             return ended;
         }
@@ -253,6 +257,7 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
             () = tokio::time::sleep(pause) => {}
             () = stop.asked() => return ended,
         }
+        last = Some(ended);
     }
 }
 

@@ -147,7 +147,7 @@ impl Scene<'_> {
             "run" => check(&place.run(&words), below),
             "from" => check(&place.run_from(&self.located(words[0]), &words[1..]), below),
             "twice-at-once" => {
-                for run in [place.start(&words), place.start(&words)] {
+                for mut run in [place.start(&words), place.start(&words)] {
                     run.finish().ends_in(&[0, 4], &[]);
                 }
             }

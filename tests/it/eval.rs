@@ -176,7 +176,7 @@ fn two_evaluations_into_one_folder_write_each_row_once_or_one_is_refused() {
             let asked = ["test.jsonl", "--endpoint", &url, "--model", "m", "--to", "out", "--temperature", temperature];
             Running::start(workplace.command([&MATH[..], &asked].concat()))
         };
-        let mut ended = [start("0"), start(other)].map(Running::finish);
+        let mut ended = [start("0"), start(other)].map(|mut run| run.finish());
         ended.sort_by_key(|ended| ended.code);
         assert_eq!(ended.each_ref().map(|ended| ended.code), codes, "{ended:?}");
         assert_eq!(rows(&workplace, "out", "id").len(), 8);

@@ -219,7 +219,7 @@ fn killed_at_random_moments_it_ends_with_the_same_weights() {
     // The second half takes about as long as the first one.
     let long = 2 * begun.elapsed();
     run("2/2");
-    let [whole, again, on_s3] = trainings;
+    let [mut whole, again, on_s3] = trainings;
     again.kill();
     on_s3.kill();
 
@@ -256,7 +256,7 @@ fn a_model_that_cannot_be_written_is_written_by_the_same_command_later() {
     let workplace = prepared();
     let line = format!("{TRAIN}--out model");
     let train = words(&line);
-    let training = start_until(&workplace, workplace.command(&train), "model/settings.json");
+    let mut training = start_until(&workplace, workplace.command(&train), "model/settings.json");
     fs::create_dir_all(workplace.path("model/model.safetensors/in_the_way")).unwrap();
     workplace.run(&train).ends(1, &["another asap train uses it"]);
     training.finish().ends(1, &["model.safetensors cannot be written"]);
@@ -280,7 +280,7 @@ fn rows_that_are_no_longer_there_are_named_and_the_last_checkpoint_stays() {
     let train = words(
         "train --init config.json --data out --out model --epochs 20 --max-length 300 --long cut --checkpoint-every 1",
     );
-    let training = start_until(&workplace, workplace.command(&train), "model/checkpoints");
+    let mut training = start_until(&workplace, workplace.command(&train), "model/checkpoints");
     fs::rename(workplace.path("out"), workplace.path("elsewhere")).unwrap();
     let finished = training.finish().ends(1, &[]);
     assert!(finished.stderr.contains(".parquet") && !finished.stderr.contains("panicked"), "{}", finished.stderr);

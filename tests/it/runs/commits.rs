@@ -63,7 +63,7 @@ fn race(place: &Place) {
         }
         over == 2
     });
-    let ended = runs.map(|run| run.finish().ends_in(&[0, 4], &[]));
+    let ended = runs.map(|mut run| run.finish().ends_in(&[0, 4], &[]));
     assert!(ended.iter().any(|ended| ended.code == 0), "both runs report that the other one did it");
 }
 

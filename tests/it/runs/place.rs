@@ -162,8 +162,6 @@ impl Place {
         Running::start(self.run_command(more))
     }
 
-    /// Starts two runs at once. Waits for both, of which one may find that the other was faster.
-    #[track_caller]
     /// Kills a run, one of whose requests waits at a gate and never arrives. There are no faults from now on.
     pub(crate) fn kill(&self, run: Running, gate: &Gate) {
         run.kill();
@@ -301,7 +299,7 @@ impl Running {
     pub(crate) fn wait_until(&mut self, what: &str, is_true: impl Fn() -> bool) {
         wait_until(what, || is_true() || self.is_over());
         if !is_true() {
-            panic!("the run ended before {what}: {:?}", self.outcome());
+            panic!("the run ended before {what}: {:?}", self.finish());
         }
     }
 
@@ -318,12 +316,7 @@ impl Running {
     }
 
     #[track_caller]
-    pub(crate) fn finish(mut self) -> Finished {
-        self.outcome()
-    }
-
-    #[track_caller]
-    fn outcome(&mut self) -> Finished {
+    pub(crate) fn finish(&mut self) -> Finished {
         wait_until("the end of the process", || self.is_over());
         let status = self.child.wait().unwrap();
         let [stdout, stderr] = [&mut self.stdout, &mut self.stderr].map(|written| {

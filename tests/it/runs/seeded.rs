@@ -99,7 +99,7 @@ fn run_among_faults(place: &Place, seed: u64, first_start: u64, arguments: &[&st
         let faults = if start < first_start + DISTURBED { faults } else { 0 };
         place.proxy().follow(move |head| fault(seed, start, faults, head));
         let runs: Vec<_> = (0..at_once).map(|_| place.start(arguments)).collect();
-        let ended: Vec<_> = runs.into_iter().map(|run| run.finish()).collect();
+        let ended: Vec<_> = runs.into_iter().map(|mut run| run.finish()).collect();
         for ended in &ended {
             let is_foreseen = [0, 1, 3, 75].contains(&ended.code) || at_once > 1 && ended.code == 4;
             assert!(is_foreseen, "start {start}: {}: {}", ended.code, ended.stderr);

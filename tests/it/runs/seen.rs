@@ -51,7 +51,7 @@ fn a_watch_prints_each_round_and_serves_its_figures_to_this_machine_alone() {
     let place = Place::local().with(&FILES[..1]);
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
-    let run = place.start(&["--watch=1s", "--metrics-addr", &address]);
+    let mut run = place.start(&["--watch=1s", "--metrics-addr", &address]);
     let has = |line: &str| get(port, "/metrics").lines().any(|found| found == line);
     wait_until("the first run's figures", || has("asap_runs_total 1"));
     assert!(has("asap_rows_in_total 9") && has("asap_rows_out_total 7") && has("asap_rows_rejected_total 1"));
