@@ -11,7 +11,6 @@ mod eval_tables;
 mod evidence;
 mod exam;
 mod feed;
-mod first_hour;
 mod generate;
 mod health;
 mod labels;

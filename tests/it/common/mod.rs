@@ -110,17 +110,6 @@ impl Workplace {
         self.write("asap.toml", format!("[anchor]\nprovider = 'openai'\nmodel = 'm'\nbase_url = '{base_url}'\n"));
     }
 
-    /// Copies a model of the project, with another number in its configuration.
-    pub(crate) fn copy_model(&self, model: &str, to: &str, key: &str, value: u64) {
-        for file in root().join(model).read_dir().unwrap().map(Result::unwrap) {
-            self.write(&format!("{to}/{}", file.file_name().to_str().unwrap()), std::fs::read(file.path()).unwrap());
-        }
-        let config = self.path(to).join("config.json");
-        let mut settings: Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
-        settings[key] = value.into();
-        std::fs::write(config, settings.to_string()).unwrap();
-    }
-
     /// Puts a model of the project into a folder of the Hugging Face Hub under the name of a repository.
     pub(crate) fn hub_model(&self, hub: &str, repository: &str, model: &str) {
         let folder = format!("{hub}/hub/models--{}", repository.replace('/', "--"));

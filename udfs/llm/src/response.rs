@@ -198,7 +198,8 @@ impl Body<'_> {
             403 if says(body, HELD_BACK) => Failure::lasting(FailureKind::Refused, said),
             400.. if status.is_client_error() && is_of_account => Failure::lasting(FailureKind::Denied, said),
             401..=405 | 407 | 410 => Failure::lasting(FailureKind::Denied, said),
-            409 | 425 | 500.. => {
+            // llama-cpp-python has this status also for a request that it cannot read.
+            409 | 425 | 500.. if !words.contains("('body',") => {
                 Failure { after: asked_for(headers), ..Failure::passing(FailureKind::Unavailable, said) }
             }
             _ => {

@@ -39,6 +39,7 @@ const PROBE: &str = "Let x be 3. Then 2x + 1 = 7, so f(x) is odd.\n\nÜber 12345
 const PROBE_IN_ASCII: &str = "Let x be 3. Then 2x + 1 = 7, so f(x) is odd.\n\n12345.67 cafes: \\boxed{7}";
 /// The mean difference, in nats, between two readings of that row by one server. bf16 stays far below.
 const SAME_MODEL: f32 = 0.5;
+const NO_TEXT: &str = "asap.scorer.model cannot restore a text from its tokens";
 const LOOKS: Duration = Duration::from_millis(200);
 
 /// Finds the server, and opens a model that asks it.
@@ -221,6 +222,7 @@ impl Server {
             match server.probed().await? {
                 Ok(found) => {
                     server.found = found;
+                    server.prove_alignment().await?;
                     return Ok((server, window.and_then(|window| usize::try_from(window).ok())));
                 }
                 Err(why) => tried.push(format!("{}: {why}", form.name())),
@@ -254,7 +256,7 @@ impl Server {
             Err(error) => Err(Unread::Garbled(format!("expected JSON, found {error}"))),
         };
         let Some(body) = replies::body(self.form, &self.model, asked, &self.tokenizer) else {
-            return Ok(Err("asap.scorer.model cannot restore a text from its tokens".to_string()));
+            return Ok(Err(NO_TEXT.to_string()));
         };
         match self.post(self.scores(), &body, self.probe.len(), read).await {
             Ok((Ok(found), _)) => Ok(Ok(found)),
@@ -265,6 +267,38 @@ impl Server {
             Err(CallError { kind: FailureKind::Denied | FailureKind::Refused, message, .. }) => Ok(Err(message)),
             Err(error) => Err(self.failed(error)),
         }
+    }
+
+    /// Fails if an echo has each token's value one place too late, as llama-cpp-python has: the tokens that a model
+    /// expects at a place do not depend on the one that is there.
+    async fn prove_alignment(&self) -> Result<()> {
+        if matches!(self.form, Form::PromptLogprobs | Form::Generate) {
+            return Ok(());
+        }
+        let other = self.tokenizer.encode(&PROBE_IN_ASCII.replace("(x)", ""), false)?.ids;
+        let place = self.probe.iter().zip(&other).take_while(|(one, other)| one == other).count();
+        let mut expected = Vec::new();
+        for ids in [&self.probe, &other] {
+            let asked = Asked { ids, from: 1, is_probe: true };
+            let body = replies::body(self.form, &self.model, asked, &self.tokenizer);
+            let body = body.ok_or_else(|| LmError::Backend(NO_TEXT.to_string()))?;
+            let read = |text: &str| replies::likeliest(text, place);
+            let found = self.post(self.scores(), &body, ids.len(), read).await.map_err(|error| self.failed(error))?;
+            expected.push(found.0);
+        }
+        let is_same = |(token, value): &(&String, &f64)| {
+            expected[1].get(*token).is_some_and(|other| (**value - other).abs() < f64::from(SAME_MODEL))
+        };
+        let same = expected[0].iter().filter(is_same).count();
+        // The reply also has the token that is there, and rounding moves the last of the others.
+        if same * 2 >= expected[0].len().saturating_sub(1).max(1) {
+            return Ok(());
+        }
+        Err(LmError::Backend(format!(
+            "asap.scorer.base_url = '{}': expected the log-probability of each token given those before it, found values \
+             that are given the token itself too (llama-cpp-python returns such values): use another server",
+            self.completions.base_url()
+        )))
     }
 
     fn scores(&self) -> &Posts {

@@ -148,6 +148,13 @@ pub(super) fn read(form: Form, text: &str, asked: Asked, tokenizer: &Tokenizer) 
     }
 }
 
+/// Returns the likeliest tokens at a place of an echo.
+pub(super) fn likeliest(text: &str, place: usize) -> Result<HashMap<String, f64>, Unread> {
+    let completion: Completion = json::parse(text).map_err(|error| garbled(error.to_string()))?;
+    let top = completion.choices.into_iter().next().and_then(|choice| choice.logprobs?.top_logprobs);
+    top.and_then(|mut top| top.get_mut(place)?.take()).ok_or_else(|| garbled("no top_logprobs"))
+}
+
 /// Returns the text that a server wrote after a prompt, without the prompt.
 pub(super) fn written(text: &str) -> Result<String, Unread> {
     let completion: Completion = json::parse(text).map_err(|error| garbled(error.to_string()))?;
@@ -205,16 +212,23 @@ fn generated(found: MetaInfo, asked: Asked, tokenizer: &Tokenizer) -> Result<Vec
 fn echoed(form: Form, choice: Choice, asked: Asked, tokenizer: &Tokenizer) -> Result<Vec<f32>, Unread> {
     let Asked { ids, from, is_probe } = asked;
     let Echoed { tokens, token_logprobs, top_logprobs } = choice.logprobs.ok_or_else(|| garbled("no logprobs"))?;
+    let is_same = |at: usize| match (form, tokens.get(at)) {
+        (_, None) => false,
+        (Form::EchoIds, Some(found)) => *found == format!("token_id:{}", ids[at]),
+        (_, Some(found)) => tokenizer.text(&[ids[at]]).is_ok_and(|own| is_same(&own, found)),
+    };
+    let other = (0..ids.len()).find(|at| !is_same(*at));
     // Of a text, a server may read other tokens. Then the row has no values.
     let others = || match form {
         Form::EchoTexts if !is_probe => Ok(vec![f32::NAN; ids.len()]),
-        _ => Err(Unread::Wrong(format!("the server read other tokens than the {} that were sent", ids.len()))),
+        _ => {
+            let named =
+                |at: usize| format!(": its token {} is {:?}", at + 1, tokens.get(at).map_or("", String::as_str));
+            let (sent, first) = (ids.len(), other.map_or(String::new(), named));
+            Err(Unread::Wrong(format!("the server read other tokens than the {sent} that were sent{first}")))
+        }
     };
-    let is_same = |at: usize, id: u32| match form {
-        Form::EchoIds => tokens[at] == format!("token_id:{id}"),
-        _ => tokenizer.text(&[id]).is_ok_and(|own| is_same(&own, &tokens[at])),
-    };
-    if tokens.len().min(token_logprobs.len()) < ids.len() || !ids.iter().enumerate().all(|(at, id)| is_same(at, *id)) {
+    if other.is_some() {
         return others();
     }
     let joined = tokens[..ids.len()].concat();
@@ -224,7 +238,7 @@ fn echoed(form: Form, choice: Choice, asked: Asked, tokenizer: &Tokenizer) -> Re
     let mut nats = vec![f32::NAN; ids.len()];
     for place in from..ids.len() {
         let none = || garbled(format!("no value for token {} at position {place}", ids[place]));
-        nats[place] = surprisal(token_logprobs[place].ok_or_else(none)?, 1.0)?;
+        nats[place] = surprisal(token_logprobs.get(place).copied().flatten().ok_or_else(none)?, 1.0)?;
     }
     if is_probe {
         let top = top_logprobs.ok_or_else(|| garbled("no top_logprobs"))?;

@@ -39,6 +39,8 @@ struct Whole {
     kind: Kind,
     /// Added to each value: what it returns are no log-probabilities then.
     shift: f64,
+    /// Whether each value is that of the place after its token.
+    is_late: bool,
 }
 
 impl Whole {
@@ -47,7 +49,7 @@ impl Whole {
         let config = ModelConfig::load(&folder).unwrap();
         let weights = Weights::<F32Matrix>::load(&folder, &config).unwrap();
         let tokenizer = Tokenizer::load(&folder).unwrap();
-        Self { decoder: Decoder::new(config, weights), tokenizer, kind, shift: 0.0 }
+        Self { decoder: Decoder::new(config, weights), tokenizer, kind, shift: 0.0, is_late: false }
     }
 
     /// The values of all tokens after each token of a text.
@@ -87,7 +89,8 @@ impl Whole {
         if ids.len() >= WINDOW {
             return Reply::error(400, "This model's maximum context length is too small");
         }
-        let rows = self.rows(&ids);
+        let mut rows = self.rows(&ids);
+        rows.rotate_left(usize::from(self.is_late));
         let number = |name: &str| body[name].as_u64().unwrap_or(0) as usize;
         let (start, most) = (number("logprob_start_len"), number("logprobs").max(number("top_logprobs_num")));
         let value = |at: usize| (at > start).then(|| rows[at - 1][ids[at] as usize]);
@@ -251,6 +254,11 @@ fn a_wrong_server_is_one_error_before_any_row() {
         let server = serve(Whole { shift: 9.0, ..Whole::new("qwen2", kind) }, |_, reply| reply);
         let error = refused(&server.base_url());
         assert!(error.contains("these are logits"), "{error}");
+    }
+    for kind in [Kind::Echo, Kind::Texts] {
+        let server = serve(Whole { is_late: true, ..Whole::new("qwen2", kind) }, |_, reply| reply);
+        let error = refused(&server.base_url());
+        assert!(error.contains("given the token itself too"), "{error}");
     }
     // Another tokenizer, by its texts and by its ids; a model that is not there; one without log-probabilities.
     let other = serve(Whole::new("llama", Kind::Vllm), |_, reply| reply);
