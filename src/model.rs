@@ -70,7 +70,6 @@ struct Described {
     parameters: u64,
     bytes_f32: u64,
     bytes_bf16: u64,
-    window_tokens: usize,
     vocabulary: usize,
     prompt: String,
     #[serde(flatten)]
@@ -84,6 +83,7 @@ struct Described {
 #[derive(Debug, Serialize)]
 struct Speed {
     computed_as: String,
+    window_tokens: usize,
     tokens_per_second: f64,
     row_tokens: usize,
     corpus_seconds: f64,
@@ -101,7 +101,7 @@ impl Speed {
         let measured = measure(&scorer, wanted, on_cores).await?;
         Ok(measured.map(|(tokens_per_second, row_tokens)| {
             let corpus_seconds = corpus_tokens as f64 / tokens_per_second;
-            Self { computed_as, tokens_per_second, row_tokens, corpus_seconds }
+            Self { computed_as, window_tokens: scorer.window(), tokens_per_second, row_tokens, corpus_seconds }
         }))
     }
 }
@@ -149,7 +149,6 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
         parameters,
         bytes_f32: parameters * 4,
         bytes_bf16: parameters * 2,
-        window_tokens: window,
         vocabulary: limits.vocabulary,
         prompt,
         speed,
@@ -161,10 +160,8 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
 
 /// Measures how many tokens the scoring model reads in a second on this machine.
 pub(crate) async fn tokens_per_second(settings: &Settings) -> Result<f64, Failure> {
-    let speed = Speed::of(settings, CHAIN_TOKENS, 0).await?;
-    speed
-        .map(|speed| speed.tokens_per_second)
-        .ok_or_else(|| Failure::Failed("the model's window is too small for a step".to_string()))
+    let small = || Failure::Failed("the model's window is too small for a step".to_string());
+    Ok(Speed::of(settings, CHAIN_TOKENS, 0).await?.ok_or_else(small)?.tokens_per_second)
 }
 
 /// Returns the tokens of all chains of a corpus, and of one on average.
@@ -244,7 +241,7 @@ fn table(found: &Described) -> String {
     };
     let [f32, bf16] = [found.bytes_f32, found.bytes_bf16].map(gigabytes);
     let [parameters, tokens] = [found.parameters, found.corpus_tokens].map(count);
-    let [window, vocabulary] = [found.window_tokens, found.vocabulary].map(|number| count(number as u64));
+    let [window, vocabulary] = [found.speed.window_tokens, found.vocabulary].map(|number| count(number as u64));
     let family = match (&found.family, found.layers, found.hidden_size) {
         (Some(family), Some(layers), Some(width)) => {
             format!("{family}, {layers} layers of {}", count(width as u64))

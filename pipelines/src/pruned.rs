@@ -293,7 +293,7 @@ impl Method {
             faults.push((
                 "surprisal IS NULL",
                 "'no_score'",
-                "'the scoring model gave no score: its output is NaN or infinite, or its chat template fails on the question'",
+                "'the scoring model gave no score: its output is NaN or infinite, its chat template fails on the question, its Python process died twice on the row, or its server cannot read the row (the run warns of the last two)'",
             ));
             faults.push((
                 "cardinality(surprisal) <> cardinality(__counted)",

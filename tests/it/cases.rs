@@ -37,8 +37,8 @@ macro_rules! cases {
 }
 
 cases! {
-    anchoring bad_input commits delta_input environment eval files first_hour flags identity outage outputs refusals refused
-    run sql stores survival system train
+    anchoring bad_input commits delta_input environment eval files first_hour flags generate identity outage outputs
+    refusals refused run sql stores survival system train
 }
 
 struct Case<'a> {

@@ -11,7 +11,6 @@ mod eval_tables;
 mod evidence;
 mod exam;
 mod feed;
-mod generate;
 mod health;
 mod labels;
 mod outputs;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 pub use crate::chat::Unread;
-use crate::chat::{CallError, Reply, Served};
+use crate::chat::{CallError, Served};
 use crate::config::Config;
 use crate::line::{BYTES_AROUND, Estimate, Line};
 use crate::response;
@@ -43,7 +43,7 @@ impl Posts {
         self.line.base_url()
     }
 
-    /// Sends a request until `read` accepts its response. Returns what it read, and whether a retry was necessary.
+    /// Sends a request until `read` accepts its response. Returns what it read.
     ///
     /// # Errors
     /// If the request fails for good or has no retries left.
@@ -51,7 +51,7 @@ impl Posts {
         &self,
         Post { body, tokens, bytes_per_token }: Post<'_>,
         read: impl Fn(&str) -> Result<T, Unread> + Send + Sync,
-    ) -> Result<(T, bool), CallError> {
+    ) -> Result<T, CallError> {
         let limit = BYTES_AROUND.saturating_add(bytes_per_token.saturating_mul(tokens));
         let (line, read) = (&self.line, &read);
         let redact = |text| line.without_key(text);
@@ -61,8 +61,7 @@ impl Posts {
                 Err((failure, paid)) => (Err(failure), paid),
             }
         };
-        let Reply { outcome, used, .. } = line.send(Estimate { tokens: tokens as u64, cost: 0.0 }, None, post).await;
-        Ok((outcome?, used.retries > 0))
+        line.send(Estimate { tokens: tokens as u64, cost: 0.0 }, None, post).await.outcome
     }
 
     /// Returns the models that the endpoint lists; None if it lists none.

@@ -74,7 +74,8 @@ pub fn settle(settings: &mut Settings, held: Option<&BTreeMap<String, String>>) 
             settings.scorer_backend = ScorerBackend::Torch;
             (settings.scorer_device, settings.scorer_dtype) = (Some(devices), Some(dtype));
         }
-        Ok(Chosen::Served) | Err(_) => {}
+        Ok(Chosen::Served) => settings.scorer_backend = ScorerBackend::Served,
+        Err(_) => {}
     }
 }
 
@@ -113,7 +114,7 @@ fn choose(folder: &Path, settings: &Settings) -> asap_lm::Result<Chosen> {
     let devices = settings.scorer_device.as_ref();
     let on_cpu = || Chosen::Cpu(settings.scorer_dtype.unwrap_or(Dtype::F32));
     match settings.scorer_backend {
-        ScorerBackend::Auto => auto(folder, settings),
+        ScorerBackend::Auto if settings.scorer_base_url.is_none() => auto(folder, settings),
         ScorerBackend::Cpu => match devices.filter(|devices| !devices.is_cpu()) {
             Some(devices) => Err(misfit(DEVICE, devices, ScorerBackend::Cpu)),
             None => Ok(on_cpu()),
@@ -124,7 +125,11 @@ fn choose(folder: &Path, settings: &Settings) -> asap_lm::Result<Chosen> {
             Some(devices) => Ok(Chosen::Cuda(devices.cards())),
         },
         ScorerBackend::Torch => torch_on(settings),
-        ScorerBackend::Served => Ok(Chosen::Served),
+        ScorerBackend::Auto | ScorerBackend::Served => match (devices, settings.scorer_dtype) {
+            (Some(devices), _) => Err(misfit(DEVICE, devices, ScorerBackend::Served)),
+            (None, Some(dtype)) => Err(misfit(DTYPE, format!("{dtype:?}").to_lowercase(), ScorerBackend::Served)),
+            (None, None) => Ok(Chosen::Served),
+        },
         ScorerBackend::Candle => match (devices.filter(|devices| !devices.is_cpu()), settings.scorer_dtype) {
             (Some(devices), _) => Err(misfit(DEVICE, devices, ScorerBackend::Candle)),
             (None, Some(Dtype::Bf16)) => Err(misfit(DTYPE, "bf16", ScorerBackend::Candle)),
@@ -257,6 +262,7 @@ mod tests {
         // What is set differently stays different, and the run is refused.
         assert_eq!(settled(&[("scorer.backend", "cpu")], Some(torch)), [dtype("bf16")]);
         assert_eq!(settled(&[("scorer.backend", "served")], Some(&[])), [backend("served")]);
+        assert_eq!(settled(&[("scorer.base_url", "http://localhost/v1")], None), [backend("served")]);
     }
 
     #[test]

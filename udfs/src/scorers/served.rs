@@ -1,8 +1,8 @@
 //! A server that has the model: it gets token ids, and returns their log-probabilities.
 //!
 //! One row is asked before all others. It shows which server it is ([`Form`]), that the server reads the same tokens, and
-//! that its values are log-probabilities. The row is asked again after a batch with retries: another server may have
-//! answered them.
+//! that its values are log-probabilities of the right places. The row is asked again after each batch: another server
+//! may have answered it.
 
 mod replies;
 #[cfg(test)]
@@ -198,9 +198,6 @@ struct Server {
     found: Vec<f32>,
 }
 
-/// A value and whether a retry was necessary for it.
-type Answered<T> = std::result::Result<(T, bool), CallError>;
-
 impl Server {
     /// Finds out which server it is, and proves that it has the model. Returns it with its window.
     async fn find(config: &Config, named: Option<String>, tokenizer: Arc<Tokenizer>) -> Result<(Self, Option<usize>)> {
@@ -212,8 +209,8 @@ impl Server {
             LmError::Unavailable(format!("{}; {advice}", error.message))
         })?;
         let Listed { id: model, window } = chosen(listed.unwrap_or_default(), named, completions.base_url())?;
-        let form = Form::PromptLogprobs;
-        let mut server = Self { completions, generate, form, model, tokenizer, probe: vec![], found: vec![] };
+        let mut server =
+            Self { completions, generate, form: Form::ALL[0], model, tokenizer, probe: vec![], found: vec![] };
         let mut tried = Vec::new();
         for form in Form::ALL {
             server.form = form;
@@ -222,7 +219,7 @@ impl Server {
             match server.probed().await? {
                 Ok(found) => {
                     server.found = found;
-                    server.prove_alignment().await?;
+                    server.prove_places().await?;
                     return Ok((server, window.and_then(|window| usize::try_from(window).ok())));
                 }
                 Err(why) => tried.push(format!("{}: {why}", form.name())),
@@ -235,12 +232,9 @@ impl Server {
 
     /// What a user should know of the server.
     fn described(&self) -> String {
-        let forks = match self.keeps_prefixes() {
-            true => "texts that share a beginning cost it once: the server keeps it",
-            false => "texts that share a beginning are read whole: the server keeps none for log-probabilities",
-        };
+        let forks = if self.keeps_prefixes() { "once" } else { "again for each text" };
         let (url, model, form) = (self.completions.base_url(), &self.model, self.form.name());
-        format!("scores come from {model} at {url} (by {form}); {forks}")
+        format!("scores come from {model} at {url} (by {form}); the server reads a beginning that texts share {forks}")
     }
 
     fn keeps_prefixes(&self) -> bool {
@@ -259,9 +253,9 @@ impl Server {
             return Ok(Err(NO_TEXT.to_string()));
         };
         match self.post(self.scores(), &body, self.probe.len(), read).await {
-            Ok((Ok(found), _)) => Ok(Ok(found)),
-            Ok((Err(Unread::Garbled(why)), _)) => Ok(Err(why)),
-            Ok((Err(Unread::Wrong(why)), _)) => {
+            Ok(Ok(found)) => Ok(Ok(found)),
+            Ok(Err(Unread::Garbled(why))) => Ok(Err(why)),
+            Ok(Err(Unread::Wrong(why))) => {
                 Err(LmError::Backend(format!("asap.scorer.base_url = '{}': {why}", self.completions.base_url())))
             }
             Err(CallError { kind: FailureKind::Denied | FailureKind::Refused, message, .. }) => Ok(Err(message)),
@@ -269,12 +263,9 @@ impl Server {
         }
     }
 
-    /// Fails if an echo has each token's value one place too late, as llama-cpp-python has: the tokens that a model
+    /// Fails if each token's value is that of the next place, as in the echo of llama-cpp-python: the tokens that a model
     /// expects at a place do not depend on the one that is there.
-    async fn prove_alignment(&self) -> Result<()> {
-        if matches!(self.form, Form::PromptLogprobs | Form::Generate) {
-            return Ok(());
-        }
+    async fn prove_places(&self) -> Result<()> {
         let other = self.tokenizer.encode(&PROBE_IN_ASCII.replace("(x)", ""), false)?.ids;
         let place = self.probe.iter().zip(&other).take_while(|(one, other)| one == other).count();
         let mut expected = Vec::new();
@@ -282,15 +273,15 @@ impl Server {
             let asked = Asked { ids, from: 1, is_probe: true };
             let body = replies::body(self.form, &self.model, asked, &self.tokenizer);
             let body = body.ok_or_else(|| LmError::Backend(NO_TEXT.to_string()))?;
-            let read = |text: &str| replies::likeliest(text, place);
-            let found = self.post(self.scores(), &body, ids.len(), read).await.map_err(|error| self.failed(error))?;
-            expected.push(found.0);
+            let read = |text: &str| replies::likeliest(self.form, text, place);
+            let found = self.post(self.scores(), &body, ids.len(), read).await;
+            expected.push(found.map_err(|error| self.failed(error))?);
         }
         let is_same = |(token, value): &(&String, &f64)| {
             expected[1].get(*token).is_some_and(|other| (**value - other).abs() < f64::from(SAME_MODEL))
         };
         let same = expected[0].iter().filter(is_same).count();
-        // The reply also has the token that is there, and rounding moves the last of the others.
+        // A reply may have the token that is there too, and rounding moves the last of the others.
         if same * 2 >= expected[0].len().saturating_sub(1).max(1) {
             return Ok(());
         }
@@ -311,7 +302,7 @@ impl Server {
         body: &Value,
         tokens: usize,
         read: impl Fn(&str) -> std::result::Result<T, Unread> + Send + Sync,
-    ) -> Answered<T> {
+    ) -> std::result::Result<T, CallError> {
         let body = body.to_string();
         to.ask(Post { body: body.as_bytes(), tokens, bytes_per_token: BYTES_PER_TOKEN }, read).await
     }
@@ -324,27 +315,23 @@ impl Server {
         self.checked(found).await
     }
 
-    /// Returns values that may be used: if some needed a retry, the same server must still be there.
-    async fn checked<T>(&self, found: Vec<(T, bool)>) -> Result<Vec<T>> {
-        if found.iter().any(|(_, is_retried)| *is_retried) {
-            let now = self.probed().await?.map_err(LmError::Backend)?;
-            let apart: Vec<f32> = now.iter().zip(&self.found).map(|(a, b)| (a - b).abs()).collect();
-            let (sum, all) = apart.iter().filter(|nats| nats.is_finite()).fold((0.0, 0), |(s, n), x| (s + x, n + 1));
-            if sum > SAME_MODEL * all as f32 {
-                let url = self.completions.base_url();
-                let nats = sum / all as f32;
-                return Err(LmError::Backend(format!(
-                    "{url}: the server has another model than when the command began: the same tokens are {nats:.2} nats \
-                     apart"
-                )));
-            }
+    /// Returns values that may be used: the same server must still be there.
+    async fn checked<T>(&self, found: Vec<T>) -> Result<Vec<T>> {
+        let now = self.probed().await?.map_err(LmError::Backend)?;
+        let apart: Vec<f32> = now.iter().zip(&self.found).map(|(a, b)| (a - b).abs()).collect();
+        let (sum, all) = apart.iter().filter(|nats| nats.is_finite()).fold((0.0, 0), |(s, n), x| (s + x, n + 1));
+        if sum <= SAME_MODEL * all as f32 {
+            return Ok(found);
         }
-        Ok(found.into_iter().map(|(value, _)| value).collect())
+        let (url, nats) = (self.completions.base_url(), sum / all as f32);
+        Err(LmError::Backend(format!(
+            "{url}: the server has another model than when the command began: the same tokens are {nats:.2} nats apart"
+        )))
     }
 
     /// Returns −ln P of a row's tokens, in nats: NaN if the server refuses the row, which fails alone.
-    async fn row(&self, SentRow { ids, from }: &SentRow) -> Result<(Vec<f32>, bool)> {
-        let none = || Ok((vec![f32::NAN; ids.len()], false));
+    async fn row(&self, SentRow { ids, from }: &SentRow) -> Result<Vec<f32>> {
+        let none = || Ok(vec![f32::NAN; ids.len()]);
         if *from >= ids.len() {
             return none();
         }
@@ -356,7 +343,7 @@ impl Server {
         let read = |text: &str| replies::read(self.form, text, asked, &self.tokenizer);
         match self.post(self.scores(), &body, ids.len(), read).await {
             Ok(found) => {
-                if found.0.iter().all(|nats| nats.is_nan()) {
+                if found.iter().all(|nats| nats.is_nan()) {
                     tracing::warn!("a chain has no scores: the server, which takes only text, divides it otherwise");
                 }
                 Ok(found)
@@ -374,24 +361,23 @@ impl Server {
         self.checked(found).await
     }
 
-    async fn continued_one(&self, text: &Continuation) -> Result<(Continued, bool)> {
+    async fn continued_one(&self, text: &Continuation) -> Result<Continued> {
         let row = SentRow { from: text.shared.len() + text.answer, ids: [&*text.shared, &*text.with_answer].concat() };
-        let (nats, mut is_retried) = self.row(&row).await?;
+        let nats = self.row(&row).await?;
         let own = &nats[row.from..];
         let log_probability = -own.iter().map(|nats| f64::from(*nats)).sum::<f64>() / own.len() as f64;
         let mut found = Continued { log_probability, stated: None, tokens_read: nats.len(), tokens_written: 0 };
         if text.states {
             let before = [&*text.shared, &*text.before_answer].concat();
-            let (written, is_late) = self.written(&before).await?;
-            is_retried |= is_late;
+            let written = self.written(&before).await?;
             found.stated = Some(stated(&written).to_string());
             (found.tokens_read, found.tokens_written) = (found.tokens_read + before.len(), STATED);
         }
-        Ok((found, is_retried))
+        Ok(found)
     }
 
     /// Returns what the model writes after the tokens, greedily.
-    async fn written(&self, ids: &[u32]) -> Result<(String, bool)> {
+    async fn written(&self, ids: &[u32]) -> Result<String> {
         let prompt = match self.form {
             Form::EchoTexts => json!(self.tokenizer.text(ids)?),
             _ => json!(ids),

@@ -7,9 +7,11 @@ mod python;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use asap_lm::backend::{Backend, Continuation, Continued, Fork, IsWanted, Packed, Target, TokenScore};
 use asap_lm::memo::Memory;
@@ -246,13 +248,17 @@ impl Child {
         self.reply(id, header, targets.len())
     }
 
-    /// Why it died, after it has ended.
+    /// Why it died. A child that does not end by itself is killed.
     fn end(mut self, why: &str) -> String {
-        drop(self.process.kill());
-        let status = self.process.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        let tries = std::iter::repeat_n(Duration::from_millis(20), 5);
+        let ended =
+            tries.inspect(|pause| std::thread::sleep(*pause)).find_map(|_| self.process.try_wait().ok().flatten());
         let complaint = self.complaint.lock().clone();
-        let complaint = if complaint.is_empty() { complaint } else { format!(", {complaint}") };
-        format!("{why} ({status}{complaint})")
+        match ended {
+            Some(status) if status.signal().is_some() => format!("{why} ({status}, perhaps for want of memory)"),
+            Some(status) => format!("{why} ({status}) {complaint}").trim_end().to_string(),
+            None => why.to_string(),
+        }
     }
 }
 
@@ -307,13 +313,14 @@ impl Torch {
             (self.deaths, died) = (self.deaths + 1, died + 1);
             let what = format!("PyTorch on {} died: {why}", self.launch.device);
             if self.deaths >= DEATHS {
-                let times = self.deaths;
                 return Err(LmError::Unavailable(format!(
-                    "{what}. It died {times} times without a finished batch: run the same command to resume"
+                    "{what}. It died {DEATHS} times without a finished batch: run the same command to resume"
                 )));
             }
             if died == 2 {
-                return Err(LmError::Rejected(format!("{what}, for the second time on these rows")));
+                let what = format!("{what}, for the second time on these rows");
+                tracing::warn!("{what}; they get no scores");
+                return Err(LmError::Rejected(what));
             }
             tracing::warn!("{what}; it is started again");
         }

@@ -123,7 +123,9 @@ impl Identity {
 }
 
 fn difference(key: &str, held: Option<&String>, found: Option<&String>) -> String {
-    let value = |value: Option<&String>| value.map_or("not set".to_string(), |value| format!("'{value}'"));
+    // An output by asap's own engine holds no backend.
+    let usual = if key == scorers::BACKEND { "'cpu'" } else { "not set" };
+    let value = |value: Option<&String>| value.map_or(usual.to_string(), |value| format!("'{value}'"));
     match key {
         "sql" => "its SQL".to_string(),
         "rules" => "the rules of asap".to_string(),

@@ -162,6 +162,11 @@ impl Scorer {
         self.model.thread.check(asks)
     }
 
+    /// The longest row, in tokens.
+    pub fn window(&self) -> usize {
+        self.model.window
+    }
+
     pub fn is_over(&self) -> bool {
         self.model.is_over()
     }

@@ -58,8 +58,8 @@ pub(super) fn body(form: Form, model: &str, asked: Asked, tokenizer: &Tokenizer)
             "logprobs": if is_probe { TOP } else { least } })
     };
     Some(match form {
-        Form::PromptLogprobs => json!({ "model": model, "prompt": ids, "prompt_logprobs": 0, "max_tokens": 1,
-            "temperature": 0, "return_token_ids": true }),
+        Form::PromptLogprobs => json!({ "model": model, "prompt": ids, "max_tokens": 1, "temperature": 0,
+            "prompt_logprobs": if is_probe { TOP } else { 0 }, "return_token_ids": true }),
         Form::Generate => json!({ "input_ids": ids, "sampling_params": { "max_new_tokens": 0, "temperature": 0 },
             "return_logprob": true, "logprob_start_len": from - 1, "top_logprobs_num": if is_probe { TOP } else { 0 },
             "return_text_in_logprobs": is_probe }),
@@ -148,11 +148,22 @@ pub(super) fn read(form: Form, text: &str, asked: Asked, tokenizer: &Tokenizer) 
     }
 }
 
-/// Returns the likeliest tokens at a place of an echo.
-pub(super) fn likeliest(text: &str, place: usize) -> Result<HashMap<String, f64>, Unread> {
-    let completion: Completion = json::parse(text).map_err(|error| garbled(error.to_string()))?;
-    let top = completion.choices.into_iter().next().and_then(|choice| choice.logprobs?.top_logprobs);
-    top.and_then(|mut top| top.get_mut(place)?.take()).ok_or_else(|| garbled("no top_logprobs"))
+/// Returns the likeliest tokens at a place of a probe, with their log-probabilities.
+pub(super) fn likeliest(form: Form, text: &str, place: usize) -> Result<HashMap<String, f64>, Unread> {
+    let reply: Value = json::parse(text).map_err(|error| garbled(error.to_string()))?;
+    let choice = &reply["choices"][0];
+    let tops = match form {
+        Form::PromptLogprobs => &choice["prompt_logprobs"],
+        Form::Generate => &reply["meta_info"]["input_top_logprobs"],
+        Form::EchoIds | Form::EchoTexts => &choice["logprobs"]["top_logprobs"],
+    };
+    let value = |entry: &Value| entry.as_f64().or_else(|| entry["logprob"].as_f64());
+    let found = match &tops[place] {
+        Value::Array(top) => top.iter().map(|triple| Some((triple[1].to_string(), value(&triple[0])?))).collect(),
+        Value::Object(top) => top.iter().map(|(token, entry)| Some((token.clone(), value(entry)?))).collect(),
+        _ => None,
+    };
+    found.ok_or_else(|| garbled("no alternatives to the tokens"))
 }
 
 /// Returns the text that a server wrote after a prompt, without the prompt.

@@ -92,7 +92,10 @@ impl Whole {
         let mut rows = self.rows(&ids);
         rows.rotate_left(usize::from(self.is_late));
         let number = |name: &str| body[name].as_u64().unwrap_or(0) as usize;
-        let (start, most) = (number("logprob_start_len"), number("logprobs").max(number("top_logprobs_num")));
+        let (start, most) = (
+            number("logprob_start_len"),
+            number("logprobs").max(number("top_logprobs_num")).max(number("prompt_logprobs")),
+        );
         let value = |at: usize| (at > start).then(|| rows[at - 1][ids[at] as usize]);
         let text = |id: u32| self.tokenizer.text(&[id]).unwrap();
         let name = |id: u32| match body["return_tokens_as_token_ids"] == true {
@@ -116,10 +119,17 @@ impl Whole {
                     "token_logprobs": each(&|at| json!(value(at))), "top_logprobs": each(&|at| json!(tops(at))) });
                 Reply::Json(json!({ "choices": [{ "text": "", "logprobs": logprobs, "finish_reason": "length" }] }))
             }
-            ("/v1/completions", Kind::Vllm) if body["prompt_logprobs"] == 0 => {
-                let rank = |at: usize| rows[at - 1].iter().filter(|other| Some(**other) >= value(at)).count();
-                let entry = |at| json!({ "logprob": value(at), "rank": rank(at), "decoded_token": text(ids[at]) });
-                let place = |at| value(at).map_or(Value::Null, |_| json!({ ids[at].to_string(): entry(at) }));
+            ("/v1/completions", Kind::Vllm) if body["prompt_logprobs"].is_u64() => {
+                let entry = |at: usize, id: u32| {
+                    let (row, value) = (&rows[at - 1], rows[at - 1][id as usize]);
+                    let rank = row.iter().filter(|other| **other >= value).count();
+                    (id.to_string(), json!({ "logprob": value, "rank": rank, "decoded_token": text(id) }))
+                };
+                let place = |at: usize| {
+                    let top = top(at)?.into_iter().chain([ids[at]]);
+                    Some(top.map(|id| entry(at, id)).collect::<Map<_, _>>())
+                };
+                let place = |at| json!(place(at));
                 let places = each(&place);
                 Reply::Json(json!({ "choices": [{ "text": "x", "logprobs": null, "prompt_token_ids": ids,
                     "prompt_logprobs": places }] }))
@@ -236,13 +246,13 @@ fn each_kind_of_server_gives_the_scores_of_the_cpu() {
 #[test]
 fn what_fails_in_passing_changes_no_score_and_loses_no_row() {
     let server = serve(Whole::new("qwen2", Kind::Vllm), |call, reply| match call.number {
-        3 => Reply::Status(429, vec![("retry-after", "0".to_string())], String::new()),
-        4 => Reply::error(503, "overloaded"),
-        5 => Reply::Close,
-        6 => Reply::Cut,
-        7 => replaced(reply, "\"logprob\"", "\"missing\""),
-        8 => replaced(reply, "\"prompt_logprobs\":[null,", "\"prompt_logprobs\":["),
-        9 => Reply::Status(200, vec![], "{\"choices\": [{\"prompt_log".to_string()),
+        5 => Reply::Status(429, vec![("retry-after", "0".to_string())], String::new()),
+        6 => Reply::error(503, "overloaded"),
+        7 => Reply::Close,
+        8 => Reply::Cut,
+        9 => replaced(reply, "\"logprob\"", "\"missing\""),
+        10 => replaced(reply, "\"prompt_logprobs\":[null,", "\"prompt_logprobs\":["),
+        11 => Reply::Status(200, vec![], "{\"choices\": [{\"prompt_log".to_string()),
         _ => reply,
     });
     assert_as_by_cpu(&scorer(&server.base_url()), UMLAUTS);
@@ -255,7 +265,7 @@ fn a_wrong_server_is_one_error_before_any_row() {
         let error = refused(&server.base_url());
         assert!(error.contains("these are logits"), "{error}");
     }
-    for kind in [Kind::Echo, Kind::Texts] {
+    for kind in [Kind::Vllm, Kind::Echo, Kind::Sglang, Kind::Texts] {
         let server = serve(Whole { is_late: true, ..Whole::new("qwen2", kind) }, |_, reply| reply);
         let error = refused(&server.base_url());
         assert!(error.contains("given the token itself too"), "{error}");
@@ -295,12 +305,11 @@ fn a_server_that_goes_away_ends_the_query_and_can_be_asked_again() {
 }
 
 #[test]
-fn a_server_that_comes_back_with_another_model_is_found_out() {
+fn a_server_that_changes_its_model_is_found_out() {
     let one = Whole::new("qwen2", Kind::Vllm);
     let other = Whole { shift: -3.0, ..Whole::new("qwen2", Kind::Vllm) };
     let server = TestServer::start(move |call| match call.number {
-        ..2 => one.reply(call),
-        2 => Reply::Close,
+        ..7 => one.reply(call),
         _ => other.reply(call),
     });
     let error = scores(&scorer(&server.base_url()), UMLAUTS).unwrap_err();
