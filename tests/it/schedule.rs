@@ -90,6 +90,7 @@ impl Scheduler {
 impl Drop for Scheduler {
     fn drop(&mut self) {
         drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
 
@@ -219,7 +220,8 @@ fn a_second_scheduler_of_a_file_is_refused_while_the_first_lives() {
     let refused = Finished::of(second.env("XDG_STATE_HOME", workplace.path("state")));
     assert_eq!(refused.ends(4, &["another asap schedule runs the jobs of ./jobs.toml"]).stdout, "");
 
-    first.signal(Signal::SIGKILL);
+    // Its lock ends with the process.
+    drop(first);
     let third = Scheduler::start(&workplace);
     third.says("a: next at");
     third.stop();
