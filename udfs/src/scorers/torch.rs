@@ -255,7 +255,8 @@ impl Child {
             tries.inspect(|pause| std::thread::sleep(*pause)).find_map(|_| self.process.try_wait().ok().flatten());
         let complaint = self.complaint.lock().clone();
         match ended {
-            Some(status) if status.signal().is_some() => format!("{why} ({status}, perhaps for want of memory)"),
+            // A kernel that is out of memory sends SIGKILL. What the child wrote before has nothing to do with that.
+            Some(status) if status.signal() == Some(9) => format!("{why} ({status}, perhaps for want of memory)"),
             Some(status) => format!("{why} ({status}) {complaint}").trim_end().to_string(),
             None => why.to_string(),
         }

@@ -17,8 +17,7 @@ use crate::corpus::files::source::Source;
 use crate::corpus::files::{footer, foreign, is_hidden, listing};
 use crate::delta::{DeletionVector, Followed, LiveFile, Since};
 use crate::location;
-use crate::objects::existing;
-use crate::objects::of_any_version;
+use crate::objects::{existing, of_any_version};
 
 const HASH_DIGITS: usize = 32;
 
