@@ -16,6 +16,7 @@
 //! | [`scorers`] | the backends of the scoring model: which one runs it, how it is opened |
 //! | `cores` | work on all cores |
 //! | [`messages`] | conversations in the format of trainers |
+//! | [`reading`] | question, chain and answer of a row of a corpus |
 //! | [`plan`] | changes to a query plan before and while it runs |
 //! | [`settings`], [`typo`] | `SET asap.…`, suggestions for misspelled names |
 //!
@@ -34,6 +35,7 @@ pub mod messages;
 pub mod models;
 pub mod output;
 pub mod plan;
+pub mod reading;
 pub mod scorers;
 pub mod settings;
 pub mod typo;

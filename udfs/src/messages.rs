@@ -7,13 +7,24 @@ use asap_kernels::steps::SEPARATOR;
 use asap_kernels::tags;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, StringViewArray, StructArray};
-use datafusion::arrow::buffer::NullBuffer;
+use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result, plan_err};
 
 /// Names of the assistant.
-pub const ASSISTANT: [&str; 5] = ["assistant", "gpt", "model", "ai", "bot"];
+pub(crate) const ASSISTANT: [&str; 5] = ["assistant", "gpt", "model", "ai", "bot"];
+const USER: [&str; 2] = ["user", "human"];
+const SYSTEMS: [&str; 2] = ["system", "developer"];
+/// The fields of a message that may hold its chain, the likeliest first.
+pub const TURN_CHAINS: [&str; 8] =
+    ["reasoning_content", "reasoning", "thinking", "reasoning_details", "thought", "think", "cot", "thinking_blocks"];
+/// Structs of a message in which LangChain and LiteLLM keep such fields.
+pub const EXTRAS: [&str; 2] = ["additional_kwargs", "provider_specific_fields"];
+/// The fields of a message that hold calls of tools.
+const CALLS: [&str; 2] = ["tool_calls", "function_call"];
+/// Types of parts that hold no text.
+const MEDIA: &str = "image image_url input_image audio input_audio audio_url video video_url file input_file document redacted_thinking";
 const SPEAKER: &[&str] = &["role", "from"];
 /// Gemini calls a content `parts`.
 const TEXT: &[&str] = &["content", "value", "parts"];
@@ -23,6 +34,29 @@ const PART_THOUGHTS: &[&str] =
     &["thinking", "reasoning", "thought", "think", "reasoningContent", "summary", "text", "content"];
 /// Types of parts that hold a thought: Anthropic, Mistral, OpenAI, Kimi, OpenRouter.
 const THOUGHTS: &str = "thinking reasoning thought think reasoning_text summary_text reasoning.text reasoning.summary";
+
+/// Who says a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Speaker {
+    User,
+    Assistant,
+    System,
+    /// A tool, or an unknown role.
+    Other,
+}
+
+impl Speaker {
+    /// Finds the speaker of a role. Case does not count.
+    pub(crate) fn of(role: &str) -> Self {
+        let is_any = |names: &[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(role.trim()));
+        match () {
+            () if is_any(&USER) => Self::User,
+            () if is_any(&ASSISTANT) => Self::Assistant,
+            () if is_any(&SYSTEMS) => Self::System,
+            () => Self::Other,
+        }
+    }
+}
 
 /// Returns whether a type holds conversations: a list of structs with role and content (or from and value), or a struct
 /// of two lists with these names.
@@ -69,6 +103,22 @@ pub fn other_parts(conversations: &ArrayRef) -> Result<BTreeMap<String, usize>> 
         }
     }
     Ok(counts)
+}
+
+/// One message as a conversation.
+fn alone(message: &StructArray) -> Result<ArrayRef> {
+    let item = Arc::new(Field::new_list_field(message.data_type().clone(), true));
+    let offsets = OffsetBuffer::from_lengths((0..message.len()).map(|_| 1));
+    Ok(Arc::new(ListArray::try_new(item, offsets, Arc::new(message.clone()), message.nulls().cloned())?))
+}
+
+/// The conversations of a column, of which a message may stand alone.
+pub(crate) fn conversations(column: &ArrayRef) -> Result<ArrayRef> {
+    let Some(fields) = column.as_struct_opt() else { return Ok(Arc::clone(column)) };
+    match fields.column_by_name(SPEAKER[0]).is_some_and(|role| item(role.data_type()).is_none()) {
+        true => alone(fields),
+        false => Ok(Arc::clone(column)),
+    }
 }
 
 fn lists(array: &ArrayRef) -> Result<Option<ListArray>> {
@@ -154,7 +204,7 @@ fn first_filled(columns: &[ArrayRef], row: usize) -> Option<&str> {
 }
 
 /// Contents as Utf8View: parts are joined.
-fn texts_of(contents: &ArrayRef) -> Result<ArrayRef> {
+pub(crate) fn texts_of(contents: &ArrayRef) -> Result<ArrayRef> {
     // A union that Hugging Face writes as a struct, and the thought of Bedrock.
     if let Some(fields) = contents.as_struct_opt()
         && let Some(value) = ["value", "reasoningText", "text"].iter().find_map(|name| fields.column_by_name(name))
@@ -219,6 +269,80 @@ fn field(conversations: &ArrayRef, names: &[&str]) -> Result<ListArray> {
         values = Arc::new(filled.collect::<StringViewArray>());
     }
     Ok(ListArray::try_new(item, offsets, values, nulls)?)
+}
+
+/// A field of each message, with the offsets of its conversations. None if messages have no such field.
+fn held(conversations: &ArrayRef, name: &str) -> Result<Option<ListArray>> {
+    if let Some(fields) = conversations.as_struct_opt() {
+        return fields.column_by_name(name).map_or(Ok(None), lists);
+    }
+    let Some(list) = lists(conversations)? else { return Ok(None) };
+    let (_, offsets, turns, nulls) = list.into_parts();
+    let Some(turns) = turns.as_struct_opt() else { return Ok(None) };
+    let extras = EXTRAS.iter().filter_map(|extra| turns.column_by_name(extra)?.as_struct_opt()?.column_by_name(name));
+    let Some(values) = turns.column_by_name(name).into_iter().chain(extras).next() else { return Ok(None) };
+    let item = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+    Ok(Some(ListArray::try_new(item, offsets, Arc::clone(values), nulls)?))
+}
+
+/// A field of each message as texts. None if messages have no such field, or if it holds no texts.
+pub(crate) fn texts_of_field(conversations: &ArrayRef, name: &str) -> Result<Option<ListArray>> {
+    let is_text = |found: &DataType| found.is_string() || is_parts(found) || matches!(found, DataType::Dictionary(..));
+    let Some(list) = held(conversations, name)?.filter(|list| is_text(&list.value_type())) else { return Ok(None) };
+    let (_, offsets, values, nulls) = list.into_parts();
+    let item = Arc::new(Field::new_list_field(DataType::Utf8View, true));
+    Ok(Some(ListArray::try_new(item, offsets, texts_of(&values)?, nulls)?))
+}
+
+/// What each message holds that is neither its text nor a thought nor media: calls of tools and other parts.
+pub(crate) fn others(conversations: &ArrayRef) -> Result<Vec<ListArray>> {
+    let mut others = Vec::new();
+    for name in CALLS {
+        let Some(list) = held(conversations, name)? else { continue };
+        let found = |row| is_filled(list.values(), row).then(|| format!("calls of tools ({name})"));
+        others.extend(described(&list, found)?);
+    }
+    for name in TEXT {
+        let Some(list) = held(conversations, name)?.filter(|list| is_parts(&list.value_type())) else { continue };
+        let Some(contents) = lists(list.values())? else { continue };
+        let (parts, offsets) = (Parts::of(contents.values())?, contents.value_offsets());
+        let kind = |row: usize| parts.kind(row).unwrap_or("no type").to_string();
+        let is_unread =
+            |row: &usize| matches!(parts.at(*row), Part::Other) && !MEDIA.split(' ').any(|media| media == kind(*row));
+        let found = |row: usize| {
+            let mut rows = (offsets[row] as usize..offsets[row + 1] as usize).filter(|_| contents.is_valid(row));
+            rows.find(is_unread).map(|row| format!("a part of the type {}", kind(row)))
+        };
+        others.extend(described(&list, found)?);
+    }
+    Ok(others)
+}
+
+/// The descriptions of the values of a list. None if it has none.
+fn described(list: &ListArray, found: impl Fn(usize) -> Option<String>) -> Result<Option<ListArray>> {
+    let found: StringViewArray = (0..list.values().len()).map(found).collect();
+    if found.null_count() == found.len() {
+        return Ok(None);
+    }
+    let item = Arc::new(Field::new_list_field(DataType::Utf8View, true));
+    Ok(Some(ListArray::try_new(item, list.offsets().clone(), Arc::new(found), list.nulls().cloned())?))
+}
+
+fn is_filled(values: &ArrayRef, row: usize) -> bool {
+    if values.is_null(row) || values.data_type().is_null() {
+        return false;
+    }
+    if let Some(fields) = values.as_struct_opt() {
+        return fields.columns().iter().any(|field| is_filled(field, row));
+    }
+    match lists(values) {
+        Ok(Some(list)) => list.value_length(row) > 0,
+        _ if values.data_type().is_string() => {
+            let text = cast(&values.slice(row, 1), &DataType::Utf8View);
+            text.is_ok_and(|text| !["", "[]", "{}", "null"].contains(&text.as_string_view().value(0).trim()))
+        }
+        _ => true,
+    }
 }
 
 fn named<'a>(fields: &'a StructArray, names: &[&str]) -> Result<&'a ArrayRef> {

@@ -4,6 +4,7 @@ use std::any::Any;
 
 use crate::typo;
 use asap_kernels::budget;
+use asap_kernels::steps::Separator;
 use asap_llm::provider::Provider;
 use asap_lm::Dtype;
 use asap_lm::compressor::Options;
@@ -198,6 +199,9 @@ settings! {
     anchor_prompts: PromptSet = PromptSet::Paper, "anchor.prompts", Files;
     /// A folder with the files anchor.md and coarse.md. These prompts replace the prompts that ship with asap.
     anchor_prompt_dir: Option<String> = None, "anchor.prompt_dir", Files;
+    /// What separates the steps of a chain: `blank-line` (as in the ASAP paper) or `line` (a step ends at each line break
+    /// outside of code fences, displayed formulas, tables and lists).
+    chain_steps: Separator = Separator::BlankLine, "chain.steps", Results;
     /// The minimum Gestalt similarity, from 0 to 1, at which a step of the coarse chain matches a step of the original
     /// chain (tau of Algorithm 1).
     match_threshold: Ratio = Ratio(0.6), "match.threshold", Results;
@@ -316,6 +320,16 @@ choice!(ScorerBackend, "'auto', 'cpu', 'cuda', 'torch', 'served' or 'candle'", "
     "cuda" => Cuda, "torch" => Torch, "served" => Served, "candle" => Candle);
 choice!(PromptSet, "'paper' or 'short'", "paper" => Paper, "short" => Short);
 choice!(OnError, "'reject' or 'fail'", "reject" => Reject, "fail" => Fail);
+
+impl SettingValue for Separator {
+    const EXPECTED: &'static str = "'blank-line' or 'line'";
+    fn parse(text: &str) -> Option<Self> {
+        Self::named(text)
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.name().to_string())
+    }
+}
 
 impl SettingValue for Provider {
     const EXPECTED: &'static str = Provider::EXPECTED;

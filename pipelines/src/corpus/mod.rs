@@ -30,13 +30,14 @@
 //! | `status` | meaning |
 //! |---|---|
 //! | `unverified` | none of its `generations` has a true flag, or its own (`reward`, `is_correct`, …) is false or 0 |
-//! | `multi_turn` | the conversation has more than one exchange |
+//! | `multi_turn` | the conversation has more than one exchange, or turns or calls of tools |
 //! | `no_question` | the question is NULL or empty |
 //! | `no_generation` | the generation is NULL or empty |
 //! | `no_tags` | the generation has no closing think tag |
 //! | `empty_chain` | there is nothing between the tags or in the chain column |
 //! | `no_answer` | nothing follows the chain, or the answer column is empty |
-//! | `tags_in_answer` | the text after the chain has another think tag |
+//! | `text_before_chain` | the generation has text before its think tag |
+//! | `tags_in_answer` | the text after the chain has another think tag, or the answer has another chain |
 //!
 //! A row with a status keeps everything that could be read of it.
 

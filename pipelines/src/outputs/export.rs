@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use asap_kernels::steps::Separator;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, new_empty_array, new_null_array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -133,7 +134,8 @@ async fn write(
         let mut batches = opening.unwrap_or_else(|panicked| exec_err!("{panicked}")).map_err(unreadable)?;
         while let Some(batch) = guarded_next(&mut batches).await.map_err(unreadable)? {
             let batch = whole(&batch, shard, schema, &exported)?;
-            counts.count_originals(&batch);
+            // Rows of an output have the list of their steps.
+            counts.count_originals(&batch, Separator::default());
             counts.count_output(&batch);
             writer.write(&batch).await?;
         }

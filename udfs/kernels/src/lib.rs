@@ -3,7 +3,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`steps`], [`tags`], [`code_fences`] | splitting of texts: into steps, chain and answer, fenced blocks |
+//! | [`steps`], [`tags`], [`code_fences`], [`rendered`] | splitting of texts: into steps, chain and answer, fenced blocks, turns |
 //! | [`gestalt`], [`matching`] | similarity of texts, and matching the steps of two chains (Algorithm 1) |
 //! | [`budget`] | the order in which steps are dropped until a chain fits its budget (Algorithm 2) |
 //! | [`controls`] | orders that look at no content |
@@ -33,6 +33,7 @@ pub mod functions;
 pub mod gestalt;
 pub mod health;
 pub mod matching;
+pub mod rendered;
 pub mod selective;
 pub mod steps;
 pub mod tags;

@@ -1,10 +1,74 @@
 //! Splits a chain of thought into steps and joins them.
 
+pub mod lines;
+
 pub const SEPARATOR: &str = "\n\n";
 
-/// Joins steps with a blank line, as the model reads them.
+/// What separates the steps of a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Separator {
+    /// As in the ASAP paper.
+    #[default]
+    BlankLine,
+    Line,
+}
+
+impl Separator {
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::BlankLine, Self::Line].into_iter().find(|separator| separator.name() == name)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BlankLine => "blank-line",
+            Self::Line => "line",
+        }
+    }
+
+    /// Returns the steps of a chain: [`steps`], or [`lines::steps`].
+    pub fn steps(self, chain: &str) -> Vec<&str> {
+        match self {
+            Self::BlankLine => steps(chain),
+            Self::Line => lines::steps(chain),
+        }
+    }
+}
+
+/// Returns what stands between two joined steps: a blank line, or nothing if the first ends with its own line break. Two lists or
+/// tables that would be one step get another line break.
+pub fn separator(step: &str, next: &str) -> &'static str {
+    match step.ends_with('\n') {
+        false => SEPARATOR,
+        true if lines::are_one(step, next) => "\n",
+        true => "",
+    }
+}
+
+/// Joins steps, as the model reads them.
 pub fn join<'a>(steps: impl IntoIterator<Item = &'a str>) -> String {
-    Vec::from_iter(steps).join(SEPARATOR)
+    let (mut joined, mut before) = (String::new(), None);
+    for step in steps {
+        joined.push_str(before.map_or("", |before| separator(before, step)));
+        joined.push_str(step);
+        before = Some(step);
+    }
+    joined
+}
+
+/// Joins the `kept` steps of a chain, by their ascending indices. The last of them loses the line breaks at its end, unless it
+/// is the last step of the chain.
+pub fn select(all: &[&str], kept: impl IntoIterator<Item = usize>) -> String {
+    let mut kept = kept.into_iter().peekable();
+    join(std::iter::from_fn(|| {
+        let step = kept.next()?;
+        let is_last = kept.peek().is_none() && step + 1 < all.len();
+        Some(if is_last { without_line_breaks(all[step]) } else { all[step] })
+    }))
+}
+
+/// A step without the line breaks at its end.
+pub fn without_line_breaks(step: &str) -> &str {
+    step.trim_end_matches(['\n', '\r'])
 }
 
 /// Returns the steps of a chain. It is cut at every run of two or more consecutive line ends (`\n` or `\r\n`), so a

@@ -17,9 +17,11 @@ static PAIRS: LazyLock<Vec<Pair>> = LazyLock::new(|| pairs("chain"));
 static FIRST: LazyLock<Vec<Pair>> = LazyLock::new(|| pairs("beginning"));
 /// Finds these tags in one pass. Most answers have none, and are not searched for each of them.
 static TAGS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
-    let tags = PAIRS.iter().flat_map(|(opening, closing)| [opening, closing]);
-    AhoCorasick::new(tags.chain(FIRST.iter().map(|(_, closing)| closing))).ok()
+    let tags = PAIRS.iter().flat_map(|(opening, closing)| [name_of(opening).unwrap_or(opening), closing]);
+    AhoCorasick::new(tags.chain(FIRST.iter().map(|(_, closing)| *closing))).ok()
 });
+/// The most characters of an opening tag with attributes.
+const TAG_CHARACTERS: usize = 200;
 /// Tags around the whole solution.
 static SOLUTION: LazyLock<Vec<Pair>> = LazyLock::new(|| pairs("solution"));
 /// The closing tags of solutions that are also HTML.
@@ -48,14 +50,119 @@ pub fn openings() -> impl Iterator<Item = &'static str> {
     PAIRS.iter().chain(&*FIRST).map(|(opening, _)| *opening)
 }
 
-/// Returns opening and closing tags that no answer may contain: the end of its chain would be ambiguous.
-pub fn of_chains() -> impl Iterator<Item = (&'static str, &'static str)> {
-    PAIRS.iter().copied()
+/// A generation in its parts.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Parts<'a> {
+    pub chain: Cow<'a, str>,
+    pub answer: Cow<'a, str>,
+    /// Text before the opening tag, without special tokens and the name of the speaker.
+    pub before: &'a str,
+    /// Whether the answer has another tag of a chain, so that the end of the chain is ambiguous. A quoted tag does not count.
+    pub thinks_again: bool,
 }
 
-/// Returns opening and closing tags that no answer may contain if its generation begins with them. They are also words.
-pub fn of_chains_that_begin() -> impl Iterator<Item = (&'static str, &'static str)> {
-    FIRST.iter().copied()
+/// Returns the chain and the answer of a generation, as [`think`] and [`response`] do. None without a closing tag.
+pub fn parts(generation: &str) -> Option<Parts<'_>> {
+    let (from, to, after) = span(generation)?;
+    let (chain, answer) = (chain_of(&generation[from..to]), answer_of(solution_of(&generation[after..])));
+    let thinks_again = thinks_again(generation, &answer);
+    Some(Parts { chain, answer, before: said_before(&generation[..from]), thinks_again })
+}
+
+/// What a text up to the end of an opening tag says before this tag.
+fn said_before(opened: &str) -> &str {
+    const SPEAKERS: [&str; 3] = ["assistant", "model", "gpt"];
+    let ends =
+        |(opening, _): &Pair| openings_in(opened, opening).find(|(_, end)| *end == opened.len()).map(|(at, _)| at);
+    let Some(at) = PAIRS.iter().chain(&*FIRST).filter_map(ends).min() else { return "" };
+    let mut said = strip(&opened[..at]);
+    loop {
+        let token = [("<|", "|>"), ("<｜", "｜>"), ("<", ">"), ("[", "]")].iter().find_map(|(left, right)| {
+            let (name, rest) = said.strip_prefix(left)?.split_once(right)?;
+            (!name.contains(char::is_whitespace)).then_some(rest)
+        });
+        let speaker = || SPEAKERS.iter().find_map(|name| said.strip_prefix(name));
+        match token.or_else(speaker) {
+            Some(rest) => said = strip(rest),
+            None => return said,
+        }
+    }
+}
+
+/// Returns a chain in a place of its own without the tags around it. One that begins with a tag may be a whole generation.
+/// Any other chain stays unchanged, even if it mentions tags.
+pub fn bare_chain(held: &str) -> &str {
+    if !may_have_tags_around(held) {
+        return held;
+    }
+    let mut bare = held;
+    while let Some(rest) = after_opening(bare.trim_start(), &PAIRS) {
+        bare = rest.trim_start();
+    }
+    let end = bare.trim_end();
+    for (_, closing) in PAIRS.iter() {
+        if let Some(before) = end.strip_suffix(closing)
+            && before.trim_end_matches([' ', '\t']).ends_with('\n')
+        {
+            bare = before.trim_end();
+        }
+    }
+    bare
+}
+
+/// Returns the answer next to a chain: without its own copy of this chain, closing tags before it, and what may stand around
+/// the answer of a generation. None if it begins with another chain.
+pub fn answer_beside<'a>(chain: &str, held: &'a str) -> Option<Cow<'a, str>> {
+    let begins = begins_with_chain(held);
+    if begins || has_tag(held) {
+        let own = parts(held).filter(|own| [strip(chain), strip(bare_chain(chain)), ""].contains(&&*own.chain));
+        let is_orphan = || own.as_ref().is_some_and(|own| own.chain.is_empty());
+        if let Some(own) = own.as_ref().filter(|_| begins || !is_orphan() || begins_with_closing(held)) {
+            return Some(own.answer.clone());
+        }
+        if begins {
+            return None;
+        }
+    }
+    if !may_have_tags_around(held) && !held.contains("<|") && !held.contains("<｜") {
+        return Some(Cow::Borrowed(held));
+    }
+    let bare = answer_of(solution_of(held));
+    Some(if *bare == *held.trim_matches([' ', '\n', '\r', '\t']) { Cow::Borrowed(held) } else { bare })
+}
+
+/// Whether a text begins with the opening tag of a chain.
+pub fn begins_with_chain(text: &str) -> bool {
+    let start = text.trim_start();
+    start.starts_with(may_begin_tag)
+        && (after_opening(start, &PAIRS).is_some() || after_opening(start, &FIRST).is_some())
+}
+
+/// Whether an opening tag may begin with a letter.
+fn may_begin_tag(letter: char) -> bool {
+    "<[◁H#".contains(letter)
+}
+
+fn begins_with_closing(text: &str) -> bool {
+    let start = text.trim_start();
+    PAIRS.iter().chain(&*FIRST).any(|(_, closing)| start.starts_with(closing))
+}
+
+/// Whether tags may stand around a text: most texts neither begin nor end with one of their characters.
+fn may_have_tags_around(text: &str) -> bool {
+    let (start, end) = (text.trim_start(), text.trim_end());
+    start.starts_with(may_begin_tag) || end.ends_with(|last| ">]▷[".contains(last))
+}
+
+fn thinks_again(generation: &str, answer: &str) -> bool {
+    let has = |tag: &str| unquoted(answer, tag).next().is_some();
+    let start = generation.trim_start();
+    has_tag(answer) && PAIRS.iter().any(|(opening, closing)| openings_in(answer, opening).any(|(at, end)| !is_quoted(answer, at, end)) || has(closing))
+        || after_opening(answer, &FIRST).is_some()
+        // Tags that are also words count only as the generation's own pair.
+        || FIRST.iter().any(|pair| {
+            after_opening(start, std::slice::from_ref(pair)).is_some() && (has(pair.0) || has(pair.1))
+        })
 }
 
 /// Returns a tag of a generation without a chain that may be the opening tag of one: it begins a line, and its closing
@@ -81,13 +188,17 @@ pub fn unread(generation: &str) -> Option<&str> {
 /// tag.
 pub fn think(generation: &str) -> Option<Cow<'_, str>> {
     let (from, to, _) = span(generation)?;
-    let mut chain = strip(&generation[from..to]);
+    Some(chain_of(&generation[from..to]))
+}
+
+fn chain_of(between: &str) -> Cow<'_, str> {
+    let mut chain = strip(between);
     if !chain.ends_with(NEXT_MESSAGE) {
         // A template and its model may both write the opening tag.
-        while let Some(rest) = PAIRS.iter().find_map(|(opening, _)| chain.strip_prefix(opening)) {
+        while let Some(rest) = after_opening(chain, &PAIRS) {
             chain = strip(rest);
         }
-        return Some(Cow::Borrowed(chain));
+        return Cow::Borrowed(chain);
     }
     let message = |message| {
         let message = strip(message);
@@ -96,25 +207,41 @@ pub fn think(generation: &str) -> Option<Cow<'_, str>> {
     let messages = chain.split(NEXT_MESSAGE).map(|held| strip(message(held)));
     // Messages of the other channel, commentary, call tools or speak to the user.
     let is_analysis = |message: &&str| !message.is_empty() && !message.starts_with("<|channel|>");
-    Some(Cow::Owned(messages.filter(is_analysis).collect::<Vec<_>>().join(SEPARATOR)))
+    Cow::Owned(messages.filter(is_analysis).collect::<Vec<_>>().join(SEPARATOR))
 }
 
 /// Returns the text after the chain's closing tag, stripped and without solution tags and the end-of-turn token. None
 /// without a closing tag.
 pub fn response(generation: &str) -> Option<Cow<'_, str>> {
-    let solution = after_chain(generation)?;
+    Some(answer_of(after_chain(generation)?))
+}
+
+fn answer_of(solution: &str) -> Cow<'_, str> {
     // A solution may have text before and after it.
     if !SPECIAL.iter().any(|tag| solution.contains(tag)) {
-        return Some(Cow::Borrowed(solution));
+        return Cow::Borrowed(solution);
     }
     let parts = solution.split(SPECIAL[0]).flat_map(|part| part.split(SPECIAL[1])).map(strip);
-    Some(Cow::Owned(parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(SEPARATOR)))
+    Cow::Owned(parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(SEPARATOR))
 }
 
 /// Like [`response`], but keeps solution tags that have text before or after them.
 pub fn after_chain(generation: &str) -> Option<&str> {
     let (_, _, after) = span(generation)?;
-    let mut rest = strip(&generation[after..]);
+    Some(solution_of(&generation[after..]))
+}
+
+/// A text without closing tags of chains before it, end-of-turn tokens and solution tags around it.
+fn solution_of(after: &str) -> &str {
+    let mut rest = strip(after);
+    let is_tag = |closing: &str| PAIRS.iter().any(|(_, of_chain)| *of_chain == closing) || closing.starts_with("</");
+    let closing = |text| {
+        let closings = PAIRS.iter().chain(&*FIRST).map(|(_, closing)| *closing).filter(|closing| is_tag(closing));
+        closings.filter_map(|closing| str::strip_prefix(text, closing)).next()
+    };
+    while let Some(said) = closing(rest) {
+        rest = strip(said);
+    }
     // The first special token ends the turn, and that of another turn follows it.
     let special = |text: &str| text.find("<|").into_iter().chain(text.find("<｜")).min();
     if let Some((said, token)) = special(rest).map(|at| rest.split_at(at))
@@ -136,7 +263,7 @@ pub fn after_chain(generation: &str) -> Option<&str> {
             (None, None) => None,
         }
     });
-    Some(unwrapped.map_or(rest, strip))
+    unwrapped.map_or(rest, strip)
 }
 
 /// Returns the text after the chain of thought, or the whole generation if it has no chain. None if the chain is cut
@@ -146,8 +273,9 @@ pub fn response_or_all(generation: &str) -> Option<&str> {
         return Some(after);
     }
     let start = generation.trim_start();
-    let is_cut_off = has_tag(generation) && first_of(generation, PAIRS.iter().map(|(opening, _)| *opening)).is_some()
-        || FIRST.iter().any(|(tag, _)| start.starts_with(tag));
+    let opens = |opening: &'static str| openings_in(generation, opening).next().is_some();
+    let is_cut_off = has_tag(generation) && PAIRS.iter().any(|(opening, _)| opens(opening))
+        || after_opening(start, &FIRST).is_some();
     (!is_cut_off).then_some(generation)
 }
 
@@ -167,13 +295,14 @@ pub fn continuation(cot: &str, before_answer: &str, answer: &str) -> String {
 /// Returns the chain's start, its end, and the end of the closing tag, in bytes.
 fn span(generation: &str) -> Option<(usize, usize, usize)> {
     let start = generation.len() - generation.trim_start().len();
-    let mut first = FIRST.iter().filter(|(opening, _)| generation[start..].starts_with(opening)).peekable();
+    let closed = |from: usize, closing: &str| {
+        let to = from + unquoted(&generation[from..], closing).next()?;
+        Some((from, to, to + closing.len()))
+    };
+    let opened = |(opening, closing): &Pair| Some((start + opening_at(&generation[start..], opening)?, *closing));
+    let mut first = FIRST.iter().filter_map(opened).peekable();
     if first.peek().is_some() {
-        return first.find_map(|(opening, closing)| {
-            let from = start + opening.len();
-            let to = from + generation[from..].find(closing)?;
-            Some((from, to, to + closing.len()))
-        });
+        return first.find_map(|(from, closing)| closed(from, closing));
     }
     if !has_tag(generation) {
         return None;
@@ -181,21 +310,71 @@ fn span(generation: &str) -> Option<(usize, usize, usize)> {
     // The first opening tag that its own closing tag follows.
     let (mut found, mut before) = (None, generation);
     for (opening, closing) in PAIRS.iter() {
-        let mut found_at = before.match_indices(opening).map(|(at, _)| (at, at + opening.len()));
+        let mut found_at = openings_in(before, opening);
         let may_open = |(at, from): &(usize, usize)| may_open(&before[..*at], &generation[*from..]);
         let Some((start, from)) = found_at.find(may_open) else { continue };
-        if let Some(to) = generation[from..].find(closing).map(|to| from + to) {
-            (found, before) = (Some((from, to, to + closing.len())), &generation[..start]);
+        if let Some(span) = closed(from, closing) {
+            (found, before) = (Some(span), &generation[..start]);
         }
     }
     if found.is_some() {
         return found;
     }
-    let opening = PAIRS.iter().find(|(opening, _)| generation[start..].starts_with(opening));
-    let from = opening.map_or(0, |(opening, _)| start + opening.len());
-    let closing = first_of(&generation[from..], PAIRS.iter().map(|(_, closing)| *closing));
-    let closing = closing.or_else(|| FIRST.iter().find_map(|pair| alone(&generation[from..], pair)));
+    let from = PAIRS.iter().find_map(opened).map_or(0, |(from, _)| from);
+    let rest = &generation[from..];
+    let first = |(_, closing): &Pair| unquoted(rest, closing).next().map(|at| (at, at + closing.len()));
+    let closing = PAIRS.iter().filter_map(first).min_by_key(|(at, _)| *at);
+    let closing = closing.or_else(|| FIRST.iter().find_map(|pair| alone(rest, pair)));
     closing.map(|(start, end)| (from, from + start, from + end))
+}
+
+/// The name of an XML tag with its bracket: such a tag may have attributes.
+fn name_of(opening: &'static str) -> Option<&'static str> {
+    let name = opening.strip_suffix('>')?;
+    name.strip_prefix('<')?
+        .chars()
+        .all(|letter| letter.is_ascii_alphanumeric() || ":_".contains(letter))
+        .then_some(name)
+}
+
+/// The length of an opening tag at the start of a text, with its attributes.
+fn opening_at(text: &str, opening: &'static str) -> Option<usize> {
+    if text.starts_with(opening) {
+        return Some(opening.len());
+    }
+    let attributes = text.strip_prefix(name_of(opening)?)?.strip_prefix([' ', '\t'])?;
+    let (held, _) = attributes.split_once('>')?;
+    let is_tag =
+        held.len() <= TAG_CHARACTERS && !held.contains(['<', '\n']) && (held.trim().is_empty() || held.contains('='));
+    is_tag.then(|| text.len() - attributes.len() + held.len() + 1)
+}
+
+/// Where an opening tag begins and ends in a text.
+fn openings_in<'a>(text: &'a str, opening: &'static str) -> impl Iterator<Item = (usize, usize)> + 'a {
+    let found = text.match_indices(name_of(opening).unwrap_or(opening));
+    found.filter_map(move |(at, _)| Some((at, at + opening_at(&text[at..], opening)?)))
+}
+
+/// The text after an opening tag with which a text begins.
+fn after_opening<'a>(text: &'a str, pairs: &[Pair]) -> Option<&'a str> {
+    pairs.iter().find_map(|(opening, _)| text.get(opening_at(text, opening)?..))
+}
+
+/// Where a tag is in a text, but for places that quote it: `</think>` in backticks or quotation marks ends no chain.
+fn unquoted<'a>(text: &'a str, tag: &'a str) -> impl Iterator<Item = usize> + 'a {
+    text.match_indices(tag).map(|(at, _)| at).filter(move |at| !is_quoted(text, *at, at + tag.len()))
+}
+
+fn is_quoted(text: &str, from: usize, to: usize) -> bool {
+    const MARKS: [(char, char); 8] =
+        [('`', '`'), ('"', '"'), ('\'', '\''), ('“', '”'), ('‘', '’'), ('„', '“'), ('«', '»'), ('「', '」')];
+    let (before, after) = (&text[..from], text[to..].trim_start_matches('\\'));
+    let is_between = |(left, right): &(char, char)| before.ends_with(*left) && after.starts_with(*right);
+    // Code within a line, such as `<think>…</think>`.
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    let is_in_code =
+        || line.matches('`').count() % 2 == 1 && after.split('\n').next().unwrap_or_default().contains('`');
+    MARKS.iter().any(is_between) || is_in_code()
 }
 
 /// Whether a text may have an opening tag of a chain, or a closing tag at all.
@@ -211,18 +390,8 @@ fn may_open(before: &str, after: &str) -> bool {
 
 /// The only one of two tags that are also words: it begins a line, and its opening tag was in the prompt.
 fn alone(generation: &str, (opening, closing): &Pair) -> Option<(usize, usize)> {
-    let mut found = generation.match_indices(closing);
-    let (start, end) = found.next().map(|(start, _)| (start, start + closing.len()))?;
+    let mut found = unquoted(generation, closing);
+    let (start, end) = found.next().map(|start| (start, start + closing.len()))?;
     let is_alone = found.next().is_none() && closing.starts_with("</") && !generation.contains(opening);
     (is_alone && generation[..start].trim_end_matches([' ', '\t']).ends_with('\n')).then_some((start, end))
-}
-
-fn first_of(text: &str, tags: impl Iterator<Item = &'static str>) -> Option<(usize, usize)> {
-    let (mut found, mut before) = (None, text);
-    for tag in tags {
-        if let Some(start) = before.find(tag) {
-            (found, before) = (Some((start, start + tag.len())), &text[..start]);
-        }
-    }
-    found
 }

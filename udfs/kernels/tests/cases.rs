@@ -8,9 +8,12 @@ use asap_kernels::functions::{Function, without_lowest_functional};
 use asap_kernels::gestalt::Gestalt;
 use asap_kernels::health::{is_cut_off, is_hollow, scripts};
 use asap_kernels::matching::walk;
+use asap_kernels::rendered;
 use asap_kernels::selective::{Level, Unit, keep, sentences};
-use asap_kernels::steps::{is_heading, steps, strip};
-use asap_kernels::tags::{response, response_or_all, think, wrap};
+use asap_kernels::steps::{Separator, is_heading, select, steps, strip};
+use asap_kernels::tags::{
+    answer_beside, bare_chain, begins_with_chain, openings, parts, response, response_or_all, think, wrap,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -35,9 +38,15 @@ fn result(function: &str, of: &Value) -> Value {
     let text = of.as_str().unwrap_or_default();
     match function {
         "steps" => json!(steps(text)),
+        "line_steps" => json!(Separator::Line.steps(text)),
+        "select" => call(of, |(steps, kept): (Vec<String>, Vec<usize>)| select(&texts(&steps), kept)),
         "strip" => json!(strip(text)),
         "is_heading" => json!(is_heading(text)),
         "think_and_response" => json!([think(text), response(text)]),
+        "before_and_again" => json!(parts(text).map(|parts| (parts.before, parts.thinks_again))),
+        "bare_chain" => json!(bare_chain(text)),
+        "answer_beside" => call(of, |(chain, held): (String, String)| answer_beside(&chain, &held).map(String::from)),
+        "rendered" => json!(rendered::turns(text)),
         "response_or_all" => json!(response_or_all(text)),
         "wrap" => call(of, |(cot, answer): (String, String)| wrap(&cot, &answer)),
         "unfenced" => json!(unfenced(text)),
@@ -112,4 +121,9 @@ fn blocks(text: &str) -> Value {
         None => json!([null, blocks.is_open()]),
     };
     text.lines().map(turn).collect()
+}
+
+#[test]
+fn each_opening_tag_begins_a_chain() {
+    openings().for_each(|tag| assert!(begins_with_chain(&format!(" {tag} So 84.")), "{tag}"));
 }

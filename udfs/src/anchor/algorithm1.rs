@@ -7,9 +7,8 @@ use super::Pruned;
 
 const QUOTED: usize = 80;
 
-/// Returns an answer as a pruning, or the reason why it is not one. A match needs a similarity of at least `threshold`.
-pub(super) fn accept(original: &[&str], answer: &str, threshold: f64) -> Result<Pruned, String> {
-    let coarse = steps::steps(answer);
+/// Returns the steps of an answer as a pruning, or the reason why it is not one. A match needs a similarity of at least `threshold`.
+pub(super) fn accept(original: &[&str], coarse: &[&str], threshold: f64) -> Result<Pruned, String> {
     if coarse.is_empty() {
         return Err("it has no step".to_string());
     }
@@ -23,14 +22,14 @@ pub(super) fn accept(original: &[&str], answer: &str, threshold: f64) -> Result<
     }
     let kept = walk.matches.iter().map(|found| found.step as i64 + 1).collect();
     let similarity = walk.matches.iter().map(|found| found.similarity).collect();
-    Ok(Pruned { cot: steps::join(coarse), kept, similarity })
+    Ok(Pruned { cot: steps::join(coarse.iter().copied()), kept, similarity })
 }
 
 /// Returns the `kept` steps of a chain as a pruning. Each step is its own match: a walk could match an earlier similar
 /// step.
 pub(crate) fn of_steps(original: &[&str], kept: &[usize]) -> Pruned {
     Pruned {
-        cot: steps::join(kept.iter().map(|step| original[*step])),
+        cot: steps::select(original, kept.iter().copied()),
         kept: kept.iter().map(|step| *step as i64 + 1).collect(),
         similarity: vec![1.0; kept.len()],
     }

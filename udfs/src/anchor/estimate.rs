@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use asap_kernels::{extractive, steps};
+use asap_kernels::extractive;
+use asap_kernels::steps::{Separator, select};
 use asap_lm::Tokenizer;
 use async_trait::async_trait;
 use datafusion::common::{Result, config_datafusion_err};
@@ -42,6 +43,7 @@ pub(super) enum Stub {
     Pruning {
         cot: String,
         thought: String,
+        separator: Separator,
     },
     /// The answer to a row's own prompt is unknown, so the estimate uses its maximum length.
     Longest,
@@ -125,9 +127,9 @@ impl Stub {
     fn text(&self) -> String {
         match self {
             Self::Thought { question, answer } => extractive::write(question, answer).unwrap_or_default(),
-            Self::Pruning { cot, thought } => {
-                let original = steps::steps(cot);
-                steps::join(extractive::core(&original, thought).into_iter().map(|step| original[step]))
+            Self::Pruning { cot, thought, separator } => {
+                let original = separator.steps(cot);
+                select(&original, extractive::core(&original, thought))
             }
             Self::Longest => String::new(),
         }

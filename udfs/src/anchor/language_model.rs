@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use asap_kernels::code_fences::{code, language, unfenced};
-use asap_kernels::{steps, tags};
+use asap_kernels::steps::{Separator, strip};
+use asap_kernels::tags;
 use async_trait::async_trait;
 use datafusion::common::config_err;
 
@@ -32,6 +33,7 @@ pub(crate) struct LanguageModel {
     /// None: no limit but that of calls or cost.
     max_attempts: Option<u32>,
     threshold: f64,
+    separator: Separator,
 }
 
 impl LanguageModel {
@@ -54,6 +56,7 @@ impl LanguageModel {
             max_tokens: settings.anchor_max_tokens.0,
             max_attempts: Some(max_attempts).filter(|attempts| *attempts > 0),
             threshold: settings.match_threshold.0,
+            separator: settings.chain_steps,
             estimate: if llm.only_estimates() { Some(Arc::new(Estimate::new(settings, llm)?)) } else { None },
         })
     }
@@ -117,7 +120,7 @@ impl Anchorer for LanguageModel {
         let request = self.request(&self.prompts.anchor, &fields, 0.0);
         let stub = || Stub::Thought { question: question.to_string(), answer: answer.to_string() };
         let outcome = match &*self.ask(request, stub, statement, &mut spent).await? {
-            Ok(said) => match steps::strip(&self.prompts.anchor.restore(reply(&said.text))) {
+            Ok(said) => match strip(&self.prompts.anchor.restore(reply(&said.text))) {
                 "" => Err(Refusal::of_call(FailureKind::BadResponse, "expected a direct thought, found blank text")),
                 thought => Ok(thought.to_string()),
             },
@@ -128,17 +131,18 @@ impl Anchorer for LanguageModel {
 
     /// Requests the coarse pruning at temperature 1, until Algorithm 1 accepts a sample.
     async fn pruning(&self, cot: &str, thought: &str, statement: InStatement<'_>) -> Result<Anchored<Pruned>> {
-        let original = steps::steps(cot);
+        let original = self.separator.steps(cot);
         let mut request = self.request(&self.prompts.coarse, &[("anchor", thought), ("cot", cot)], 1.0);
         let mut spent = Spent::default();
         let mut reason = String::new();
         while self.max_attempts.is_none_or(|most| spent.attempts < most) {
             request.attempt = spent.attempts + 1;
-            let stub = || Stub::Pruning { cot: cot.to_string(), thought: thought.to_string() };
+            let stub =
+                || Stub::Pruning { cot: cot.to_string(), thought: thought.to_string(), separator: self.separator };
             match &*self.ask(request.clone(), stub, statement, &mut spent).await? {
                 Ok(said) => {
                     let answer = self.prompts.coarse.restore(reply(&said.text));
-                    match accept(&original, &answer, self.threshold) {
+                    match accept(&original, &self.separator.steps(&answer), self.threshold) {
                         Ok(pruned) => return Ok(Anchored { outcome: Ok(pruned), spent }),
                         Err(why) => reason = why,
                     }

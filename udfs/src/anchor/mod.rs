@@ -197,7 +197,7 @@ impl Anchorers {
             return Ok(Arc::clone(anchorer));
         }
         let anchorer: Arc<dyn Anchorer> = match settings.anchor_provider.is_language_model() {
-            false => Arc::new(Rules),
+            false => Arc::new(Rules { separator: settings.chain_steps }),
             true => Arc::new(LanguageModel::new(settings, &self.llm)?),
         };
         *last = Some((settings.clone(), Arc::clone(&anchorer)));

@@ -1,7 +1,7 @@
 //! Anchoring without a language model (`asap.anchor.provider = 'extractive'`).
 
 use asap_kernels::extractive::{core, write};
-use asap_kernels::steps::steps;
+use asap_kernels::steps::Separator;
 use async_trait::async_trait;
 
 use super::algorithm1::of_steps;
@@ -14,7 +14,9 @@ const ROWS_IN_FLIGHT: usize = 64;
 
 /// The anchorer with rules. It keeps whole steps, each its own match.
 #[derive(Debug)]
-pub struct Rules;
+pub struct Rules {
+    pub separator: Separator,
+}
 
 #[async_trait]
 impl Anchorer for Rules {
@@ -32,8 +34,9 @@ impl Anchorer for Rules {
 
     async fn pruning(&self, cot: &str, thought: &str, _: InStatement<'_>) -> Result<Anchored<Pruned>> {
         let [cot, thought] = [cot, thought].map(str::to_string);
+        let separator = self.separator;
         let pruned = cores::run(move || {
-            let original = steps(&cot);
+            let original = separator.steps(&cot);
             of_steps(&original, &core(&original, &thought))
         });
         Ok(Anchored::unasked(Ok(pruned.await?)))

@@ -1,7 +1,7 @@
 //! Gestalt similarity: of two texts, and of the steps of two chains.
 
 use asap_kernels::matching::{Match, walk};
-use asap_kernels::steps::{steps, strip};
+use asap_kernels::steps::strip;
 
 use super::by_row::RowFunction;
 use super::needs::Compared;
@@ -41,8 +41,9 @@ pub(super) const COT_MATCH: RowFunction<(Compared<false>, Settings), Vec<Match>>
     ],
     example: "select cot_match(E'Hm.\\n\\n2 + 2 is 4.\\n\\nDone.', E'2 + 2 = 4.\\n\\nDone.');\n-- [{step: 2, similarity: 0.8571428571428571}, {step: 3, similarity: 1.0}]",
     row: |(compared, settings), row| {
+        let separator = settings.chain_steps;
         let [original, coarse] =
-            [row.text(0)?, row.text(1)?].map(|chain| steps(chain).into_iter().map(strip).collect::<Vec<_>>());
+            [row.text(0)?, row.text(1)?].map(|chain| separator.steps(chain).into_iter().map(strip).collect::<Vec<_>>());
         let threshold = if row.is_given(2) { row.ratio(2)? } else { settings.match_threshold.0 };
         if coarse.is_empty() {
             return Err(NoValue::Null);

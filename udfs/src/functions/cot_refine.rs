@@ -170,10 +170,11 @@ pub(super) const COT_REFINE_EXACTLY: RowFunction<(Arc<Tokenizer>, Settings), Ref
         let max_tokens = at_least_0(max_tokens);
         let pruned = prune_exactly(tokenizer, &steps, by_score(&scores), max_tokens)?;
         let mut steps: Vec<Option<Cow<str>>> = steps.into_iter().map(|step| Some(step.into())).collect();
-        if let Some((step, piece)) = pruned.cut {
-            steps[step] = Some(piece.into());
-        }
-        Ok(Refined { steps, kept: pruned.kept, cut: pruned.cut.map(|(step, _)| step) })
+        let cut = pruned.cut.map(|(step, piece)| {
+            steps[step] = Some(piece);
+            step
+        });
+        Ok(Refined { steps, kept: pruned.kept, cut })
     },
 };
 

@@ -1,30 +1,40 @@
 //! Chains and their steps: splitting, joining, and what each step does.
 
 use asap_kernels::functions::{Function, without_lowest_functional};
-use asap_kernels::steps;
+use asap_kernels::steps::{Separator, select};
 
 use super::arguments::STEPS;
 use super::by_row::RowFunction;
 use crate::columns::NoValue;
 use crate::declaration::argument;
 use crate::output::{Numbers, Text, Texts};
+use crate::settings::Settings;
 
-pub(super) const COT_STEPS: RowFunction<(), Texts> = RowFunction {
+pub(super) const COT_STEPS: RowFunction<Settings, Texts> = RowFunction {
     name: "cot_steps",
-    about: "The steps of a chain of thought, split at blank lines. The separator is `(\\r?\\n){2,}`, so a line that contains spaces does not separate steps. A step loses the blank lines around it and the white space at its end, but keeps the indentation of its first line. Empty steps are dropped. As published in the ASAP paper.",
-    arguments: &[argument!(cot: Text, "A chain of thought.")],
+    about: "The steps of a chain of thought, split at blank lines. The separator is `(\\r?\\n){2,}`, so a line that contains spaces does not separate steps. A step loses the blank lines around it and the white space at its end, but keeps the indentation of its first line. Empty steps are dropped. With the separator `line`, a step ends at each line break outside of code fences, displayed formulas, tables and lists, and keeps the line breaks at its end: the steps together are the chain. As published in the ASAP paper, with the separator `blank-line`.",
+    arguments: &[
+        argument!(cot: Text, "A chain of thought."),
+        argument!(separator?: Text, "What separates steps: `blank-line` or `line`. Another text gives NULL. The default is the setting `asap.chain.steps`."),
+    ],
     example: "select cot_steps(E'2 + 2?\\n\\nIt is 4.');\n-- [2 + 2?, It is 4.]",
-    row: |_, row| Ok(steps::steps(row.text(0)?).into_iter().map(|step| Some(step.into())).collect()),
+    row: |settings, row| {
+        let separator = match row.is_given(1) {
+            true => Separator::named(row.text(1)?).ok_or(NoValue::Null)?,
+            false => settings.chain_steps,
+        };
+        Ok(separator.steps(row.text(0)?).into_iter().map(|step| Some(step.into())).collect())
+    },
 };
 
 pub(super) const COT_SELECT: RowFunction<(), Text> = RowFunction {
     name: "cot_select",
-    about: "The chosen steps, in the order of `kept`, joined by a blank line. An empty list `kept` gives an empty text. A number in `kept` that no step has gives NULL.",
+    about: "The chosen steps, in the order of `kept`, joined by a blank line. A step that ends with a line break, as those of `cot_steps(cot, 'line')` do, is followed by the next step directly. An empty list `kept` gives an empty text. A number in `kept` that no step has gives NULL.",
     arguments: &[STEPS, argument!(kept: IntList, "The numbers of the steps to join, from 1.")],
     example: "select cot_select(['Hm.', '2 + 2 is 4.', 'Done.'], [2, 3]);\n-- 2 + 2 is 4.\\n\\nDone.",
     row: |_, row| {
         let all = row.texts(0)?;
-        Ok(steps::join(row.indices(1, all.len())?.into_iter().map(|step| all[step])).into())
+        Ok(select(&all, row.indices(1, all.len())?).into())
     },
 };
 

@@ -4,7 +4,7 @@ use asap_kernels::tags;
 
 use super::by_row::RowFunction;
 use crate::declaration::argument;
-use crate::messages::ASSISTANT;
+use crate::messages::Speaker;
 use crate::output::{Texts, Turn};
 
 pub(super) const COT_TURNS: RowFunction<(), Texts> = RowFunction {
@@ -16,21 +16,15 @@ pub(super) const COT_TURNS: RowFunction<(), Texts> = RowFunction {
     ],
     example: "select cot_turns([{'role': 'user', 'content': '2 + 2?'}, {'role': 'assistant', 'content': '4'}], 'user');\n-- [2 + 2?]",
     row: |_, row| {
-        let role = plain(row.text(1)?);
-        let own = row.turns(0)?.into_iter().filter(|(speaker, _)| speaker.map(plain).as_deref() == Some(&*role));
+        let role = row.text(1)?;
+        let is_role = |speaker: &str| match Speaker::of(role) {
+            Speaker::Other => speaker.eq_ignore_ascii_case(role),
+            known => Speaker::of(speaker) == known,
+        };
+        let own = row.turns(0)?.into_iter().filter(|(speaker, _)| speaker.is_some_and(is_role));
         Ok(own.map(|(_, text)| text.map(Into::into)).collect())
     },
 };
-
-fn plain(role: &str) -> String {
-    match role.to_ascii_lowercase().as_str() {
-        "human" => "user",
-        "developer" => "system",
-        name if ASSISTANT.contains(&name) => ASSISTANT[0],
-        other => other,
-    }
-    .to_string()
-}
 
 pub(super) const COT_PROMPT: RowFunction<(), Vec<Turn>> = RowFunction {
     name: "cot_prompt",

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use serde_json::{Deserializer, Value, json};
 
-use crate::corpus::shape::rules::{ITEM_TEXTS, TURN_CHAINS, TURN_FIELDS};
+use crate::corpus::shape::rules::{ITEM_TEXTS, TURN_FIELDS};
+use asap_udfs::messages::TURN_CHAINS;
 
 /// The types of all values at one place of the objects of a file. The order of the values does not matter.
 #[derive(Debug, Default, Clone)]
@@ -113,7 +114,7 @@ impl Kind {
         let Some(item) = &mut self.item else { return };
         item.keep_most(true);
         // What is read of messages and of generations in structs.
-        let is_read = |name: &str| [TURN_FIELDS, ITEM_TEXTS, TURN_CHAINS].iter().any(|names| names.contains(&name));
+        let is_read = |name: &str| [TURN_FIELDS, ITEM_TEXTS, &TURN_CHAINS].iter().any(|names| names.contains(&name));
         item.fields.iter_mut().filter(|(name, _)| is_read(name)).for_each(|(_, kind)| kind.keep_most(false));
     }
 

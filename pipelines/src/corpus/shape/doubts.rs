@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use asap_kernels::steps::{Separator, steps};
 use asap_kernels::tags;
-use asap_udfs::messages;
+use asap_udfs::{Settings, messages};
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::Session;
@@ -12,17 +13,21 @@ use datafusion::logical_expr::{Expr, col};
 
 use crate::corpus::scan::first_rows::{FIRST_ROWS, first_rows};
 use crate::corpus::scan::table::FilesTable;
-use crate::corpus::shape::expressions::{column, text};
+use crate::corpus::shape::expressions::text;
 use crate::corpus::shape::path::{self, is_text};
 use crate::corpus::shape::reading::{Functions, Reading};
 use crate::corpus::shape::repeats::Repeats;
 use crate::corpus::shape::rules::{BY_USER, Form, OWN, QUESTIONS, RULES};
 use crate::corpus::shape::view::{self, Original};
-use crate::corpus::shape::{Question, Response, Shape, has_type, is_plain, is_text_or_texts};
+use crate::corpus::shape::{Question, Response, Shape, has_type, is_chain, is_plain};
 
 /// Thresholds of a note on repeated questions: different answers, and one in this many rows with that question.
 const ANSWERS: usize = 4;
 const SHARE: u64 = 4;
+
+/// Thresholds of a note on chains without blank lines: lines of such a chain, and one in this many chains.
+const LINES: usize = 4;
+const ONE_IN: usize = 4;
 
 /// The parts of a row, as columns of the corpus and as notes name them.
 const PARTS: [(&str, &str); 3] = [("question", "question"), ("cot", "chain"), ("answer", "answer")];
@@ -71,10 +76,29 @@ pub(crate) async fn notes(session: &dyn Session, table: &FilesTable, shape: &Sha
             }
         }
     }
+    notes.extend(single_line_breaks(session, &batches, file)?);
     let is_untagged = batches.iter().any(|batch| batch.column(1).null_count() > 0);
     notes.extend(unread(session, table, shape, is_untagged, file).await?);
     notes.extend(repeats.note(ANSWERS, SHARE).map(|note| format!("{file}, its first {FIRST_ROWS} rows: {note}")));
     Ok(notes)
+}
+
+/// A note if many chains are one step of several lines, since nothing but single line breaks separates their steps.
+fn single_line_breaks(session: &dyn Session, batches: &[RecordBatch], file: &str) -> Result<Option<String>> {
+    if Settings::of(session.config_options())?.chain_steps == Separator::Line {
+        return Ok(None);
+    }
+    let chains = batches.iter().flat_map(|batch| batch.column(1).as_string::<i32>().iter().flatten());
+    let chains: Vec<&str> = chains.filter(|chain| !chain.trim().is_empty()).collect();
+    let is_one = |chain: &&&str| steps(chain).len() == 1 && Separator::Line.steps(chain).len() >= LINES;
+    let found = chains.iter().filter(is_one).count();
+    Ok((found > 0 && found * ONE_IN >= chains.len()).then(|| {
+        format!(
+            "{found} of the first {} chains of {file} have no blank lines: each is one step, which pruning keeps whole or drops; to read \
+             their lines as steps: --set asap.chain.steps=line",
+            chains.len()
+        )
+    }))
 }
 
 /// Notes on what the first rows hold and asap does not read: parts of messages, and tags that may be those of chains.
@@ -86,8 +110,8 @@ async fn unread(
     file: &str,
 ) -> Result<Vec<String>> {
     let schema = table.file_schema();
-    let turns = shape.conversations().filter(|turns| path::has_parts(schema, turns.name()));
-    let mut columns: Vec<Expr> = turns.map(|turns| column(turns.name())).collect();
+    let turns = shape.conversations().filter(|turns| turns.whole_type(schema).is_some_and(path::has_parts));
+    let mut columns: Vec<Expr> = turns.map(|turns| turns.whole(schema)).collect();
     let parts = columns.len();
     let has_tags = match &shape.response {
         Response::Columns { .. } => false,
@@ -96,7 +120,7 @@ async fn unread(
     };
     // Rows with chains need no second look.
     if has_tags && is_untagged {
-        columns.push(Reading::new(schema, shape, &Functions::of(session)?)?.text);
+        columns.push(Reading::text(schema, shape, &Functions::of(session)?)?);
     }
     if columns.is_empty() {
         return Ok(vec![]);
@@ -144,7 +168,7 @@ fn rivals(shape: &Shape, schema: &Schema) -> Vec<Rival> {
         _ => others(0, &mapping.question, rule.map_or(QUESTIONS, |rule| rule.question), is_text),
     };
     if let (Some(rule), Some(answer)) = (rule.filter(|rule| rule.form == Form::Columns), &mapping.answer) {
-        rivals.extend(others(1, &mapping.cot, rule.cot, is_text_or_texts));
+        rivals.extend(others(1, &mapping.cot, rule.cot, is_chain));
         rivals.extend(others(2, answer, rule.answer, is_plain));
     }
     rivals

@@ -2,7 +2,6 @@
 //!
 //! Names match exactly, or else case-insensitively if only one column matches.
 
-pub(crate) mod chat_template;
 pub(crate) mod doubts;
 pub(crate) mod expressions;
 pub(crate) mod flags;
@@ -19,7 +18,8 @@ pub(crate) mod view;
 
 use std::fmt;
 
-use asap_udfs::{messages, typo};
+use asap_udfs::messages::{self, TURN_CHAINS};
+use asap_udfs::typo;
 use datafusion::arrow::datatypes::{DataType, FieldRef, Fields, Schema};
 use datafusion::common::{DataFusionError, Result, exec_err};
 
@@ -27,7 +27,6 @@ use crate::corpus::shape::mapping::ColumnMapping;
 use crate::corpus::shape::path::{Path, is_text, item, item_fields, turn_field};
 use crate::corpus::shape::rules::{
     ANSWERS, BY_TAGS, BY_USER, CHAINS, CONVERSATIONS, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, SYSTEMS,
-    TURN_CHAINS,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,16 +83,18 @@ pub(super) fn mapped(schema: &Schema, mapping: &ColumnMapping, file: &str) -> Re
         })
     };
     let is_turns = |path: &Path| {
-        path.is_column() && has_type(schema, path.name(), are_turns) && !has_type(schema, path.name(), is_text)
+        path.whole_type(schema).is_some_and(|found| (are_turns(found) || is_message(found)) && !is_text(found))
     };
+    // One text that holds both is a conversation, rendered by a chat template.
+    let is_rendered = mapping.answer.is_none() && mapping.input.is_none() && mapping.question == mapping.cot;
     let question = match published(&mapping.question)? {
-        path if mapping.input.is_none() && is_turns(&path) => Question::Turn(path),
+        path if mapping.input.is_none() && (is_turns(&path) || is_rendered) => Question::Turn(path),
         text => Question::Text { text, input: mapping.input.clone() },
     };
     let cot = published(&mapping.cot)?;
     let response = match &mapping.answer {
         Some(answer) => Response::Columns { cot, answer: published(answer)? },
-        None if is_turns(&cot) => Response::turn(schema, cot),
+        None if is_turns(&cot) || is_rendered => Response::turn(schema, cot),
         None if cot.is_column() && has_type(schema, cot.name(), is_generations) && !cot.is_text_column(schema) => {
             Generations::of(schema, cot.name().to_string(), FLAGS).first()
         }
@@ -137,6 +138,18 @@ pub(super) fn with_tags(schema: &Schema, generation: Path, file: &str) -> Option
     (is_apart && shape.check_types(schema, file).is_ok()).then_some(shape)
 }
 
+/// The conversations within the structs of a schema.
+pub(super) fn conversations_within(schema: &Schema) -> Vec<Path> {
+    path::conversations_within(schema, |found| are_turns(found) || is_message(found))
+}
+
+/// The shape of a schema whose `conversation` has the response, and the question too unless a column has it.
+pub(super) fn with_conversation(schema: &Schema, conversation: Path, file: &str) -> Option<Shape> {
+    let mut shape = Shape::of_conversation(schema, conversation);
+    shape.question = question(schema, QUESTIONS).unwrap_or(shape.question);
+    shape.check_types(schema, file).is_ok().then_some(shape)
+}
+
 /// The shape of a schema whose generation is the text with one of these names. None without such a text or a question.
 pub(super) fn named_as(names: &[&str], schema: &Schema, file: &str) -> Option<Shape> {
     let texts = ["generation", "completion"].iter().chain(names).filter_map(|name| find(schema, name));
@@ -149,7 +162,7 @@ impl Rule {
         let pick = |names, fits| pick(schema, names, fits);
         let (question, response) = match self.form {
             Form::Columns => {
-                let cot = pick(self.cot, is_text_or_texts)?;
+                let cot = pick(self.cot, is_chain)?;
                 let answer = of_family(schema, cot.name(), |columns| self::pick(columns, self.answer, is_plain))?;
                 let question = self.question(schema, cot.name())?;
                 // asap's outputs have a source, and their chains may be empty. In other files, other columns fill gaps.
@@ -166,7 +179,7 @@ impl Rule {
                     }
                     other => other,
                 };
-                let cot = or(cot, pick(CHAINS, is_text_or_texts));
+                let cot = or(cot, pick(CHAINS, is_chain));
                 (question, Response::Columns { cot, answer: or(answer, pick(ANSWERS, is_plain)) })
             }
             Form::Generation => {
@@ -239,8 +252,8 @@ impl Question {
 
 impl Response {
     fn turn(schema: &Schema, turns: Path) -> Self {
-        let is_field =
-            |name: &&&str| turns.each().filter_map(|turns| turn_field(schema, turns.name(), name)).any(is_content);
+        let conversations = || turns.each().filter_map(|turns| turns.whole_type(schema));
+        let is_field = |name: &&&str| conversations().filter_map(|found| turn_field(found, name)).any(is_content);
         let chains = TURN_CHAINS.iter().filter(is_field).map(ToString::to_string).collect();
         Self::Turn { turns, chains }
     }
@@ -368,6 +381,12 @@ pub(super) fn kind(found: &DataType) -> String {
 }
 
 impl Shape {
+    /// The shape of a conversation, also of one that is rendered by a chat template.
+    pub(super) fn of_conversation(schema: &Schema, turns: Path) -> Self {
+        let (question, response) = (Question::Turn(turns.clone()), Response::turn(schema, turns));
+        Self { rule: BY_TAGS, question, response, system: system(schema), flags: vec![] }
+    }
+
     fn check_types(&self, schema: &Schema, file: &str) -> Result<()> {
         let misfit = |place: &dyn fmt::Display, expected: &str, found: Option<&DataType>| {
             let cast = match found.is_some_and(DataType::is_binary) {
@@ -388,12 +407,14 @@ impl Shape {
             Ok(field) if fits(field.data_type()) => Ok(()),
             found => misfit(name, expected, found.ok().map(|field| field.data_type())),
         };
-        let turns = |path: &Path| {
-            column(
-                &path.name().to_string(),
-                are_turns,
+        let turns = |path: &Path| match path.whole_type(schema) {
+            Some(found) if are_turns(found) || is_message(found) => Ok(()),
+            Some(found) if is_text(found) && [BY_TAGS, BY_USER].contains(&self.rule) => Ok(()),
+            found => misfit(
+                path,
                 "a list of structs with role and content (or from and value; the content is text or a list of parts), or a struct of lists",
-            )
+                found,
+            ),
         };
         match &self.question {
             Question::Text { text, input } => {
@@ -406,7 +427,9 @@ impl Shape {
         self.flags.iter().try_for_each(|flag| column(flag, is_plain, "a Boolean or a number"))?;
         match &self.response {
             Response::Columns { cot, answer } => {
-                path(cot, is_text, "text")?;
+                if !cot.whole_type(schema).is_some_and(is_chain) {
+                    path(cot, is_text, "text")?;
+                }
                 path(answer, is_plain, "text or a number")
             }
             Response::Generation(generation) => path(generation, is_text, "text"),
@@ -419,8 +442,9 @@ impl Shape {
     }
 }
 
-pub(super) fn is_text_or_texts(found: &DataType) -> bool {
-    is_text(found) || item(found).is_some_and(is_text)
+/// Whether a type is that of a chain: a text, a list of texts, or of parts.
+pub(super) fn is_chain(found: &DataType) -> bool {
+    is_text(found) || item(found).is_some_and(is_text) || messages::is_parts(found)
 }
 
 /// Whether a type is that of an answer or of a flag. One flag that is spelled makes texts of all.
@@ -449,6 +473,13 @@ fn is_generations(found: &DataType) -> bool {
 /// Whether a type is that of a message's content: a text, or a list of parts.
 pub(crate) fn is_content(found: &DataType) -> bool {
     is_text(found) || messages::is_parts(found)
+}
+
+/// Whether a type is that of one message.
+pub(super) fn is_message(found: &DataType) -> bool {
+    let DataType::Struct(fields) = found else { return false };
+    let is = |name, fits: fn(&DataType) -> bool| fields.find(name).is_some_and(|(_, field)| fits(field.data_type()));
+    is("role", is_text) && ["content", "parts"].into_iter().any(|name| is(name, is_content))
 }
 
 pub(super) fn are_turns(found: &DataType) -> bool {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use asap_kernels::steps::SEPARATOR;
+use asap_udfs::{messages, reading};
 use datafusion::arrow::datatypes::{DataType, FieldRef, Fields, Schema};
 use datafusion::common::Result;
 use datafusion::functions::core::expr_fn::{coalesce, get_field};
@@ -93,10 +94,27 @@ impl Path {
         Some(found)
     }
 
-    /// The value as one text: a list of texts is a chain of steps, joined by blank lines.
+    /// The value as one text: a list of texts is a chain of steps, joined by blank lines, and parts are one text.
     pub(crate) fn chain(&self, schema: &Schema) -> Expr {
-        let is_list = self.is_column() && items_of(schema, &self.column).is_some_and(is_text);
-        if is_list { array_to_string(column(&self.column), lit(SEPARATOR)) } else { self.expr(schema) }
+        match self.whole_type(schema).filter(|_| self.is_column()) {
+            Some(found) if item(found).is_some_and(is_text) => array_to_string(column(&self.column), lit(SEPARATOR)),
+            Some(found) if messages::is_parts(found) => reading::text_of_parts().call(vec![column(&self.column)]),
+            _ => self.expr(schema),
+        }
+    }
+
+    /// The type of the value as it is.
+    pub(crate) fn whole_type<'a>(&self, schema: &'a Schema) -> Option<&'a DataType> {
+        let field = schema.field_with_name(&self.column).ok()?;
+        let inner = |found: &'a DataType, name: &String| Some(field_of(first_item(found), name)?.data_type());
+        self.fields.iter().try_fold(field.data_type(), inner)
+    }
+
+    /// The value as it is: also a list of values.
+    pub(crate) fn whole(&self, schema: &Schema) -> Expr {
+        let Some((last, before)) = self.fields.split_last() else { return column(&self.column) };
+        let holder = Self { column: self.column.clone(), fields: before.to_vec(), or: vec![] };
+        get_field(holder.expr(schema), last.as_str())
     }
 
     pub(crate) fn expr(&self, schema: &Schema) -> Expr {
@@ -171,17 +189,46 @@ pub(crate) fn item_fields<'a>(schema: &'a Schema, column: &str) -> Option<&'a Fi
     }
 }
 
-/// The type of a field of each message of a conversation, which is a list of structs or a struct of lists.
-pub(crate) fn turn_field<'a>(schema: &'a Schema, column: &str, name: &str) -> Option<&'a DataType> {
-    match schema.field_with_name(column).ok()?.data_type() {
-        DataType::Struct(fields) => item(fields.find(name)?.1.data_type()),
-        _ => Some(item_fields(schema, column)?.find(name)?.1.data_type()),
+/// The type of a field of each message of a conversation: a list of structs, a struct of lists, or one message.
+pub(crate) fn turn_field<'a>(conversation: &'a DataType, name: &str) -> Option<&'a DataType> {
+    let field = |fields: &'a Fields| {
+        let extras = messages::EXTRAS.iter().filter_map(|extra| field_of(fields.find(extra)?.1.data_type(), name));
+        Some(fields.find(name).map(|(_, field)| field).into_iter().chain(extras).next()?.data_type())
+    };
+    match (conversation, item(conversation)) {
+        (DataType::Struct(fields), _) => field(fields).map(|found| match item(found) {
+            Some(item) if !messages::is_parts(found) => item,
+            _ => found,
+        }),
+        (_, Some(DataType::Struct(fields))) => field(fields),
+        _ => None,
     }
 }
 
 /// Whether the messages of a conversation have their content in parts.
-pub(crate) fn has_parts(schema: &Schema, column: &str) -> bool {
-    TURN_FIELDS.iter().filter_map(|name| turn_field(schema, column, name)).any(|found| !is_text(found))
+pub(crate) fn has_parts(conversation: &DataType) -> bool {
+    TURN_FIELDS.iter().filter_map(|name| turn_field(conversation, name)).any(|found| !is_text(found))
+}
+
+/// The paths of conversations within structs, such as `response.output` or `choices.message`.
+pub(crate) fn conversations_within(schema: &Schema, are_turns: fn(&DataType) -> bool) -> Vec<Path> {
+    fn search(path: &Path, found: &DataType, are_turns: fn(&DataType) -> bool, paths: &mut Vec<Path>) {
+        let DataType::Struct(fields) = first_item(found) else { return };
+        for field in fields {
+            let path = path.clone().field(field.name());
+            match field.data_type() {
+                found if are_turns(found) && !found.is_null() && !item(found).is_some_and(DataType::is_null) => {
+                    paths.push(path)
+                }
+                found => search(&path, found, are_turns, paths),
+            }
+        }
+    }
+    let mut paths = Vec::new();
+    for field in schema.fields().iter().filter(|field| !are_turns(field.data_type())) {
+        search(&Path::column(field.name()), field.data_type(), are_turns, &mut paths);
+    }
+    paths
 }
 
 fn first_item(found: &DataType) -> &DataType {

@@ -1,8 +1,8 @@
 //! Recognizes the shape of a schema by its column names and by the first rows.
 
-use asap_kernels::tags;
+use asap_kernels::{rendered, tags};
 use datafusion::arrow::array::AsArray;
-use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Fields, Schema};
 use datafusion::catalog::Session;
 use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{Expr, cast, col};
@@ -21,6 +21,8 @@ struct TextTags {
     path: Path,
     rows: usize,
     tagged: usize,
+    /// Texts that are a conversation, rendered by a chat template.
+    rendered: usize,
     /// What may be the opening tag of a chain, of the first text with one.
     unread: Option<String>,
 }
@@ -83,14 +85,27 @@ async fn recognized(
     file: &str,
     notes: &mut Vec<String>,
 ) -> Result<Shape> {
-    match shape::by_names(schema, file) {
+    // A column that is NULL in every row is no column, unless nothing else fits.
+    let is_filled = |field: &&FieldRef| !field.data_type().is_null();
+    let filled = Schema::new(schema.fields().iter().filter(is_filled).cloned().collect::<Fields>());
+    let misfit = match shape::by_names(&filled, file) {
         Ok(shapes) => match readable(session, table, shapes).await? {
-            Some(shape) => Ok(shape),
-            None => by_tags(session, table, file, notes).await,
+            Some(shape) => return Ok(shape),
+            None => None,
         },
         // Values take precedence over names.
-        Err(misfit) => by_tags(session, table, file, notes).await.map_err(|_| misfit),
+        Err(misfit) => Some(misfit),
+    };
+    let refused = match by_tags(session, table, file, notes).await {
+        Ok(shape) => return Ok(shape),
+        Err(refused) => misfit.unwrap_or(refused),
+    };
+    if filled.fields().len() < schema.fields().len()
+        && let Some(shape) = readable(session, table, shape::by_names(schema, file)?).await?
+    {
+        return Ok(shape);
     }
+    Err(refused)
 }
 
 /// Of the shapes that fit by name, the first that reads most of the first rows without a status; else the first. None if
@@ -132,9 +147,20 @@ async fn by_tags(session: &dyn Session, table: &FilesTable, file: &str, notes: &
         return Ok(shape);
     }
     let shape = match tagged.as_slice() {
+        [only] if only.path.is_column() && only.rendered * 2 > only.rows => {
+            notes
+                .push(format!("column {} of {file} is read as a conversation, rendered by a chat template", only.path));
+            return Ok(Shape::of_conversation(schema, only.path.clone()));
+        }
         [only] => shape::with_tags(schema, only.path.clone(), file),
         _ => None,
     };
+    if let (None, [only]) = (&shape, shape::conversations_within(schema).as_slice())
+        && let Some(shape) = shape::with_conversation(schema, only.clone(), file)
+    {
+        notes.push(format!("column {only} of {file} is read as the conversation"));
+        return Ok(shape);
+    }
     let Some(shape) = shape else { return refuse(schema, file, &texts, &tagged) };
     let [question, ..] = shape.described();
     notes.push(format!(
@@ -168,9 +194,11 @@ async fn count_tags(session: &dyn Session, table: &FilesTable) -> Result<Vec<Tex
     let texts = texts.collect::<Result<Vec<Expr>>>()?;
     let batches = first_rows(session, table, FIRST_ROWS, &texts, |table| table.plan()?.build()).await?;
     let seen = paths.into_iter().enumerate().map(|(place, path)| {
-        let mut counts = TextTags { path, rows: 0, tagged: 0, unread: None };
+        let mut counts = TextTags { path, rows: 0, tagged: 0, rendered: 0, unread: None };
         for text in batches.iter().flat_map(|batch| batch.column(place).as_string_view().iter().flatten()) {
             counts.rows += 1;
+            let is_exchange = |turns: Vec<rendered::Turn>| turns.len() > 1;
+            counts.rendered += usize::from(rendered::turns(text).is_some_and(is_exchange));
             match tags::think(text) {
                 // A list or a conversation that is kept as JSON text is not one generation.
                 Some(_) if is_json(text) => {}

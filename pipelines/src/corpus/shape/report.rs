@@ -1,11 +1,11 @@
 //! Describes a shape: for users, and as the equivalent mapping.
 
+use asap_udfs::messages::TURN_CHAINS;
 use datafusion::arrow::datatypes::{Fields, Schema};
 
-use crate::corpus::shape::chat_template::RENDERED;
 use crate::corpus::shape::mapping::ColumnMapping;
 use crate::corpus::shape::path::{Path, is_text, item_fields, items_of};
-use crate::corpus::shape::rules::TURN_CHAINS;
+use crate::corpus::shape::rules::RENDERED;
 use crate::corpus::shape::{Question, Response, Shape};
 
 impl Shape {

@@ -14,7 +14,7 @@ pub(crate) const QUESTIONS: Names = names![
 /// comes first.
 pub(crate) const CHAINS: Names = names![
     cot reasoning_content reasoning thinking think thought complex_cot chain_of_thought thinking_trajectory
-    thinking_trajectories reason
+    thinking_trajectories reason thinking_blocks reasoning_details
 ];
 
 pub(crate) const ANSWERS: Names = names![
@@ -84,10 +84,11 @@ const TRAJECTORIES: Names = names![deepseek_thinking_trajectory thinking_traject
 /// The speaker and the content of a message.
 pub(crate) const TURN_FIELDS: Names = names![role content from value parts];
 
-/// The chain of a message.
-pub(crate) const TURN_CHAINS: Names = names![
-    reasoning_content reasoning thinking reasoning_details thought think cot
-];
+/// The column of questions that may be rendered by a chat template.
+pub(crate) const RENDERED: &str = "prompt";
+
+/// The column of earlier turns in LLaMA-Factory's form of Alpaca.
+pub(crate) const HISTORY: &str = "history";
 
 pub(crate) const OWN: &str = "asap";
 

@@ -2,10 +2,9 @@
 //!
 //! ```text
 //!   Projection       source, id, question, cot, answer, system, status, error, originals    the columns of the corpus
-//!     Projection     __corpus_cot, __corpus_answer, …                               tags are read
-//!       SubqueryAlias
-//!         Projection   __corpus_source, __corpus_text, …, __corpus_original_…       columns are chosen
-//!           TableScan    the files' columns, __corpus_file, __corpus_row
+//!     SubqueryAlias
+//!       Projection   __corpus_source, __corpus_asked, …, __corpus_original_…       columns are chosen, and calls read them
+//!         TableScan  the files' columns, __corpus_file, __corpus_row
 //! ```
 //!
 //! The inner columns have names that neither the files nor the view use. Otherwise the optimizer confuses `files.cot`
@@ -24,7 +23,7 @@ use datafusion::scalar::ScalarValue;
 use crate::corpus::scan::table::FilesTable;
 use crate::corpus::scan::{FILE_COLUMN, ROW_COLUMN};
 use crate::corpus::shape::expressions::{column, null_text, text};
-use crate::corpus::shape::reading::{Fault, Functions, Reading};
+use crate::corpus::shape::reading::{ASKED, Fault, Functions, Reading, SAID};
 use crate::corpus::shape::{self, Shape};
 
 pub(crate) const INNER: &str = "__corpus_";
@@ -46,29 +45,22 @@ pub(crate) fn of_files(
     shape: &Shape,
     originals: &[Original],
 ) -> Result<LogicalPlan> {
-    let functions = Functions::of(session)?;
-    let reading = Reading::new(table.file_schema(), shape, &functions)?;
+    let reading = Reading::new(table.file_schema(), shape, &Functions::of(session)?)?;
     let (id, has_ids) = published_id(table);
     table
         .plan()?
         .project(chosen(table.file_schema(), &reading, id, originals)?)?
         .alias("read")?
-        .project(tagged(&reading, &functions, originals)?)?
-        .project(said(&reading, has_ids, originals)?)?
+        .project(columns(&reading, has_ids, originals)?)?
         .build()
 }
 
 fn chosen(schema: &Schema, reading: &Reading, id: Option<Expr>, originals: &[Original]) -> Result<Vec<Expr>> {
     let source = named_struct(vec![lit("file"), column(FILE_COLUMN), lit("row"), column(ROW_COLUMN)]);
-    let mut chosen = vec![
-        named("source", source),
-        named("id", id.unwrap_or_else(null_text)),
-        named("question", reading.question.clone()),
-        named("system", reading.system.clone()),
-        named("text", reading.text.clone()),
-        named("chain_column", reading.chain.clone().unwrap_or_else(null_text)),
-        named("answer_column", reading.answer.clone().unwrap_or_else(null_text)),
-    ];
+    let mut chosen = vec![named("source", source), named("id", id.unwrap_or_else(null_text))];
+    let read = [("question", &reading.question), (ASKED, &reading.asked), (SAID, &reading.said)];
+    chosen.extend(read.into_iter().filter_map(|(name, expr)| Some(named(name, expr.clone()?))));
+    chosen.extend(reading.system_names().zip(&reading.systems).map(|(name, expr)| named(&name, expr.clone())));
     chosen.extend(reading.fault_names().zip(&reading.faults).map(|(name, (_, fault))| named(&name, fault.clone())));
     for original in originals {
         chosen.push(named(&inner_name(original), original_column(schema, original)?));
@@ -76,27 +68,24 @@ fn chosen(schema: &Schema, reading: &Reading, id: Option<Expr>, originals: &[Ori
     Ok(chosen)
 }
 
-fn tagged(reading: &Reading, functions: &Functions, originals: &[Original]) -> Result<Vec<Expr>> {
-    let [held, chain, answer] = ["text", "chain_column", "answer_column"].map(inner);
-    let (cot, answer) = reading.tagged(functions, held, chain, answer)?;
-    let mut tagged = ["source", "id", "question", "system", "text"].map(inner).to_vec();
-    tagged.extend(reading.fault_names().map(|name| inner(&name)));
-    tagged.extend([named("cot", cot), named("answer", answer)]);
-    tagged.extend(originals.iter().map(|original| inner(&inner_name(original))));
-    Ok(tagged)
-}
-
-fn said(reading: &Reading, has_ids: bool, originals: &[Original]) -> Result<Vec<Expr>> {
-    let faults = reading.faults(inner);
-    let content_id = text(md5(concat(vec![inner("question"), inner("cot")])));
+fn columns(reading: &Reading, has_ids: bool, originals: &[Original]) -> Result<Vec<Expr>> {
+    let (question, faults) = (reading.question(inner), reading.faults(inner)?);
+    let [cot, answer, status, error] = ["cot", "answer", "status", "error"].map(|field| reading.response(inner, field));
+    let content_id = text(md5(concat(vec![question.clone(), cot.clone()])));
     // If every row has a published id, no other column needs to be read for it.
     let id = if has_ids { inner("id") } else { coalesce(vec![inner("id"), content_id]) };
-    let mut said = vec![inner("source").alias("source"), id.alias("id")];
-    said.extend(["question", "cot", "answer", "system"].map(|name| inner(name).alias(name)));
-    said.push(first_of(&faults, |fault| lit(fault.status))?.alias("status"));
-    said.push(first_of(&faults, |fault| fault.error.clone())?.alias("error"));
-    said.extend(originals.iter().map(|original| inner(&inner_name(original)).alias(&original.column)));
-    Ok(said)
+    let mut columns = vec![
+        inner("source").alias("source"),
+        id.alias("id"),
+        question.alias("question"),
+        cot.alias("cot"),
+        answer.alias("answer"),
+        reading.system(inner)?.alias("system"),
+        first_of(&faults, |fault| lit(fault.status), status)?.alias("status"),
+        first_of(&faults, |fault| fault.error.clone(), error)?.alias("error"),
+    ];
+    columns.extend(originals.iter().map(|original| inner(&inner_name(original)).alias(&original.column)));
+    Ok(columns)
 }
 
 fn inner(name: &str) -> Expr {
@@ -131,11 +120,11 @@ fn published_id(table: &FilesTable) -> (Option<Expr>, bool) {
     (id, names.iter().any(|name| !table.has_null(name)))
 }
 
-fn first_of(faults: &[Fault], value: impl Fn(&Fault) -> Expr) -> Result<Expr> {
+fn first_of(faults: &[Fault], value: impl Fn(&Fault) -> Expr, otherwise: Expr) -> Result<Expr> {
     let [first, others @ ..] = faults else { return plan_err!("a view without a check") };
     let mut case = when(first.when.clone(), value(first));
     for fault in others {
         case = case.when(fault.when.clone(), value(fault));
     }
-    Ok(text(case.end()?))
+    Ok(text(case.otherwise(otherwise)?))
 }

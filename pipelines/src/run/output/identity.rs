@@ -18,7 +18,7 @@ use crate::run::input::content_hashes::{Contents, hex};
 use crate::run::request::Originals;
 
 /// Increase this when the rules of asap itself (a function, `pruned`, the recognition of a shape) change a result.
-const RULES_VERSION: u32 = 6;
+const RULES_VERSION: u32 = 7;
 
 const ANCHOR_PROMPT: &str = "prompt of anchors";
 

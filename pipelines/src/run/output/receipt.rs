@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use asap_kernels::steps::steps;
+use asap_kernels::steps::Separator;
 use asap_udfs::Settings;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::compute::{cast, sum};
@@ -51,15 +51,15 @@ pub struct Counts {
 }
 
 impl Counts {
-    pub(crate) fn count_originals(&mut self, batch: &RecordBatch) {
+    pub(crate) fn count_originals(&mut self, batch: &RecordBatch, separator: Separator) {
         add(&mut self.tokens_in, column_sum(batch, "original_tokens"));
-        add(&mut self.steps_in, count_original_steps(batch));
+        add(&mut self.steps_in, count_original_steps(batch, separator));
     }
 
     pub(crate) fn count_output(&mut self, batch: &RecordBatch) {
         self.rows_out += batch.num_rows() as u64;
         add(&mut self.tokens_before, column_sum(batch, "original_tokens"));
-        add(&mut self.steps_before, count_original_steps(batch));
+        add(&mut self.steps_before, count_original_steps(batch, Separator::default()));
         add(&mut self.tokens_coarse, column_sum(batch, "coarse_tokens"));
         add(&mut self.tokens_out, column_sum(batch, "pruned_tokens"));
         add(&mut self.steps_out, count_kept_steps(batch));
@@ -116,13 +116,13 @@ fn column_sum(batch: &RecordBatch, name: &str) -> Option<u64> {
 
 /// Counts the steps of the original chains: from the column `steps`, or from the chain itself if a stage failed and
 /// left `steps` NULL.
-fn count_original_steps(batch: &RecordBatch) -> Option<u64> {
+fn count_original_steps(batch: &RecordBatch, separator: Separator) -> Option<u64> {
     let lists = batch.column_by_name("steps")?.as_list_opt::<i32>()?;
     let chains = batch.column_by_name("original_cot").and_then(|chains| cast(chains, &DataType::Utf8View).ok());
     let chains = chains.as_ref().map(|chains| chains.as_string_view());
     let of_row = |row: usize| match chains {
         _ if lists.is_valid(row) => lists.value_length(row) as usize,
-        Some(chains) if chains.is_valid(row) => steps(chains.value(row)).len(),
+        Some(chains) if chains.is_valid(row) => separator.steps(chains.value(row)).len(),
         _ => 0,
     };
     Some((0..batch.num_rows()).map(of_row).sum::<usize>() as u64)

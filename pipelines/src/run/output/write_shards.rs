@@ -98,7 +98,7 @@ impl Writing {
             let divided = division.divide(&batch)?;
             count_rejects(&divided.rejects, self.settings.on_error == OnError::Fail, &mut receipt)?;
             let tokens_before = receipt.counts.tokens_in.unwrap_or(0);
-            receipt.counts.count_originals(&batch);
+            receipt.counts.count_originals(&batch, self.settings.chain_steps);
             receipt.counts.count_output(&divided.output);
             receipt.counts.count_short_after_stage_1(&divided.output, &self.settings);
             self.progress.count_questions(&divided.output);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::ask::check::{ANSWER_PROMPT, in_common};
 use crate::backend::{Continuation, Continued, Fork, QuestionKey, Target, TokenScore};
 use crate::{Asked, PromptTemplate, Result, Tokenizer};
-use asap_kernels::steps::{SEPARATOR, join};
+use asap_kernels::steps::{join, separator};
 use asap_kernels::tags::{BEFORE_ANSWER, continuation};
 
 const CLOSING: &str = "\n</think>\n";
@@ -92,17 +92,17 @@ impl Scores {
 }
 
 impl RowTokens {
-    /// Tokenizes the prompt of a question and the steps, joined by blank lines, as one text.
+    /// Tokenizes the prompt of a question and the steps, joined, as one text.
     pub(crate) fn encode(tokenizer: &Tokenizer, prompt: &PromptTemplate, chain: &QuestionAndSteps) -> Result<Self> {
         let QuestionAndSteps { question, steps } = chain;
         let prompt_text = prompt.render(*question)?;
         let mut start = prompt_text.len();
-        let span = |step: &&str| {
+        let span = |(place, step): (usize, &&str)| {
             let span = (start as u32, (start + step.len()) as u32);
-            start += step.len() + SEPARATOR.len();
+            start += step.len() + steps.get(place + 1).map_or(0, |next| separator(step, next).len());
             span
         };
-        let spans: Vec<(u32, u32)> = steps.iter().map(span).collect();
+        let spans: Vec<(u32, u32)> = steps.iter().enumerate().map(span).collect();
         let chain = join(steps.iter().copied());
         let encoded = tokenizer.encode_with_prompt(&prompt_text, &chain, prompt.adds_special())?;
         Ok(Self { steps: locate(&encoded.offsets, &spans), ids: encoded.ids, ..Self::default() })

@@ -1,6 +1,8 @@
 //! Prunes steps to exactly a budget: the last one that does not fit is cut at a token.
 
-use asap_kernels::steps::join;
+use std::borrow::Cow;
+
+use asap_kernels::steps::select;
 
 use crate::{Joined, Result, Tokenizer};
 
@@ -12,10 +14,10 @@ const MERGED: usize = 4;
 pub struct ExactlyPruned<'a> {
     pub kept: Vec<usize>,
     /// The one of them that is cut, and what is kept of it.
-    pub cut: Option<(usize, &'a str)>,
+    pub cut: Option<(usize, Cow<'a, str>)>,
 }
 
-/// Removes steps in the given order until the rest, joined by blank lines, has at most `max_tokens` tokens. Then puts
+/// Removes steps in the given order until the rest, joined, has at most `max_tokens` tokens. Then puts
 /// back as many tokens of the last removed step as fit: its last ones if it stands before all kept steps, or if it is
 /// the end of a chain of which nothing else is kept; else its first ones.
 pub fn prune_exactly<'a>(
@@ -43,13 +45,24 @@ pub fn prune_exactly<'a>(
     let place = kept.partition_point(|kept| *kept < step);
     kept.insert(place, step);
     for piece in pieces(tokenizer, steps[step], keeps_end, room + MERGED)? {
-        let text = join(kept.iter().map(|kept| if *kept == step { piece } else { steps[*kept] }));
+        let piece = ended_like(steps[step], piece);
+        let all: Vec<&str> = (0..steps.len()).map(|place| if place == step { &piece } else { steps[place] }).collect();
+        let text = select(&all, kept.iter().copied());
         if tokenizer.count(&text)? <= max_tokens {
             return Ok(ExactlyPruned { kept, cut: Some((step, piece)) });
         }
     }
     kept.remove(place);
     Ok(ExactlyPruned { kept, cut: None })
+}
+
+/// A piece of a step with a line break at its end if the step has one, and only then.
+fn ended_like<'a>(step: &str, piece: &'a str) -> Cow<'a, str> {
+    match (step.ends_with('\n'), piece.ends_with('\n')) {
+        (true, false) => Cow::Owned(format!("{piece}\n")),
+        (false, true) => Cow::Borrowed(piece.trim_end_matches(['\n', '\r'])),
+        _ => Cow::Borrowed(piece),
+    }
 }
 
 /// The texts of the first or the last tokens of a step, the longest first: at most `most` tokens, and not all.
@@ -78,11 +91,14 @@ mod tests {
             let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
             ALL.with(|all| for (tokenizer, _) in all {
                 let found = prune_exactly(tokenizer, &steps, (0..steps.len()).rev(), max_tokens).unwrap();
-                let text = |step: &usize| found.cut.filter(|cut| cut.0 == *step).map_or(steps[*step], |cut| cut.1);
-                assert!(tokenizer.count(&join(found.kept.iter().map(text))).unwrap() <= max_tokens);
+                let mut all = steps.clone();
+                if let Some((step, piece)) = &found.cut {
+                    all[*step] = piece;
+                }
+                assert!(tokenizer.count(&select(&all, found.kept.iter().copied())).unwrap() <= max_tokens);
                 assert!(found.kept.iter().copied().eq(0..found.kept.len()));
                 let is_whole = found.kept.len() == steps.len() && found.cut.is_none();
-                assert_eq!(is_whole, tokenizer.count(&join(steps.iter().copied())).unwrap() <= max_tokens);
+                assert_eq!(is_whole, tokenizer.count(&select(&steps, 0..steps.len())).unwrap() <= max_tokens);
             });
         }
     }

@@ -1,14 +1,14 @@
-//! The token count of steps joined by blank lines, while steps are removed one by one.
+//! The token count of joined steps, while steps are removed one by one.
 
 use std::collections::BTreeSet;
 
-use asap_kernels::steps::{SEPARATOR, join};
+use asap_kernels::steps::{join, select, separator, without_line_breaks};
 
 use crate::Result;
 use crate::text::cuts::Cuts;
 use crate::text::tokenizer::Tokenizer;
 
-/// Steps joined by blank lines. The chain is tokenized once. Removing a step only tokenizes the text between the last
+/// Joined steps ([`select`]). The chain is tokenized once. Removing a step only tokenizes the text between the last
 /// cut before it and the first cut after it. Counts always equal those of the whole joined text.
 ///
 /// ```text
@@ -51,20 +51,22 @@ impl<'a> Joined<'a> {
         };
         let (mut step_start, mut counted, mut before) = (0, 0, start);
         for (place, step) in steps.iter().enumerate() {
-            let inner = cuts.first(step).zip(cuts.last(step)).map(|(from, to)| {
+            // The step may become the last one.
+            let text = without_line_breaks(step);
+            let inner = cuts.first(text).zip(cuts.last(text)).map(|(from, to)| {
                 let (first, end) = (chain.tokens_before(step_start + from), chain.tokens_before(step_start + to));
                 joined.junctions[before] = first - counted;
                 (counted, before) = (end, place);
                 Inner { from, to, tokens: end - first }
             });
             joined.inner.push(inner);
-            step_start += step.len() + SEPARATOR.len();
+            step_start += step.len() + steps.get(place + 1).map_or(0, |next| separator(step, next).len());
         }
         joined.junctions[before] = chain.len() - counted;
         Ok(joined)
     }
 
-    /// The token count of the remaining steps, joined by blank lines.
+    /// The token count of the remaining steps, joined.
     pub fn tokens(&self) -> usize {
         self.tokens
     }
@@ -92,7 +94,7 @@ impl<'a> Joined<'a> {
             self.remove(step)?;
         }
         let kept = self.kept();
-        self.tokenizer.remember_length(&join(kept.iter().map(|step| self.steps[*step])), self.tokens);
+        self.tokenizer.remember_length(&select(self.steps, kept.iter().copied()), self.tokens);
         Ok(kept)
     }
 
@@ -116,21 +118,27 @@ impl<'a> Joined<'a> {
 
     /// Counts the tokens from a step's last cut, or the chain's start, to the next cut or the chain's end.
     fn count_junction(&self, before: usize) -> Result<usize> {
-        let (first, mut separator) = if before < self.steps.len() { (before + 1, SEPARATOR) } else { (0, "") };
+        let (first, mut last) = if before < self.steps.len() { (before + 1, Some(before)) } else { (0, None) };
         let mut text = String::new();
         for step in self.kept.range(first..) {
-            text.push_str(separator);
-            separator = SEPARATOR;
+            text.push_str(last.map_or("", |last| separator(self.steps[last], self.steps[*step])));
+            last = Some(*step);
             if let Some(inner) = self.inner[*step] {
                 text.push_str(&self.steps[*step][..inner.from]);
                 break;
             }
-            text.push_str(self.steps[*step]);
+            text.push_str(self.text_of(*step));
         }
         match self.inner.get(before).copied().flatten() {
-            Some(inner) => self.count_after_cut(self.steps[before], inner.to, &text),
+            Some(inner) => self.count_after_cut(self.text_of(before), inner.to, &text),
             None => self.tokenizer.count(&text),
         }
+    }
+
+    /// A remaining step as it stands in the chain: the last one has no line breaks at its end, unless it was the last before.
+    fn text_of(&self, step: usize) -> &'a str {
+        let is_last = step + 1 < self.steps.len() && self.kept.last() == Some(&step);
+        if is_last { without_line_breaks(self.steps[step]) } else { self.steps[step] }
     }
 
     fn count_after_cut(&self, step: &str, cut: usize, text: &str) -> Result<usize> {
@@ -153,7 +161,7 @@ mod tests {
     use crate::testing::{all, golden_tokenizer as golden, gpt2, nasty_steps, sentence_piece, tokenizer};
 
     fn naive(tokenizer: &Tokenizer, steps: &[&str], kept: &[usize]) -> usize {
-        tokenizer.count(&join(kept.iter().map(|step| steps[*step]))).unwrap()
+        tokenizer.count(&select(steps, kept.iter().copied())).unwrap()
     }
 
     #[test]
