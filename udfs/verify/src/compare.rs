@@ -1,6 +1,6 @@
 //! Compares two answers.
 
-use super::expression::{Expression, Op, Points};
+use super::expression::{Expression, Op};
 use super::number::Number;
 use super::rational::Rational;
 use super::shape::{Interval, Quantity, Shape};
@@ -146,7 +146,7 @@ fn values(gold: &Quantity, answer: &Quantity, work: &mut Work) -> bool {
 /// The percent sign may be left out where the number is too large to be a fraction or a multiple.
 fn is_ten_or_more(expression: &Expression, work: &mut Work) -> bool {
     let below = |work: &mut Work| {
-        let size = expression.value(0, Points::Few, work)?.absolute(work)?;
+        let size = expression.constant_value(work)?.absolute(work)?;
         Some(size.minus(&Number::integer(10), work)?.real()?.is_negative() == Some(true))
     };
     expression.is_constant() && below(work) == Some(false)
@@ -235,7 +235,7 @@ fn intervals(gold: &Interval, answer: &Interval, work: &mut Work) -> bool {
 
 fn is_whole(gold: &Expression, answer: &Expression, modulus: &Expression, work: &mut Work) -> bool {
     let quotient = gold.joined(answer, Op::Subtract).joined(modulus, Op::Divide);
-    quotient.value(0, Points::Few, work).and_then(|value| value.exact().map(Rational::is_integer)).unwrap_or(false)
+    quotient.constant_value(work).and_then(|value| value.exact().map(Rational::is_integer)).unwrap_or(false)
 }
 
 fn ratios(gold: &[Expression], answer: &[Expression], work: &mut Work) -> bool {

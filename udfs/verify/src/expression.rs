@@ -1,14 +1,15 @@
 //! Expressions as programs of a stack machine, so that nested brackets do not nest calls.
 
-use num_bigint::Sign;
+use num_bigint::BigInt;
 
 use super::number::Number;
 use super::rational::Rational;
-use super::work::Work;
+use super::sample::Sample;
+use super::work::{MAX_BITS, Work};
 
 macro_rules! functions {
     ($($function:ident $($name:literal)*;)*) => {
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub(crate) enum Function { $($function),* }
 
         impl Function {
@@ -31,13 +32,13 @@ functions! {
 
 impl Function {
     /// Whether the values on one side of a point do not determine those on the other side.
-    fn has_branches(self) -> bool {
+    pub(crate) fn has_branches(self) -> bool {
         use Function::{Arccos, Arccot, Arcsin, Arctan, Lg, Ln, Log};
         matches!(self, Arcsin | Arccos | Arctan | Arccot | Ln | Log | Lg)
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub(crate) enum Op {
     Push(Rational),
     Variable(usize),
@@ -61,33 +62,13 @@ pub(crate) enum Op {
     Ceiling,
 }
 
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Hash, Default)]
 pub(crate) struct Expression {
     pub ops: Vec<Op>,
     pub names: Vec<String>,
 }
 
 pub(crate) const MAX_NAMES: usize = 100;
-/// The maximum points tried where a few values determine a function.
-const POINTS: usize = 8;
-const AGREEING: usize = 4;
-/// Ranges of numerators over `BELOW`, for functions whose form may change between ranges. Three points are drawn from
-/// each: all variables above zero, all below, and with any signs.
-const FRACTIONS: [(i64, i64); 5] = [(212, 612), (10, 100), (2, 20), (600, 6_000), (6_000, 200_000)];
-const BELOW: i64 = 211;
-/// The same for whole numbers. Each is used together with its successor, so that both parities occur.
-const WHOLES: [(i64, i64); 6] = [(3, 12), (3, 20), (5, 30), (3, 42), (20, 60), (60, 90)];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Points {
-    /// A few points anywhere: two functions with a power series everywhere are equal if they agree at some points.
-    Few,
-    /// All points, on both sides of zero and from 10⁻² to 10³: roots, absolute values and inverse functions change
-    /// their form.
-    Fractions,
-    Wholes,
-}
-
 impl Expression {
     pub(crate) fn constant(number: Rational) -> Self {
         Self { ops: vec![Op::Push(number)], names: vec![] }
@@ -117,49 +98,19 @@ impl Expression {
         })
     }
 
-    fn points(&self) -> Points {
-        // For each operand: whether it is a whole number, and whether it is a number above zero.
-        let mut operands: Vec<(bool, bool)> = Vec::new();
-        let mut points = Points::Few;
-        for op in &self.ops {
-            let operand = match op {
-                Op::Push(number) => (number.is_integer(), number.sign() == Sign::Plus),
-                Op::Pi | Op::E => (false, true),
-                Op::Variable(_) | Op::I => (false, false),
-                Op::Add | Op::Subtract | Op::Multiply | Op::Divide | Op::Power | Op::Binomial | Op::LogOfBase => {
-                    let (exponent, base) = (operands.pop().unwrap_or_default(), operands.pop().unwrap_or_default());
-                    match op {
-                        Op::Binomial => return Points::Wholes,
-                        Op::LogOfBase => points = Points::Fractions,
-                        Op::Power if !exponent.0 && !base.1 => points = Points::Fractions,
-                        _ => {}
-                    }
-                    (false, false)
-                }
-                op => {
-                    let operand = operands.pop().unwrap_or_default();
-                    match op {
-                        Op::Factorial => return Points::Wholes,
-                        Op::Root(_) | Op::Absolute | Op::Floor | Op::Ceiling => points = Points::Fractions,
-                        Op::Apply(function) if function.has_branches() => points = Points::Fractions,
-                        _ => {}
-                    }
-                    (*op == Op::Negate && operand.0, false)
-                }
-            };
-            operands.push(operand);
-        }
-        points
+    /// Returns the value of an expression without variables. None if it is undefined or too expensive.
+    pub(crate) fn constant_value(&self, work: &mut Work) -> Option<Number> {
+        self.value(&|_: &str, _: &mut Work| None, work)
     }
 
-    /// Returns the value at a point. None if it is undefined or too expensive.
-    pub(crate) fn value(&self, point: usize, points: Points, work: &mut Work) -> Option<Number> {
+    /// Returns the value where the variables have these values.
+    fn value(&self, variable: &dyn Fn(&str, &mut Work) -> Option<Rational>, work: &mut Work) -> Option<Number> {
         let mut stack: Vec<Number> = Vec::new();
         for op in &self.ops {
             work.spend(8)?;
             let value = match op {
                 Op::Push(number) => Number::Exact(number.clone()),
-                Op::Variable(place) => Number::Exact(coordinate(self.names.get(*place)?, point, points, work)?),
+                Op::Variable(place) => Number::Exact(variable(self.names.get(*place)?, work)?),
                 Op::Pi => Number::pi()?,
                 Op::E => Number::integer(1).exp(work)?,
                 Op::I => Number::i(),
@@ -180,24 +131,32 @@ impl Expression {
             return true;
         }
         if self.is_constant() && other.is_constant() {
-            return self.same_at(other, 0, Points::Few, work) == Some(true);
+            let (value, of_other) = (self.constant_value(work), other.constant_value(work));
+            return value.zip(of_other).and_then(|(value, of_other)| value.equals(&of_other)) == Some(true);
         }
-        let points = self.points().max(other.points());
-        agree(points, |point, work| self.same_at(other, point, points, work), work)
+        let sample = Sample::of(self, other, true);
+        sample.agree(|point, work| self.same_at(other, &sample, point, work), work)
     }
 
-    fn same_at(&self, other: &Self, point: usize, points: Points, work: &mut Work) -> Option<bool> {
-        self.value(point, points, work)?.equals(&other.value(point, points, work)?)
+    fn same_at(&self, other: &Self, sample: &Sample, point: usize, work: &mut Work) -> Option<bool> {
+        let mut at = |of: &Self| {
+            work.has_left_reals();
+            let value = of.value(&|name: &str, work: &mut Work| sample.coordinate(name, point, work), work)?;
+            Some((value, work.has_left_reals()))
+        };
+        let ((value, has_left), (of_other, other_has_left)) = (at(self)?, at(other)?);
+        // `\sqrt{1/x}` and `1/\sqrt{x}` differ by a sign where neither is real.
+        value.equals(&of_other).filter(|are_equal| *are_equal || !(has_left && other_has_left))
     }
 
     /// Whether one is a nonzero constant multiple of the other at all tested points.
     pub(crate) fn is_multiple_of(&self, other: &Self, above_zero: bool, work: &mut Work) -> bool {
         let mut first = None;
-        let points = self.points().max(other.points()).min(Points::Fractions);
-        agree(
-            points,
+        let sample = Sample::of(self, other, false);
+        sample.agree(
             |point, work| {
-                let (a, b) = (self.value(point, points, work)?, other.value(point, points, work)?);
+                let at = |name: &str, work: &mut Work| sample.coordinate(name, point, work);
+                let (a, b) = (self.value(&at, work)?, other.value(&at, work)?);
                 if !(a.is_nonzero() && b.is_nonzero()) {
                     return None;
                 }
@@ -213,56 +172,6 @@ impl Expression {
     }
 }
 
-/// Whether `holds` is true at every point where it is defined, and is defined at enough of them.
-fn agree(points: Points, mut holds: impl FnMut(usize, &mut Work) -> Option<bool>, work: &mut Work) -> bool {
-    let (all, enough) = match points {
-        Points::Few => (POINTS, AGREEING),
-        Points::Fractions => (3 * FRACTIONS.len(), usize::MAX),
-        Points::Wholes => (2 * WHOLES.len(), usize::MAX),
-    };
-    let mut agreeing = 0;
-    for point in 0..all {
-        match holds(point, work) {
-            Some(false) => return false,
-            Some(true) => agreeing += 1,
-            None => {}
-        }
-        if agreeing == enough {
-            break;
-        }
-    }
-    agreeing >= AGREEING && !work.is_spent()
-}
-
-fn coordinate(name: &str, point: usize, points: Points, work: &mut Work) -> Option<Rational> {
-    let (drawn, which) = match points {
-        Points::Few => (point, 0),
-        Points::Fractions => (point / 3, point % 3),
-        Points::Wholes => (point / 2, point % 2),
-    };
-    let salt = if which == 2 { point + 64 } else { drawn };
-    let mut seed = 0xcbf2_9ce4_8422_2325_u64 ^ (salt as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    for byte in name.bytes() {
-        seed = (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    seed = (seed ^ (seed >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    seed ^= seed >> 29;
-    let draw = |(from, to): (i64, i64)| from + ((seed >> 11) % (to - from) as u64) as i64;
-    let coin = (seed >> 50) % 2 == 1;
-    let above = match points {
-        Points::Wholes => {
-            return Some(Rational::integer(draw(*WHOLES.get(drawn)?) / 2 * 2 + i64::from(coin == (which == 0))));
-        }
-        Points::Fractions => {
-            let above = draw(*FRACTIONS.get(drawn)?);
-            if which == 1 || (which == 2 && coin) { -above } else { above }
-        }
-        Points::Few if point.is_multiple_of(2) => draw((BELOW + 1, BELOW + 401)),
-        Points::Few => draw((20, 190)),
-    };
-    Rational::quotient(above.into(), BELOW.into(), work)
-}
-
 fn binary(op: &Op, left: &Number, right: &Number, work: &mut Work) -> Option<Number> {
     match op {
         Op::Add => left.plus(right, work),
@@ -271,23 +180,38 @@ fn binary(op: &Op, left: &Number, right: &Number, work: &mut Work) -> Option<Num
         Op::Divide => left.over(right, work),
         Op::Power => left.power(right, work),
         Op::LogOfBase => right.ln(work)?.over(&left.ln(work)?, work),
-        _ => {
-            let below = right.exact()?.to_integer()?;
-            let above = left.exact()?.to_integer();
-            if !(-1_000..=1_000).contains(&below) || above.is_some_and(|above| above < 0) {
-                return None;
-            }
-            if below < 0 {
-                return above.map(|_| Number::integer(0));
-            }
-            let mut product = Number::integer(1);
-            for place in 0..below {
-                let factor = left.minus(&Number::integer(place), work)?;
-                product = product.times(&factor, work)?.over(&Number::integer(place + 1), work)?;
-            }
-            Some(product)
-        }
+        _ => binomial(left, right.exact()?.to_integer()?, work),
     }
+}
+
+fn binomial(above: &Number, below: i64, work: &mut Work) -> Option<Number> {
+    let whole = above.exact().and_then(Rational::to_integer);
+    if !(-1_000..=1_000).contains(&below) || whole.is_some_and(|above| above < 0) {
+        return None;
+    }
+    if below < 0 {
+        return whole.map(|_| Number::integer(0));
+    }
+    if let Some(above) = whole {
+        let last = if below <= above { below.min(above - below) } else { below };
+        return product((0..last).map(|place| (above - place, place + 1)), work);
+    }
+    let mut product = Number::integer(1);
+    for place in 0..below {
+        let factor = above.minus(&Number::integer(place), work)?;
+        product = product.times(&factor, work)?.over(&Number::integer(place + 1), work)?;
+    }
+    Some(product)
+}
+
+/// Returns the product of factors, each divided by a number that divides the product up to it.
+fn product(factors: impl Iterator<Item = (i64, i64)>, work: &mut Work) -> Option<Number> {
+    let mut product = BigInt::from(1);
+    for (factor, divisor) in factors {
+        work.spend(2 + product.bits() / 1_024)?;
+        product = product * factor / divisor;
+    }
+    (product.bits() <= MAX_BITS).then(|| Number::Exact(Rational::integer(product)))
 }
 
 fn unary(op: &Op, value: &Number, work: &mut Work) -> Option<Number> {
@@ -304,7 +228,7 @@ fn unary(op: &Op, value: &Number, work: &mut Work) -> Option<Number> {
             if !(0..=1_000).contains(&last) {
                 return None;
             }
-            (2..=last).try_fold(Number::integer(1), |product, factor| product.times(&Number::integer(factor), work))
+            product((2..=last).map(|factor| (factor, 1)), work)
         }
         _ => None,
     }

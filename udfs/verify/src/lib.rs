@@ -1,7 +1,7 @@
 //! Extracts the final answer of a response and compares it with the expected one, without computer algebra.
 //!
 //! Numbers are compared as exact fractions where possible, else to 120 digits with an error bound. Expressions with
-//! variables are compared at points derived from the variables' names, so every call uses the same points. An ambiguous
+//! variables are compared at points derived from both expressions, so every call uses the same points. An ambiguous
 //! answer, such as `1/2x` or `\sin{x}^2`, and an unsupported one are equal only to identical text: accepting a wrong
 //! answer is worse than refusing a right one. [`verdict`] names the refusals of answers with two readings.
 //!
@@ -13,7 +13,7 @@
 //! | `span`, `reader`, `lists`, `relations`, `values`, `shape` | tokens to answers: value, list, interval, equation |
 //! | `choices`, `bound` | letters of choices; names that may differ |
 //! | `notation` | notation that looks like a product but is not |
-//! | `parser`, `expression` | expressions as programs of a stack machine |
+//! | `parser`, `expression`, `sample` | expressions as programs of a stack machine, and the points where they are compared |
 //! | `rational`, `ball`, `number` | exact fractions, 512 bits with their error, complex numbers of both |
 //! | `compare` | equality of answers |
 //! | `work` | the cost limits of a comparison |
@@ -53,6 +53,7 @@ mod parser;
 mod rational;
 mod reader;
 mod relations;
+mod sample;
 mod shape;
 mod span;
 mod stated;

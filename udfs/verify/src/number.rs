@@ -230,7 +230,10 @@ impl Number {
         };
         if negative {
             return match degree {
-                2 => self.negated().root(2, work)?.times(&Self::i(), work),
+                2 => {
+                    work.leave_reals();
+                    self.negated().root(2, work)?.times(&Self::i(), work)
+                }
                 _ if degree % 2 == 1 => Some(self.negated().root(degree, work)?.negated()),
                 _ => None,
             };

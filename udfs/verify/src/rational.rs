@@ -5,11 +5,14 @@ use num_integer::Integer;
 
 use super::work::{MAX_BITS, Work};
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Rational {
     numerator: BigInt,
     denominator: BigInt,
 }
+
+/// Numbers of more bits are divided before a common divisor is looked for.
+const LONG: u64 = 512;
 
 impl Rational {
     pub(crate) fn integer(number: impl Into<BigInt>) -> Self {
@@ -21,7 +24,16 @@ impl Rational {
         if denominator.sign() == Sign::NoSign {
             return None;
         }
-        work.spend_on_bits(numerator.bits().max(denominator.bits()))?;
+        let bits = numerator.bits().max(denominator.bits());
+        // A division is much cheaper than the greatest common divisor, and factorials often divide.
+        if bits > LONG && numerator.bits() > denominator.bits() {
+            work.spend_on_product(bits)?;
+            let (whole, rest) = numerator.div_rem(&denominator);
+            if rest.sign() == Sign::NoSign {
+                return Some(Self::integer(whole));
+            }
+        }
+        work.spend_on_bits(bits)?;
         let divisor = numerator.gcd(&denominator);
         let divisor = if denominator.sign() == Sign::Minus { -divisor } else { divisor };
         match divisor == BigInt::from(1) {
@@ -99,8 +111,8 @@ impl Rational {
     pub(crate) fn times(&self, other: &Self, work: &mut Work) -> Option<Self> {
         let (above, below) = (&self.numerator * &other.numerator, &self.denominator * &other.denominator);
         if self.is_integer() && other.is_integer() {
-            work.spend(10 + above.bits() * above.bits() / 4096)?;
-            return (above.bits() <= MAX_BITS).then(|| Self::integer(above));
+            work.spend_on_product(above.bits())?;
+            return Some(Self::integer(above));
         }
         Self::quotient(above, below, work)
     }
@@ -122,7 +134,7 @@ impl Rational {
         let times = exponent.unsigned_abs();
         let is_unit = base.is_integer() && base.numerator.magnitude() == &BigUint::from(1_u8);
         let times = if is_unit { times % 2 } else { times };
-        work.spend_on_bits(base.bits().checked_mul(times)?)?;
+        work.spend_on_product(base.bits().checked_mul(times)?)?;
         let times = u32::try_from(times).ok()?;
         Some(Self { numerator: base.numerator.pow(times), denominator: base.denominator.pow(times) })
     }

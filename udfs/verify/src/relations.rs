@@ -1,6 +1,6 @@
 //! Equations, inequalities, memberships and residues.
 
-use super::expression::{Expression, Op, Points};
+use super::expression::{Expression, Op};
 use super::shape::{Interval, Shape};
 use super::span::Span;
 use super::token::{Bracket, Relation, Token};
@@ -171,7 +171,7 @@ pub(crate) fn within_both(ranges: &[Shape], work: &mut Work) -> Option<Interval>
     let (above, below) = if one.low.is_some() { (one, other) } else { (other, one) };
     let Interval { low: Some(low), high: None, .. } = above else { return None };
     let Interval { low: None, high: Some(high), .. } = below else { return None };
-    let width = high.joined(low, Op::Subtract).value(0, Points::Few, work)?;
+    let width = high.joined(low, Op::Subtract).constant_value(work)?;
     let is_wide = width.is_nonzero() && width.real()?.is_negative() == Some(false);
     (one.name == other.name && one.name.is_some() && is_wide).then(|| Interval {
         high: below.high.clone(),

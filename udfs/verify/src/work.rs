@@ -8,11 +8,12 @@ pub(crate) const MAX_BITS: u64 = 10_000;
 pub(crate) struct Work {
     left: u64,
     is_doubtful: bool,
+    has_left_reals: bool,
 }
 
 impl Work {
     pub(crate) fn new() -> Self {
-        Self { left: STEPS, is_doubtful: false }
+        Self { left: STEPS, is_doubtful: false, has_left_reals: false }
     }
 
     /// Spends `steps`. None if fewer are left, and from then on.
@@ -32,6 +33,16 @@ impl Work {
         self.is_doubtful
     }
 
+    /// Notes an even root of a number below zero.
+    pub(crate) fn leave_reals(&mut self) {
+        self.has_left_reals = true;
+    }
+
+    /// Whether such a root was taken since the last call.
+    pub(crate) fn has_left_reals(&mut self) -> bool {
+        std::mem::take(&mut self.has_left_reals)
+    }
+
     pub(crate) fn is_spent(&self) -> bool {
         self.left == 0
     }
@@ -42,5 +53,13 @@ impl Work {
             return None;
         }
         self.spend(20 + bits * bits / 256)
+    }
+
+    /// Spends the steps of a product, or of a division without remainder, of numbers with `bits`.
+    pub(crate) fn spend_on_product(&mut self, bits: u64) -> Option<()> {
+        if bits > MAX_BITS {
+            return None;
+        }
+        self.spend(10 + bits * bits / 4_096)
     }
 }
