@@ -1,14 +1,14 @@
 //! Responses that are nothing but the answer: a value, an equation, or a sentence that ends in an equation.
 
 use super::expression::Function;
-use super::lexer::{Commas, tokens};
+use super::lexer::{Reading, tokens};
 use super::shape::{Quantity, Shape};
 use super::span::Tokens;
 use super::work::Work;
 use super::{choices, equal, reader, units, words};
 
 /// The maximum bytes of such an answer.
-const LONGEST: usize = 200;
+pub(crate) const LONGEST: usize = 200;
 /// Words of which one makes an equation doubtful, or its sides something else than the answer.
 const DOUBTS: &str = include_str!("words/doubts.txt");
 /// Words that end the beginning of "The total is 3 + 4 = 7".
@@ -43,7 +43,7 @@ pub(crate) fn is_value(line: &str) -> bool {
 }
 
 fn is_understood(text: &str, is_prose: bool) -> bool {
-    let Some(tokens) = tokens(text, Commas::Thousands) else { return false };
+    let Some(tokens) = tokens(text, Reading::Usual) else { return false };
     let Some(tokens) = Tokens::new(&tokens) else { return false };
     match reader::read(tokens.whole(), &mut Work::new()) {
         Shape::Opaque(_) | Shape::Word(_) => false,
@@ -57,7 +57,7 @@ fn is_understood(text: &str, is_prose: bool) -> bool {
 }
 
 /// Whether a text has words outside of commands that are neither functions nor units.
-fn is_prose(text: &str) -> bool {
+pub(crate) fn is_prose(text: &str) -> bool {
     let lists = |words: &str, word: &str| words.split_whitespace().any(|of| of == word);
     let mut before = ' ';
     text.split_inclusive(|c: char| !c.is_ascii_alphabetic()).any(|run| {

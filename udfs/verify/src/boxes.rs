@@ -4,10 +4,13 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::words::{List, SEEN};
-use super::{Verdict, choices, compared, equal, units, words};
+use super::{Verdict, choices, compared, equal, judged, units, words};
 
 const BOX: &str = "box";
-const BOXES: [(&str, &str); 2] = [("\\", "ed"), ("\\f", "")];
+/// Commands for boxes: what is before and after `box`, and how many arguments are before the content. The first one has
+/// lost its backslash.
+const BOXES: [(&str, &str, usize); 6] =
+    [("", "ed{", 0), ("\\", "ed", 0), ("\\f", "", 0), ("\\frame", "", 0), ("\\b", "", 0), ("\\fcolor", "", 2)];
 /// The maximum number of boxes skipped because the text denies them.
 const DENIED: usize = 8;
 /// The maximum bytes between two answers of a list.
@@ -46,15 +49,15 @@ impl<'a> Boxes<'a> {
 
     pub(crate) fn compared(&self, gold: &str) -> Verdict {
         let Some(last) = self.contents.last() else { return Verdict::Missing };
-        let is_equal = |content: &&str| compared(gold, content) == Verdict::Equal;
+        let is_equal = |content: &&str| judged(gold, content) == Verdict::Equal;
         let has_list = self.contents.iter().any(|content| content.contains(',') && !content.starts_with('('));
         if self.contents.len() == 1 || self.is_spaced && has_list {
-            return compared(gold, last);
+            return judged(gold, last);
         }
         match compared(gold, &self.contents.join(", ")) {
             Verdict::Equal => Verdict::Equal,
             _ if self.are_all(is_equal) => Verdict::Equal,
-            _ if self.is_spaced => compared(gold, last),
+            _ if self.is_spaced => judged(gold, last),
             _ if is_equal(last) => Verdict::Ambiguous,
             verdict => verdict,
         }
@@ -97,10 +100,7 @@ fn boxes_before(text: &str, mut end: usize) -> Result<Option<Boxed<'_>>, Unfinis
     let mut denied = 0;
     loop {
         let Some(found) = text[..end].rfind(BOX) else { return Ok(None) };
-        let Some((from, start)) = BOXES.iter().find_map(|(before, after)| {
-            let is_one = text[..found].ends_with(before) && text[found + BOX.len()..].starts_with(after);
-            is_one.then(|| (found - before.len(), found + BOX.len() + after.len()))
-        }) else {
+        let Some((from, start)) = BOXES.iter().find_map(|kind| opened(text, found, kind)) else {
             end = found;
             continue;
         };
@@ -124,11 +124,32 @@ fn boxes_before(text: &str, mut end: usize) -> Result<Option<Boxed<'_>>, Unfinis
     }
 }
 
+/// Returns where a box begins, and where its content does with its braces. `found` is the place of `box`.
+fn opened(text: &str, found: usize, (before, after, arguments): &(&str, &str, usize)) -> Option<(usize, usize)> {
+    let from = text[..found].strip_suffix(before)?.len();
+    let mut rest = text[found + BOX.len()..].strip_prefix(after.trim_end_matches('{'))?;
+    if after.ends_with('{')
+        && (!rest.starts_with('{') || text[..from].ends_with(|c: char| c.is_alphanumeric() || c == '\\'))
+    {
+        return None;
+    }
+    while let Some((_, after)) = rest.strip_prefix('[').and_then(|option| option.split_once(']')) {
+        rest = after;
+    }
+    for _ in 0..*arguments {
+        rest = &rest[words::group(rest, true).filter(|_| rest.starts_with('{'))?.len() + 2..];
+    }
+    Some((from, text.len() - rest.len()))
+}
+
 static DENIALS: List = List::new(|| include_str!("words/not_before.txt").lines().collect());
 
 /// Whether the words before a box deny it: "it is not", "the answer can't be", "no es".
 fn is_denied(before: &str) -> bool {
     let before = before.trim_end_matches(|c: char| c.is_whitespace() || "$*(\\[".contains(c));
+    if ["why not", "Why not"].iter().any(|question| before.ends_with(question)) {
+        return false;
+    }
     before == "not" || DENIALS.iter().any(|denial| before.ends_with(denial))
 }
 

@@ -1,5 +1,7 @@
 //! Unicode characters as LaTeX.
 
+use std::borrow::Cow;
+
 /// Converts a text to ASCII and LaTeX where possible. None if it has characters that change the text direction.
 pub(crate) fn plain(text: &str) -> Option<String> {
     let mut plain = String::with_capacity(text.len());
@@ -13,10 +15,11 @@ pub(crate) fn plain(text: &str) -> Option<String> {
                 take_while(&mut rest, |next| is_digit(next).then_some(next), &mut plain);
                 plain.push('}');
             }
-            power if raised(power).is_some() => {
-                plain.push_str("^{");
-                plain.extend(raised(power));
-                take_while(&mut rest, raised, &mut plain);
+            script if raised(script).is_some() => raise(script, &mut rest, &mut plain),
+            script if lowered(script).is_some() => {
+                plain.push_str("_{");
+                plain.extend(lowered(script));
+                take_while(&mut rest, lowered, &mut plain);
                 plain.push('}');
             }
             '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' | '\u{00ad}' => {}
@@ -42,9 +45,76 @@ fn is_digit(character: char) -> bool {
 }
 
 fn raised(character: char) -> Option<char> {
-    const POWERS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
-    let digit = POWERS.iter().position(|power| *power == character)?;
-    char::from_digit(u32::try_from(digit).ok()?, 10)
+    scripted("0⁰1¹2²3³4⁴5⁵6⁶7⁷8⁸9⁹+⁺-⁻=⁼(⁽)⁾nⁿiⁱxˣyʸzᶻaᵃbᵇcᶜdᵈeᵉkᵏmᵐpᵖrʳsˢtᵗhʰ", character)
+}
+
+fn lowered(character: char) -> Option<char> {
+    scripted("0₀1₁2₂3₃4₄5₅6₆7₇8₈9₉+₊-₋=₌(₍)₎aₐeₑhₕiᵢjⱼkₖlₗmₘnₙoₒpₚrᵣsₛtₜuᵤvᵥxₓ", character)
+}
+
+/// Returns the character before the given one in a list of pairs.
+fn scripted(pairs: &str, character: char) -> Option<char> {
+    if character.is_ascii() {
+        return None;
+    }
+    let (before, _) = pairs.split_once(character)?;
+    before.chars().next_back()
+}
+
+/// Writes raised characters as a power, `³√` as a root, and `³⁄₄` as a fraction.
+fn raise(first: char, rest: &mut std::str::Chars<'_>, plain: &mut String) {
+    let mut power = String::from_iter(raised(first));
+    take_while(rest, raised, &mut power);
+    let mut after = rest.clone();
+    match after.next() {
+        // `x³√7` has two readings.
+        Some('√') if plain.chars().next_back().is_none_or(|before| !before.is_alphanumeric() && before != ')') => {
+            *rest = after;
+            plain.push_str(&format!("\\sqrt[{power}]"));
+        }
+        Some('⁄' | '/') if after.clone().next().and_then(lowered).is_some() => {
+            *rest = after;
+            plain.push_str(&format!("\\frac{{{power}}}{{"));
+            take_while(rest, lowered, plain);
+            plain.push('}');
+        }
+        _ => plain.push_str(&format!("^{{{power}}}")),
+    }
+}
+
+/// Writes commands again whose backslash and first letter were read as an escape: `\frac` became a form feed and `rac`,
+/// `\times` a tab and `imes`.
+pub(crate) fn unescaped(text: &str) -> Cow<'_, str> {
+    let is_control = |byte: u8| matches!(byte, 7..=9 | 11..=13);
+    if !text.bytes().any(is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut written = String::with_capacity(text.len());
+    for (place, character) in text.char_indices() {
+        match escaped(character, &text[place + character.len_utf8()..]) {
+            Some(letter) => written.extend(['\\', letter]),
+            None => written.push(character),
+        }
+    }
+    Cow::Owned(written)
+}
+
+fn escaped(control: char, after: &str) -> Option<char> {
+    const COMMANDS: [&str; 12] =
+        ["imes", "ext", "extbf", "extrm", "frac", "heta", "an", "au", "binom", "ight", "ho", "angle"];
+    let letter = match control {
+        '\u{7}' => 'a',
+        '\u{8}' => 'b',
+        '\t' => 't',
+        '\u{b}' => 'v',
+        '\u{c}' => 'f',
+        '\r' => 'r',
+        _ => return None,
+    };
+    let name = &after[..after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len())];
+    let is_sure =
+        if control.is_ascii_whitespace() && control != '\u{c}' { COMMANDS.contains(&name) } else { !name.is_empty() };
+    is_sure.then_some(letter)
 }
 
 fn take_while(rest: &mut std::str::Chars<'_>, means: impl Fn(char) -> Option<char>, plain: &mut String) {
@@ -60,6 +130,12 @@ fn ascii(character: char) -> char {
     let digit = ZEROS.iter().find_map(|zero| code.checked_sub(*zero).filter(|digit| *digit < 10));
     match digit {
         Some(digit) => char::from_digit(digit, 10).unwrap_or(character),
+        // 𝑥 and 𝟐
+        None if (0x1d400..0x1d6a4).contains(&code) => {
+            let place = ((code - 0x1d400) % 52) as u8;
+            char::from(if place < 26 { b'A' + place } else { b'a' + place - 26 })
+        }
+        None if (0x1d7ce..0x1d800).contains(&code) => char::from_digit((code - 0x1d7ce) % 10, 10).unwrap_or(character),
         None if (0xff01..=0xff5e).contains(&code) => char::from_u32(code - 0xfee0).unwrap_or(character),
         None => character,
     }

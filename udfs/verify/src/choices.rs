@@ -45,15 +45,26 @@ fn bare(text: &str) -> String {
 
 fn named(text: &str) -> &str {
     let text = text.trim();
-    const NAMES: &str = "Option |option |Options |options |Choice |choice |Choices |choices |Both |both |选项|选择|选|a letra |la letra |letra |la opción |opción |la ";
+    const NAMES: &str = "Option |option |the letter |letter |Options |options |Choice |choice |Choices |choices |Both |both |选项|选择|选|a letra |la letra |letra |la opción |opción |la ";
     NAMES.split('|').find_map(|name| text.strip_prefix(name)).unwrap_or(text).trim()
+}
+
+/// Removes quotes and brackets around a text: `[A]`, `'A'`.
+fn unquoted(text: &str) -> &str {
+    const PAIRS: [&str; 10] = ["[]", "<>", "''", "\"\"", "``", "‘’", "“”", "«»", "【】", "「」"];
+    let inner = PAIRS.iter().find_map(|pair| {
+        let mut marks = pair.chars();
+        text.trim().strip_prefix(marks.next()?)?.strip_suffix(marks.next()?)
+    });
+    inner.map_or(text, unquoted)
 }
 
 /// Returns the letter that is the whole answer.
 pub(crate) fn lone(text: &str) -> Option<char> {
     let is_other = text.len() > 40 || text.bytes().any(|byte| byte.is_ascii_digit());
-    let plain = if is_other { return None } else { bare(text) };
-    let mut letters = named(&plain).trim_end_matches(['.', '。', ':']).chars();
+    let plain = if is_other { return None } else { bare(unquoted(text)) };
+    let plain = unquoted(named(&plain));
+    let mut letters = named(plain).trim_end_matches(['.', '。', ':']).chars();
     letters.next().filter(|letter| matches!(letter.to_ascii_uppercase(), 'A'..='J') && letters.next().is_none())
 }
 
@@ -81,7 +92,7 @@ pub(crate) fn lettered(text: &str) -> Option<(char, &str)> {
 }
 
 /// Whether a choice's text names no other choice and does not reject this one.
-fn is_settled(text: &str, letter: char) -> bool {
+pub(crate) fn is_settled(text: &str, letter: char) -> bool {
     const REJECTING: [&str; 9] = ["is", "isn't", "or", "and", "not", "are", "but", "if", "no"];
     let plain = bare(text);
     let words: Vec<&str> =

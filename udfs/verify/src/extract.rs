@@ -7,9 +7,10 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, Match};
 
 use super::boxes::{BETWEEN, Boxes, Unfinished, boxed, joins};
+use super::characters::unescaped;
 use super::markdown::unemphasised;
 use super::words::SEEN;
-use super::{alone, choices, equal, words};
+use super::{alone, choices, clauses, equal, words};
 use asap_kernels::code_fences::Blocks;
 use asap_kernels::tags;
 
@@ -22,7 +23,10 @@ const HEADING: usize = 40;
 /// What a response states.
 pub(crate) enum Stated<'a> {
     Boxes(Boxes<'a>),
+    /// What follows a phrase, a heading or a mark.
     Text(String),
+    /// A response that is nothing but its answer.
+    Alone(String),
     Ambiguous,
     Nothing,
 }
@@ -38,7 +42,10 @@ pub(crate) enum Stated<'a> {
 /// assert_eq!(asap_verify::answer("I do not know."), None);
 /// ```
 pub fn answer(response: &str) -> Option<Cow<'_, str>> {
-    text_of(stated(response, true))
+    match unescaped(response) {
+        Cow::Borrowed(response) => text_of(stated(response, true)),
+        Cow::Owned(response) => text_of(stated(&response, true)).map(|answer| Cow::Owned(answer.into_owned())),
+    }
 }
 
 /// Returns the answer that a part of a response states, as [`answer`] does, but not the part itself.
@@ -49,7 +56,7 @@ pub(crate) fn said(part: &str) -> Option<Cow<'_, str>> {
 fn text_of(stated: Stated<'_>) -> Option<Cow<'_, str>> {
     match stated {
         Stated::Boxes(boxes) => boxes.answer(),
-        Stated::Text(text) => Some(Cow::Owned(text)),
+        Stated::Text(text) | Stated::Alone(text) => Some(Cow::Owned(text)),
         Stated::Ambiguous | Stated::Nothing => None,
     }
 }
@@ -65,7 +72,7 @@ pub(crate) fn stated(response: &str, is_whole: bool) -> Stated<'_> {
         Ok(Some(boxes)) => Stated::Boxes(boxes),
         Ok(None) => match unboxed(&unemphasised(searched), is_whole) {
             Err(Doubtful) => Stated::Ambiguous,
-            Ok(said) => said.map_or(Stated::Nothing, |said| Stated::Text(said.to_string())),
+            Ok(said) => said.unwrap_or(Stated::Nothing),
         },
     }
 }
@@ -73,14 +80,18 @@ pub(crate) fn stated(response: &str, is_whole: bool) -> Stated<'_> {
 /// A statement with two readings.
 struct Doubtful;
 
-fn unboxed(text: &str, is_whole: bool) -> Result<Option<&str>, Doubtful> {
-    let said = phrase(text)?.or_else(|| marked(text)).or_else(|| alone::stated(text).filter(|_| is_whole));
+fn unboxed<'a>(text: &str, is_whole: bool) -> Result<Option<Stated<'a>>, Doubtful> {
     // `~5~` is struck out, and `~5` is about 5.
-    let said = said.filter(|said| !said.starts_with('~'));
+    let is_firm = |said: &&str| !said.starts_with('~');
+    let written = |said: &str| alone::last_side(said).unwrap_or(said).to_string();
+    if let Some(said) = phrase(text)?.or_else(|| marked(text).map(clauses::value)) {
+        return Ok(Some(said).filter(is_firm).map(|said| Stated::Text(written(said))));
+    }
+    let said = alone::stated(text).filter(|_| is_whole).filter(is_firm);
     if said.is_none() && is_whole && text.trim().strip_prefix("- ").is_some_and(alone::is_value) {
         return Err(Doubtful);
     }
-    Ok(said.map(|said| alone::last_side(said).unwrap_or(said)))
+    Ok(said.map(|said| Stated::Alone(written(said))))
 }
 
 /// Returns the answer of a text as far as it can be compared: what the text states ([`answer`]), or else the text itself
@@ -131,16 +142,18 @@ static FINDER: LazyLock<Option<AhoCorasick>> =
 fn phrase(text: &str) -> Result<Option<&str>, Doubtful> {
     let found = FINDER.iter().flat_map(|finder| finder.find_overlapping_iter(text));
     let place = |found: Match| place(text, found.range(), PHRASES.lines().nth(found.pattern().as_usize())?);
-    let mut places: Vec<(usize, usize)> = found.filter_map(place).collect();
+    let mut places: Vec<(usize, usize, bool)> = found.filter_map(place).collect();
     places.sort_unstable();
-    for (from, after) in places.into_iter().rev().take(32) {
-        let rest = without_adverbs(&text[after..]);
+    for (from, after, is_loose) in places.into_iter().rev().take(32) {
+        let rest = clauses::without_lead(&text[after..]);
         match first_word(rest) {
             word if WRONG.contains(&word) => return Ok(None),
             // "The answer is correct" refers to an earlier statement.
             word if RIGHT.contains(&word) => {}
             // "The wrong answer is", "suppose the answer is"
             _ if words::ends_with_clause(&text[..after], include_str!("words/denials.txt")) => {}
+            // "If it were so, the answer would be"
+            _ if is_loose && (!sentence_of(rest).is_some_and(clauses::holds) || is_supposed(&text[..from])) => {}
             _ if is_item(rest) || is_corrected(rest) => return Err(Doubtful),
             _ if text[from..after].ends_with('\n') && continues(rest) => return Err(Doubtful),
             _ => return Ok(sentence_of(rest)),
@@ -149,16 +162,35 @@ fn phrase(text: &str) -> Result<Option<&str>, Doubtful> {
     Ok(None)
 }
 
+/// Whether the sentence before an answer supposes something.
+fn is_supposed(before: &str) -> bool {
+    let sentence = before.rsplit(['.', '!', '?', '\n']).next().unwrap_or(before);
+    words::says(sentence, "if\nunless\nhad\nwere\nsuppose\nassuming\nwhether\ndoes\ncould\nwould\nwithout")
+}
+
 /// Returns where a phrase begins, and what follows it or the line that is nothing but a heading such as "Final answer".
-/// `found` is the place of its words.
-fn place(text: &str, found: Range<usize>, phrase: &str) -> Option<(usize, usize)> {
+/// `found` is the place of its words. The last value is set if only a value may follow: "the answer should be 5".
+fn place(text: &str, found: Range<usize>, phrase: &str) -> Option<(usize, usize, bool)> {
     let rest = text[found.end..].trim_start_matches(' ');
+    if ["nswer:", "NSWER:", "orrect option:", "orrect choice:"].contains(&phrase)
+        && let after = rest.trim_start_matches([',', ' '])
+        && let Some(length) = clauses::verb(after).filter(|_| !rest.starts_with("is ")).or_else(|| dash(rest))
+    {
+        return Some((found.start, text.len() - after.len() + length, true));
+    }
     let is_heading = phrase.ends_with(':');
     // 回答 is a reply.
     let is_reply = phrase == "答:" && text[..found.start].ends_with(char::is_alphabetic);
     let is_phrase = !is_heading || rest.starts_with([':', '：', '】']);
     let below = heading(text, found.start, rest).filter(|_| is_heading);
-    below.or(is_phrase.then_some(found.end)).filter(|_| !is_reply).map(|after| (found.start, after))
+    below.or(is_phrase.then_some(found.end)).filter(|_| !is_reply).map(|after| (found.start, after, false))
+}
+
+/// Returns the length of a dash or an arrow between "answer" and its value. `Answer - 5` may be negative.
+fn dash(text: &str) -> Option<usize> {
+    let sign = ["->", "=>", "- ", "– ", "— ", "→", "⇒", "="].into_iter().find(|sign| text.starts_with(sign))?;
+    let is_sure = !["- ", "– "].contains(&sign) || choices::lone(text[sign.len()..].lines().next()?).is_some();
+    is_sure.then_some(sign.len())
 }
 
 /// Returns where the text below a heading begins, if its word is at `from` and `rest` follows.
@@ -222,18 +254,6 @@ fn first_word(text: &str) -> &str {
     &text[..text.find(|c: char| !c.is_alphabetic()).unwrap_or(text.len())]
 }
 
-fn without_adverbs(text: &str) -> &str {
-    let mut rest = text;
-    loop {
-        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || "*:：、，】「".contains(c));
-        let word = first_word(rest);
-        if !include_str!("words/adverbs.txt").lines().any(|adverb| adverb == word) {
-            return rest;
-        }
-        rest = rest[word.len()..].trim_start_matches(',');
-    }
-}
-
 fn sentence_of(rest: &str) -> Option<&str> {
     // In "B. It is right" the capital begins the next sentence.
     let line = rest.lines().next()?.trim();
@@ -245,7 +265,8 @@ fn sentence_of(rest: &str) -> Option<&str> {
     let letter = if line.starts_with('(') { 3 } else { 1 };
     let is_choice =
         matches!(line.trim_start_matches('(').as_bytes(), [b'A'..=b'J', ..]) && line.is_char_boundary(letter);
-    if is_choice && line.get(letter..).is_some_and(ends_sentence) {
+    let is_end = |after: &str| ends_sentence(after) || ["!", "?"].contains(&after);
+    if is_choice && line.get(letter..).is_some_and(is_end) {
         return Some(&line[..letter]);
     }
     let formulas = first_formulas(rest).unwrap_or(0);
@@ -253,8 +274,8 @@ fn sentence_of(rest: &str) -> Option<&str> {
         true => &rest[..formulas],
         false => &rest[..formulas + sentence(&rest[formulas..]).len()],
     };
-    let stated = stated.trim().trim_end_matches(['*', '.', '。', '．']).trim();
-    (!stated.is_empty()).then_some(stated)
+    let stated = stated.trim().trim_end_matches(['*', '.', '。', '．', ':']).trim();
+    (!stated.is_empty()).then(|| clauses::value(stated))
 }
 
 /// Whether the answer ends here: with the line, the sentence, or a reason.
@@ -292,8 +313,11 @@ fn formula(text: &str) -> Option<usize> {
 }
 
 fn sentence(text: &str) -> &str {
+    const SHORTENED: [&str; 6] = ["i.e", "e.g", "a.m", "p.m", "approx", "vs"];
     let line = text.lines().next().unwrap_or_default();
-    let end = [". ", ".** ", ".* ", "。", "」"].iter().filter_map(|stop| line.find(stop)).min().unwrap_or(line.len());
+    let is_end = |(place, _): &(usize, &str)| !SHORTENED.iter().any(|short| line[..*place].ends_with(short));
+    let stop = |stop: &str| line.match_indices(stop).find(is_end).map(|(place, _)| place);
+    let end = [". ", ".** ", ".* ", "。", "」"].iter().filter_map(|of| stop(of)).min().unwrap_or(line.len());
     &line[..end]
 }
 

@@ -4,6 +4,8 @@ use super::characters::plain;
 use super::token::{Bracket, Relation, Token};
 use super::{numerals, span, units, words};
 
+mod commands;
+
 pub(crate) const MAX_BYTES: usize = 20_000;
 const MAX_DIGITS: usize = 2_500;
 /// The longest run of letters outside of text that is read as a word or a product.
@@ -12,13 +14,16 @@ const MAX_LETTERS: usize = 40;
 const PHRASE: usize = 60;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Commas {
-    Thousands,
-    Separate,
+pub(crate) enum Reading {
+    Usual,
+    /// Commas between digits separate numbers, and not thousands.
+    Commas,
+    /// The `e` of `2e-1` is ten.
+    Powers,
 }
 
 /// Returns the tokens of an answer. None if it is too long or changes the text direction.
-pub(crate) fn tokens(text: &str, commas: Commas) -> Option<Vec<Token>> {
+pub(crate) fn tokens(text: &str, reading: Reading) -> Option<Vec<Token>> {
     if text.len() > MAX_BYTES {
         return None;
     }
@@ -29,7 +34,7 @@ pub(crate) fn tokens(text: &str, commas: Commas) -> Option<Vec<Token>> {
     if let Some(words) = words::only_words(&text) {
         return Some(vec![words]);
     }
-    Lexer::new(&text, commas).all().map(span::turned)
+    Lexer::new(&text, reading).all().map(span::turned)
 }
 
 struct Arguments {
@@ -40,15 +45,17 @@ struct Arguments {
 struct Lexer<'a> {
     text: &'a str,
     place: usize,
-    commas: Commas,
+    reading: Reading,
     found: Vec<Token>,
     depth: usize,
+    /// The open environments in which `&` is no cell.
+    aligned: usize,
     arguments: Vec<Arguments>,
 }
 
 impl<'a> Lexer<'a> {
-    fn new(text: &'a str, commas: Commas) -> Self {
-        Self { text, place: 0, commas, found: Vec::new(), depth: 0, arguments: Vec::new() }
+    fn new(text: &'a str, reading: Reading) -> Self {
+        Self { text, place: 0, reading, found: Vec::new(), depth: 0, aligned: 0, arguments: Vec::new() }
     }
 
     /// Returns all tokens. None if one consumes no character, so that the loop always ends.
@@ -129,11 +136,16 @@ impl<'a> Lexer<'a> {
             ')' => return self.close(Bracket::Round),
             '[' => return self.open(Bracket::Square),
             ']' => return self.close(Bracket::Square),
+            // `11{:}30` and `3{/}4` have no spaces around the sign.
+            '{' if self.skips(":}") => Token::Colon,
+            '{' if self.skips("/}") => Token::Slash,
             '{' => return self.open(Bracket::Group),
             '}' => return self.close(Bracket::Group),
             '"' if self.counts() && !self.text[..self.place - 1].contains('"') => Token::Word("in".to_string()),
             '$' if self.place == 1 && !self.rest().contains('$') => Token::Dollar,
             '$' | '~' | '"' | '`' => return,
+            '&' if self.aligned > 0 => return,
+            ',' | ';' if self.ends() => return,
             character if character.is_whitespace() => return,
             '^' => return self.caret(),
             '\'' => return self.prime(),
@@ -181,7 +193,50 @@ impl<'a> Lexer<'a> {
         }
         match ["\\prime", "{\\prime}"].iter().any(|prime| self.skips(prime)) {
             true => self.prime(),
+            false if self.slanted() => {}
             false => self.found.push(Token::Caret),
+        }
+    }
+
+    /// Reads the rest of a fraction of raised and lowered digits: `^{3}\!/_4`.
+    fn slanted(&mut self) -> bool {
+        let digits = |text: &'a str| {
+            let inner = text.strip_prefix('{').unwrap_or(text);
+            let length = inner.bytes().take_while(u8::is_ascii_digit).count();
+            let after = &inner[length..];
+            let after = if inner.len() < text.len() { after.strip_prefix('}')? } else { after };
+            (length > 0).then_some((&inner[..length], after))
+        };
+        let fraction = || {
+            let (above, after) = digits(self.rest())?;
+            let after =
+                after.trim_start_matches("\\!").strip_prefix('/')?.trim_start_matches("\\!").strip_prefix('_')?;
+            let (below, after) = digits(after)?;
+            Some((above, below, after.len()))
+        };
+        let Some((above, below, left)) = fraction() else { return false };
+        let number = |digits: &str| Token::Number { digits: digits.to_string(), whole: digits.len(), repeated: None };
+        // `{}^3/_4` begins with an empty group.
+        if let [.., Token::Open(Bracket::Group), Token::Close(Bracket::Group)] = self.found.as_slice() {
+            self.found.truncate(self.found.len() - 2);
+        }
+        let (open, close) = (Token::Open(Bracket::Group), Token::Close(Bracket::Group));
+        let above = [Token::Fraction, open.clone(), number(above), close.clone()];
+        self.found.extend(above.into_iter().chain([open, number(below), close]));
+        self.place = self.text.len() - left;
+        true
+    }
+
+    /// Whether only layout follows.
+    fn ends(&self) -> bool {
+        const LAYOUT: [&str; 9] = ["\\)", "\\]", "\\,", "\\;", "\\:", "\\!", "\\ ", "\\quad", "\\text{.}"];
+        let mut rest = self.rest();
+        loop {
+            rest = rest.trim_start_matches(|c: char| c.is_whitespace() || "$}*~.".contains(c));
+            match LAYOUT.iter().find_map(|layout| rest.strip_prefix(layout)) {
+                Some(after) => rest = after,
+                None => return rest.is_empty(),
+            }
         }
     }
 
@@ -208,7 +263,7 @@ impl<'a> Lexer<'a> {
             if !is_decimal(after) {
                 self.place += 1;
                 // A full stop ends an answer. Other meanings of a point are unknown.
-                if !after.trim_start_matches(|c: char| c.is_whitespace() || "$}*".contains(c)).is_empty() {
+                if after.starts_with("..") || !self.ends() {
                     self.found.push(Token::Opaque(".".to_string()));
                 }
                 return;
@@ -219,7 +274,11 @@ impl<'a> Lexer<'a> {
             return self.found.push(Token::Number { digits: digit, whole: 1, repeated: None });
         }
         let mut digits = self.digits().to_string();
-        if (1..=3).contains(&digits.len()) && !matches!(self.found.last(), Some(Token::Caret)) {
+        let pointed = numerals::pointed_thousands(self.rest()).filter(|_| (1..=3).contains(&digits.len()));
+        if let Some(length) = pointed.filter(|_| !digits.starts_with('0')) {
+            digits.extend(self.rest()[..length].chars().filter(char::is_ascii_digit));
+            self.place += length;
+        } else if (1..=3).contains(&digits.len()) && !matches!(self.found.last(), Some(Token::Caret)) {
             while let Some(length) = self.separator(&digits) {
                 self.place += length;
                 digits.push_str(self.digits());
@@ -241,18 +300,15 @@ impl<'a> Lexer<'a> {
         }
         let pointed = whole < digits.len();
         self.found.push(Token::Number { digits, whole, repeated });
-        if let Some((exponent, length)) = numerals::exponent(self.rest(), pointed) {
+        if let Some((exponent, length)) = numerals::exponent(self.rest(), pointed, self.reading != Reading::Powers) {
             self.place += length;
             self.found.push(Token::Exponent(exponent));
         }
     }
 
     fn separator(&self, digits: &str) -> Option<usize> {
-        let reads_commas = self.commas == Commas::Thousands
-            && self.depth == 0
-            && !self.text.starts_with(']')
-            && !digits.starts_with('0');
-        numerals::separator(self.rest(), reads_commas)
+        let is_outer = self.depth == 0 && !self.text.starts_with(']') && !digits.starts_with('0');
+        numerals::separator(self.rest(), is_outer, self.reading != Reading::Commas)
     }
 
     fn raw(&mut self) -> Option<&'a str> {
@@ -318,179 +374,4 @@ impl<'a> Lexer<'a> {
             _ => Token::Letter(name),
         });
     }
-
-    fn command(&mut self) {
-        let rest = &self.rest()[1..];
-        let length = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
-        if length == 0 {
-            let character = rest.chars().next();
-            self.place += 1 + character.map_or(0, char::len_utf8);
-            match character {
-                Some('{') => self.open(Bracket::Curly),
-                Some('}') => self.close(Bracket::Curly),
-                Some('%') => self.found.push(Token::Percent),
-                // `-\$5` is `\$-5`.
-                Some('$') if self.found == [Token::Minus] => self.found.insert(0, Token::Dollar),
-                Some('$') => self.found.push(Token::Dollar),
-                Some('\\') => self.found.push(Token::Row),
-                Some('|') => self.found.push(Token::Bar),
-                Some('(' | ')' | '[' | ']' | ',' | ';' | ':' | '!' | '>' | ' ' | '\n' | '/') => {}
-                other => self.found.push(Token::Opaque(format!("\\{}", other.unwrap_or(' ')))),
-            }
-            return;
-        }
-        let name = &rest[..length];
-        self.place += 1 + length;
-        self.named(name);
-    }
-
-    fn named(&mut self, name: &str) {
-        let name = match name {
-            "mathbf" if self.found.last() == Some(&Token::Relation(Relation::In)) => "mathbb",
-            "mathbf" | "boldsymbol" | "bm" if words::is_vector(self.rest(), &self.found) => "vec",
-            "underline" if self.found.iter().rev().take(2).any(|token| *token == Token::Caret) => "falling",
-            name => name,
-        };
-        match name {
-            "middle" => {}
-            "left" | "right" | "bigl" | "bigr" | "Bigl" | "Bigr" | "big" | "Big" | "bigg" | "Bigg" => self.sized(name),
-            "text" | "textbf" | "textit" | "textrm" | "textsf" | "texttt" | "mbox" | "textnormal" | "mathrm" | "rm"
-            | "operatorname" | "emph" | "textup" | "mathsf" | "mathtt" => {
-                let content = self.raw().unwrap_or("{");
-                self.is_argument();
-                self.text_command(&words::innermost(content));
-            }
-            "phantom" | "hphantom" | "vphantom" | "hspace" | "vspace" | "label" | "tag" | "color" | "textcolor" => {
-                self.raw();
-            }
-            "mathbb" | "Bbb" => {
-                let content = self.raw().unwrap_or("{").trim();
-                self.found.push(match content {
-                    "Z" | "N" | "Q" | "R" | "C" => Token::Domain(content.to_string()),
-                    _ => Token::Opaque(format!("\\mathbb{{{content}}}")),
-                });
-            }
-            "begin" | "end" => self.environment(name == "begin"),
-            "frac" | "dfrac" | "tfrac" | "cfrac" => self.with_arguments(Token::Fraction, 2),
-            "binom" | "dbinom" | "tbinom" => self.with_arguments(Token::Binomial, 2),
-            "sqrt" => self.root(),
-            "mathcal" | "overline" | "bar" | "hat" | "widehat" | "vec" | "overrightarrow" | "overleftrightarrow" => {
-                self.accented(name);
-            }
-            _ => match words::command(name) {
-                Some(Some(token)) => self.symbol(token),
-                Some(None) => {}
-                None => self.found.push(Token::Opaque(format!("\\{name}"))),
-            },
-        }
-    }
-
-    /// Reads the bracket after `\left`, `\right` or a command of its size.
-    fn sized(&mut self, name: &str) {
-        self.skip_space();
-        if self.skips(".") || !self.skips("|") {
-            return;
-        }
-        match name.ends_with(['t', 'l']) && name != "right" {
-            // In `\left|x\right.` the bar has no partner.
-            _ if ["\\left.", "\\right."].iter().any(|none| self.text.contains(none)) => self.found.push(Token::Bar),
-            true => self.open(Bracket::Bars),
-            false => self.close(Bracket::Bars),
-        }
-    }
-
-    fn accented(&mut self, name: &str) {
-        let content = self.raw().unwrap_or("{").trim();
-        self.is_argument();
-        if ["hat", "vec", "mathcal"].contains(&name)
-            && matches!(content.as_bytes(), [letter] if letter.is_ascii_alphabetic())
-        {
-            return self.letter(&format!("\\{name} {content}").replace("\\mathcal ", ""));
-        }
-        let letters = content.bytes().all(|byte| byte.is_ascii_uppercase()) && !content.is_empty();
-        self.found.push(match letters {
-            true => Token::Word(content.to_string()),
-            false => Token::Opaque(format!("\\{name}{{{content}}}")),
-        });
-    }
-
-    fn symbol(&mut self, token: Token) {
-        match token {
-            Token::Open(bracket) => return self.open(bracket),
-            Token::Close(bracket) => return self.close(bracket),
-            _ => self.is_argument(),
-        };
-        match token {
-            Token::Letter(letter) => self.letter(&letter),
-            token => self.found.push(token),
-        }
-    }
-
-    fn with_arguments(&mut self, token: Token, count: u8) {
-        self.is_argument();
-        self.found.push(token);
-        self.arguments.push(Arguments { depth: self.depth, left: count });
-    }
-
-    fn root(&mut self) {
-        self.skip_space();
-        let mut degree = Ok(2);
-        if self.rest().starts_with('[') {
-            let end = self.rest().find(']').unwrap_or(0);
-            let written = self.rest()[1..end.max(1)].trim_matches(|c: char| c.is_whitespace() || "{}".contains(c));
-            degree = written.parse().ok().filter(|degree| (2..=1_000).contains(degree)).ok_or(written);
-            self.place += end + 1;
-        }
-        match degree {
-            Ok(degree) => self.with_arguments(Token::Root(degree), 1),
-            Err(written) => self.found.push(Token::Opaque(format!("\\sqrt[{written}]"))),
-        }
-    }
-
-    fn environment(&mut self, begins: bool) {
-        let name = self.raw().unwrap_or("{").trim();
-        let Some(bracket) = words::environment(name) else {
-            return self.found.push(Token::Opaque(format!("{{{name}}}")));
-        };
-        if !begins {
-            return self.close(bracket);
-        }
-        // A line between columns has a meaning.
-        if name == "array" && self.raw().is_some_and(|columns| columns.contains('|')) {
-            self.found.push(Token::Opaque("{array}".to_string()));
-        }
-        self.open(bracket);
-    }
-
-    fn text_command(&mut self, content: &str) {
-        let start = content
-            .find(|c| !units::is_amount(c) && (c.is_ascii_alphabetic() || !c.is_ascii()))
-            .unwrap_or(content.len());
-        if content.len() == 1 && self.counts() && units::is_known(content) {
-            return self.found.push(words::word(content));
-        }
-        if let Some(token) = words::in_text(content) {
-            return self.found.push(token);
-        }
-        let (signs, words) = content.split_at(start);
-        match tokens_within(signs) {
-            Some(inner) if start > 0 => {
-                self.found.extend(inner);
-                if !words.is_empty() {
-                    self.found.push(words::in_text(words).unwrap_or_else(|| words::word(words)));
-                }
-            }
-            _ if !content.is_empty() => self.found.push(words::word(content)),
-            _ => {}
-        }
-    }
-}
-
-/// Returns the tokens of digits and signs inside a command. None for other content, so that nested commands do not nest
-/// calls.
-fn tokens_within(text: &str) -> Option<Vec<Token>> {
-    if !text.chars().all(units::is_amount) || text.trim_end().ends_with(['(', '/']) {
-        return None;
-    }
-    Lexer::new(text, Commas::Thousands).all()
 }

@@ -7,11 +7,12 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `extract`, `boxes`, `alone`, `markdown` | finding the answer in a response |
+//! | `extract`, `boxes`, `alone`, `clauses`, `markdown` | finding the answer in a response |
 //! | `stated` | finding the first step of a chain, and the sentences, that state it |
 //! | `characters`, `numerals`, `lexer`, `token`, `words`, `units` | LaTeX and Unicode to tokens |
 //! | `span`, `reader`, `lists`, `relations`, `values`, `shape` | tokens to answers: value, list, interval, equation |
-//! | `choices`, `bound` | letters of choices; names that may differ |
+//! | `asked` | equations that state a value |
+//! | `choices`, `bound`, `family` | letters of choices; names that may differ; conditions |
 //! | `notation` | notation that looks like a product but is not |
 //! | `parser`, `expression`, `sample` | expressions as programs of a stack machine, and the points where they are compared |
 //! | `rational`, `ball`, `number` | exact fractions, 512 bits with their error, complex numbers of both |
@@ -25,24 +26,29 @@
 
 use std::borrow::Cow;
 
+use characters::unescaped;
 use compare::equals;
 use extract::Stated;
-use lexer::{Commas, tokens};
+use family::Family;
+use lexer::{Reading, tokens};
 use markdown::unemphasised;
 use shape::Shape;
 use span::Tokens;
-use token::{Relation, Token};
+use token::Token;
 use work::Work;
 
 mod alone;
+mod asked;
 mod ball;
 mod bound;
 mod boxes;
 mod characters;
 mod choices;
+mod clauses;
 mod compare;
 mod expression;
 mod extract;
+mod family;
 mod lexer;
 mod lists;
 mod markdown;
@@ -105,10 +111,12 @@ pub enum Verdict {
 pub fn verdict(gold: &str, response: &str) -> Verdict {
     let is_solution = gold.len() > SHORT || ["box", "nswer", "####"].iter().any(|mark| gold.contains(mark));
     let gold = if is_solution { extract::said(gold) } else { None }.unwrap_or(Cow::Borrowed(gold));
-    match extract::stated(response, true) {
+    let (gold, response) = (unescaped(&gold), unescaped(response));
+    match extract::stated(&response, true) {
         Stated::Nothing => Verdict::Missing,
         Stated::Ambiguous => Verdict::Ambiguous,
-        Stated::Text(found) => compared(&gold, &found),
+        Stated::Text(found) => judged(&gold, &found),
+        Stated::Alone(found) => compared(&gold, &found),
         Stated::Boxes(boxes) => boxes.compared(&gold),
     }
 }
@@ -122,6 +130,17 @@ pub fn equal(gold: &str, stated: &str) -> bool {
     compared(gold, stated) == Verdict::Equal
 }
 
+/// Compares an answer as [`compared`] does. An equation may state the value of what it names: `m + n = 84`.
+fn judged(gold: &str, found: &str) -> Verdict {
+    let is_equation = |text: &str| text.contains('=');
+    match compared(gold, found) {
+        Verdict::Different if is_equation(found) && !is_equation(gold) => {
+            asked::value(found).map_or(Verdict::Different, |value| compared(gold, value))
+        }
+        verdict => verdict,
+    }
+}
+
 fn compared(gold: &str, found: &str) -> Verdict {
     let [gold, found] = [gold, found].map(|text| match text.trim() {
         text if text.starts_with(['*', '_']) => unemphasised(text),
@@ -133,15 +152,20 @@ fn compared(gold: &str, found: &str) -> Verdict {
     if let Some(verdict) = choices::compare(&gold, &found) {
         return verdict;
     }
-    let (Some(expected), Some(stated)) = (tokens(&gold, Commas::Thousands), tokens(&found, Commas::Thousands)) else {
+    let (Some(expected), Some(stated)) = (tokens(&gold, Reading::Usual), tokens(&found, Reading::Usual)) else {
         return Verdict::Different;
     };
     let mut work = Work::new();
-    // `100,200` is one number or two.
-    let is_equal = means(&expected, &stated, &mut work) || {
-        let separate = tokens(&found, Commas::Separate).filter(|separate| *separate != stated);
-        separate.is_some_and(|separate| means(&expected, &separate, &mut work))
-    };
+    // `100,200` is one number or two. The `e` of `2e-1` is ten if nothing expects Euler's number.
+    let readings = [
+        (found.contains(','), Reading::Commas),
+        ((found.contains("e-") || found.contains("e+")) && !expected.contains(&Token::E), Reading::Powers),
+    ];
+    let is_equal = means(&expected, &stated, &mut work)
+        || readings.into_iter().filter(|(is_possible, _)| *is_possible).any(|(_, reading)| {
+            let other = tokens(&found, reading).filter(|other| *other != stated);
+            other.is_some_and(|other| means(&expected, &other, &mut work))
+        });
     match is_equal {
         true => Verdict::Equal,
         false if work.is_doubtful() => Verdict::Ambiguous,
@@ -153,18 +177,18 @@ fn means(gold: &[Token], answer: &[Token], work: &mut Work) -> bool {
     if gold == answer {
         return !gold.is_empty();
     }
-    if [gold, answer].iter().any(|tokens| tokens.iter().any(|token| matches!(token, Token::Opaque(_)))) {
-        return false;
-    }
     let (of_gold, of_answer) = (Family::of(gold), Family::of(answer));
     let (gold, answer) = match (&of_gold, &of_answer) {
         (None, None) => (gold.to_vec(), answer.to_vec()),
         (Some(gold), Some(answer)) if gold.domain == answer.domain => (gold.renamed(), answer.renamed()),
-        // "k is an integer" may be left out.
+        // "k is an integer" may be left out, and "for all n" may be added.
         (Some(gold), None) if gold.domain == "Z" => (gold.members.to_vec(), answer.to_vec()),
-        (None, Some(answer)) if answer.domain == "Z" => (gold.to_vec(), answer.members.to_vec()),
+        (None, Some(answer)) if answer.domain == "Z" || answer.is_for_all => (gold.to_vec(), answer.members.to_vec()),
         _ => return false,
     };
+    if [&gold, &answer].iter().any(|tokens| tokens.iter().any(|token| matches!(token, Token::Opaque(_)))) {
+        return false;
+    }
     let (mut gold, mut answer) = (gold, answer);
     bound::rename(&mut gold, &mut answer);
     match (shape(&gold, work), shape(&answer, work)) {
@@ -175,78 +199,4 @@ fn means(gold: &[Token], answer: &[Token], work: &mut Work) -> bool {
 
 fn shape(tokens: &[Token], work: &mut Work) -> Option<Shape> {
     Some(reader::read(Tokens::new(tokens)?.whole(), work))
-}
-
-/// `\frac{\pi}{4} + k\pi, k \in \mathbb{Z}`: members, and the parameter that numbers them.
-struct Family<'a> {
-    members: &'a [Token],
-    parameter: &'a str,
-    domain: String,
-}
-
-impl<'a> Family<'a> {
-    const CONDITION: usize = 24;
-
-    fn of(tokens: &'a [Token]) -> Option<Self> {
-        use Token::{Close, Comma, Domain, Letter, Open, Word};
-        let says = |token: &Token| {
-            matches!(
-                token,
-                Comma | Word(_) | Letter(_) | Domain(_) | Open(_) | Close(_) | Token::Relation(Relation::In)
-            )
-        };
-        let from = tokens.iter().rposition(|token| !says(token)).map_or(0, |last| last + 1);
-        let begins = |place: &usize| matches!(tokens[*place], Comma | Word(_) | Open(token::Bracket::Round));
-        let from = from.max(tokens.len().saturating_sub(Self::CONDITION)).max(1);
-        let begin = (from..tokens.len())
-            .filter(begins)
-            .find(|place| tokens[*place..].iter().filter(|token| matches!(token, Letter(_))).count() == 1)?;
-        let (members, condition) = tokens.split_at(begin);
-        let parameter = condition.iter().find_map(|token| match token {
-            Letter(name) => Some(name.as_str()),
-            _ => None,
-        })?;
-        let domain = Self::domain(condition)?;
-        let is_range = |token: &Token| matches!(token, Token::Relation(relation) if *relation != Relation::Equal);
-        if members.iter().any(is_range) {
-            return None;
-        }
-        let occurs = members.iter().any(|token| matches!(token, Letter(name) if name == parameter));
-        occurs.then_some(Self { members, parameter, domain })
-    }
-
-    /// Returns the set of numbers that a condition names. None if it has unknown words.
-    fn domain(condition: &[Token]) -> Option<String> {
-        const SAYING_NOTHING: &str = "for where with and some any all every each is be an a in of";
-        const KINDS: &str = "positive negative nonzero non-zero nonnegative non-negative even odd";
-        let is_of = |words: &str, word: &str| words.split_whitespace().any(|of| of == word);
-        let (mut domain, mut kinds) = (None, Vec::new());
-        for token in condition {
-            match token {
-                Token::Domain(of) if domain.is_none() => domain = Some(of.clone()),
-                Token::Domain(_) => return None,
-                Token::Word(words) => {
-                    for word in words.to_lowercase().split_whitespace() {
-                        match word.trim_matches([',', '(', ')']) {
-                            "integer" | "integers" if domain.is_none() => domain = Some("Z".into()),
-                            kind if is_of(KINDS, kind) => kinds.push(kind.replace('-', "")),
-                            word if is_of(SAYING_NOTHING, word) => {}
-                            _ => return None,
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-        kinds.insert(0, domain?);
-        Some(kinds.join(" "))
-    }
-
-    fn renamed(&self) -> Vec<Token> {
-        let rename = |token: &Token| match token {
-            Token::Letter(name) if name == self.parameter => Token::Letter("#".to_string()),
-            other => other.clone(),
-        };
-        self.members.iter().map(rename).collect()
-    }
 }

@@ -276,13 +276,18 @@ impl Parser<'_, '_> {
             }
             Token::Close(bracket) => self.close(bracket),
             Token::Bar if self.innermost() == Some(Bracket::Bars) => self.close(Bracket::Bars),
-            // A number after an operand is ambiguous.
-            Token::Number { .. } => self.work.doubt(),
+            // A number after an operand is ambiguous, except in `3!7!`.
+            Token::Number { .. } if !self.is_between_factorials() => self.work.doubt(),
             _ => {
                 self.place -= 1;
                 self.juxtaposed(&token)
             }
         }
+    }
+
+    fn is_between_factorials(&self) -> bool {
+        let before = self.place.checked_sub(2).and_then(|place| self.tokens.get(place));
+        before == Some(&Token::Bang) && self.peek(0) == Some(&Token::Bang)
     }
 
     fn innermost(&self) -> Option<Bracket> {

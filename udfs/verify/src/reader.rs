@@ -65,8 +65,8 @@ fn understood(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
 }
 
 fn without_introduction(span: Span<'_>) -> Span<'_> {
-    const INTRODUCTIONS: [&str; 6] =
-        ["the answer is", "answer", "the final answer is", "final answer", "the answer", "answer is"];
+    const INTRODUCTIONS: [&str; 7] =
+        ["ans", "the answer is", "answer", "the final answer is", "final answer", "the answer", "answer is"];
     let mut span = span;
     if let Some(Token::Word(word)) = span.tokens().first()
         && span.tokens().len() > 1
@@ -141,6 +141,9 @@ fn matrix(inner: Span<'_>, read: Reader<'_>, work: &mut Work) -> Option<Shape> {
     }
     let width = matrix.first()?.len();
     let cells = width * matrix.len();
+    if cells == 1 {
+        return matrix.pop()?.pop();
+    }
     (cells <= MAX_PARTS && matrix.iter().all(|row| row.len() == width)).then_some(Shape::Matrix(matrix))
 }
 

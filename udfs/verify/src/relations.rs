@@ -8,6 +8,10 @@ use super::values::{congruence, expression, infinity};
 use super::words;
 use super::work::Work;
 
+/// Words that make another quantity of the one that they name.
+const MULTIPLES: &str =
+    "half\ntwice\nthrice\ndouble\ntriple\nthird of\nquarter of\ntimes\nsquare of\nreciprocal\nopposite\nnegative";
+
 pub(crate) type Reader<'r> = &'r dyn Fn(Span<'_>, &mut Work) -> Shape;
 
 /// Reads a span with relations. None if it has no relation, `Some(None)` if it is not understood.
@@ -62,7 +66,9 @@ fn letters(tokens: &[Token], capital: bool) -> Option<String> {
             Token::Letter(letter) if !capital || letter.starts_with(|c: char| c.is_ascii_uppercase()) => {
                 name.push_str(letter);
             }
-            Token::Word(word) if capital && !words::deny(word) => name.push_str(&word.to_lowercase()),
+            Token::Word(word) if capital && !words::deny(word) && !words::says(word, MULTIPLES) => {
+                name.push_str(&word.to_lowercase())
+            }
             Token::Comma if !capital => name.push(','),
             _ => return None,
         }

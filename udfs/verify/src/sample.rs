@@ -13,7 +13,7 @@ const POINTS: usize = 8;
 const AGREEING: usize = 4;
 /// Ranges in hundredths. The first two are for functions that a few values determine. For functions whose form may
 /// change between ranges, three points are drawn from each: all variables above zero, all below, and with any signs.
-const FRACTIONS: [(u64, u64); 5] = [(101, 290), (5, 90), (1, 9), (284, 2_843), (2_843, 94_786)];
+const FRACTIONS: [(u64, u64); 5] = [(145, 290), (5, 90), (1, 9), (284, 2_843), (2_843, 94_786)];
 /// Numbers of more bits in an expression may be bounds beyond these ranges.
 const REACHED: u64 = 8;
 /// The same for whole numbers. Each is used together with its successor, so that both parities occur. The last ones are
