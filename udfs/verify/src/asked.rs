@@ -71,9 +71,9 @@ fn is_quantity(expression: &Expression) -> bool {
         Some(op) => is_angle(op) || are_angles(),
         None => false,
     };
-    // `xy = 5` and `3x + 4y = 5` are curves.
+    // `xy = 5`, `3x + 4y = 5` and `x^2 + y^2 = 5` are curves.
     let is_curve = expression.names.iter().all(|name| ["x", "y", "z"].contains(&name.as_str()))
-        && (expression.ops.iter().any(|op| matches!(op, Op::Multiply | Op::Divide)));
+        && expression.ops.iter().any(|op| matches!(op, Op::Multiply | Op::Divide | Op::Power));
     expression.names.len() > 1 && !is_curve || asks
 }
 

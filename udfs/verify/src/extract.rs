@@ -165,7 +165,10 @@ fn phrase(text: &str) -> Result<Option<&str>, Doubtful> {
 /// Whether the sentence before an answer supposes something.
 fn is_supposed(before: &str) -> bool {
     let sentence = before.rsplit(['.', '!', '?', '\n']).next().unwrap_or(before);
-    words::says(sentence, "if\nunless\nhad\nwere\nsuppose\nassuming\nwhether\ndoes\ncould\nwould\nwithout")
+    words::says(
+        sentence,
+        "if\nunless\nhad\nwere\nsuppose\nassuming\nwhether\ndoes\ncould\nwould\nwithout\nperhaps\nmaybe",
+    )
 }
 
 /// Returns where a phrase begins, and what follows it or the line that is nothing but a heading such as "Final answer".

@@ -25,16 +25,21 @@ impl Rational {
             return None;
         }
         let bits = numerator.bits().max(denominator.bits());
+        let mut divisor = None;
         // A division is much cheaper than the greatest common divisor, and factorials often divide.
-        if bits > LONG && numerator.bits() > denominator.bits() {
+        if bits > LONG && numerator.sign() != Sign::NoSign {
             work.spend_on_product(bits)?;
-            let (whole, rest) = numerator.div_rem(&denominator);
-            if rest.sign() == Sign::NoSign {
-                return Some(Self::integer(whole));
-            }
+            let is_above = numerator.bits() > denominator.bits();
+            let (long, short) = if is_above { (&numerator, &denominator) } else { (&denominator, &numerator) };
+            divisor = (long % short).sign().eq(&Sign::NoSign).then(|| BigInt::from(short.magnitude().clone()));
         }
-        work.spend_on_bits(bits)?;
-        let divisor = numerator.gcd(&denominator);
+        let divisor = match divisor {
+            Some(divisor) => divisor,
+            None => {
+                work.spend_on_bits(bits)?;
+                numerator.gcd(&denominator)
+            }
+        };
         let divisor = if denominator.sign() == Sign::Minus { -divisor } else { divisor };
         match divisor == BigInt::from(1) {
             true => Some(Self { numerator, denominator }),

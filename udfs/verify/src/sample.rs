@@ -11,9 +11,9 @@ use super::work::Work;
 /// The maximum points tried where a few values determine a function.
 const POINTS: usize = 8;
 const AGREEING: usize = 4;
-/// Ranges in hundredths. The first two are for functions that a few values determine. For functions whose form may
+/// Ranges in hundredths. The second and third are for functions that a few values determine. For functions whose form may
 /// change between ranges, three points are drawn from each: all variables above zero, all below, and with any signs.
-const FRACTIONS: [(u64, u64); 5] = [(145, 290), (5, 90), (1, 9), (284, 2_843), (2_843, 94_786)];
+const FRACTIONS: [(u64, u64); 5] = [(284, 2_843), (145, 290), (10, 90), (1, 9), (2_843, 94_786)];
 /// Numbers of more bits in an expression may be bounds beyond these ranges.
 const REACHED: u64 = 8;
 /// The same for whole numbers. Each is used together with its successor, so that both parities occur. The last ones are
@@ -112,7 +112,7 @@ impl<'a> Sample<'a> {
             return Some(Rational::integer(even + u64::from(is_even)));
         }
         let below = self.below;
-        let range = if self.points == Points::Few { drawn % 2 } else { drawn };
+        let range = if self.points == Points::Few { 1 + drawn % 2 } else { drawn };
         let (from, to) = FRACTIONS.get(range).copied().unwrap_or((100, 200));
         let above = draw((from * below / 100, to * below / 100));
         let number = Rational::quotient(above.into(), below.into(), work)?;
