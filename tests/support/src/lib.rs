@@ -39,6 +39,8 @@ impl Call {
 pub enum Reply {
     Text(String),
     Status(u16, Vec<(&'static str, String)>, String),
+    /// A body that is no text, with its content encoding.
+    Packed(&'static str, Vec<u8>),
     Json(Value),
     After(Duration, Box<Reply>),
     Hang,
@@ -204,6 +206,11 @@ async fn reply(stream: &mut TcpStream, mut reply: Reply) -> std::io::Result<()> 
         Reply::Text(text) => stream.write_all(&ok(&completion(&text))).await,
         Reply::Json(body) => stream.write_all(&ok(&body)).await,
         Reply::Status(status, headers, body) => stream.write_all(&response(status, &headers, &body)).await,
+        Reply::Packed(encoding, body) => {
+            let length = body.len();
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\ncontent-encoding: {encoding}\r\n\r\n");
+            stream.write_all(&[head.as_bytes(), &body].concat()).await
+        }
         Reply::Hang | Reply::After(..) => std::future::pending().await,
         Reply::Drip(interval) => {
             for byte in ok(&completion("too late")) {

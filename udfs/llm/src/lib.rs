@@ -13,7 +13,7 @@
 //! | [`chat`], [`request`] | one request to a language model and its key |
 //! | [`completions`] | whole responses to conversations, to evaluate a model |
 //! | [`provider`], `openai` | what answers prompts, and the API of endpoints |
-//! | `line`, `http`, `response`, [`json`], `retry`, `secret` | an endpoint over HTTP |
+//! | `line`, `http`, `body`, `stream`, `response`, [`json`], `retry`, `secret` | an endpoint over HTTP |
 //! | [`posts`] | requests to an endpoint that are no conversations, with the same limits |
 //! | [`local`] | a model in a folder |
 //! | `endpoint`, [`throttle`] | one object per endpoint, and when calls may start |
@@ -24,6 +24,7 @@
 //! | [`flights`] | one computation for equal requests |
 
 pub mod answers;
+mod body;
 pub mod chat;
 pub mod completions;
 pub mod config;
@@ -45,6 +46,7 @@ mod response;
 mod retry;
 mod secret;
 pub mod store;
+mod stream;
 pub mod throttle;
 pub mod usage;
 

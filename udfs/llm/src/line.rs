@@ -22,7 +22,7 @@ use crate::response::Failure;
 use crate::secret::Secret;
 use crate::throttle::{Admitted, Limited, Pause};
 use crate::usage::Usage;
-use crate::{json, openai, retry};
+use crate::{body, json, openai, retry};
 
 /// A response is read up to this many bytes besides those of its tokens.
 pub(crate) const BYTES_AROUND: usize = 64 << 10;
@@ -223,7 +223,11 @@ impl Line {
                 (failure, error.is_connect().then_some((0, 0)))
             })?;
             let (status, headers) = (response.status(), response.headers().clone());
-            let text = self.text(response, limit).await.map_err(|failure| (failure, None))?;
+            // Why a body cannot be read matters less than an error that its status names.
+            let text = self.text(response, limit).await.or_else(|failure| match status.is_success() {
+                true => Err((failure, None)),
+                false => Ok(format!("({})", failure.error.message)),
+            })?;
             Ok(Received { status, headers, text })
         }
         .instrument(call)
@@ -274,13 +278,13 @@ impl Line {
     async fn text(&self, mut response: Response, limit: usize) -> Result<String, Failure> {
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.broken(&error))? {
-            if bytes.len() + chunk.len() > limit {
-                let message = format!("expected a response of at most {limit} bytes, found a longer one");
-                return Err(Failure::lasting(FailureKind::BadResponse, message));
-            }
             bytes.extend_from_slice(&chunk);
+            let most = body::most(&bytes, limit);
+            if bytes.len() > most {
+                return Err(body::too_long(most));
+            }
         }
-        Ok(self.without_key(String::from_utf8_lossy(&bytes).into_owned()))
+        Ok(self.without_key(body::text(bytes, response.headers(), limit)?))
     }
 
     pub(crate) fn without_key(&self, text: String) -> String {

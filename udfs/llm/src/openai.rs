@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::chat::Served;
 use crate::form::Sent;
+use crate::refusal;
 use crate::request::{ChatRequest, Message};
 use crate::secret::Secret;
 
@@ -62,6 +63,8 @@ pub(super) fn body(request: &ChatRequest, Sent { form, tokens }: Sent) -> serde_
         stop: &'a [String],
         #[serde(skip_serializing_if = "Option::is_none")]
         seed: Option<u64>,
+        /// Some gateways stream unless a request says otherwise.
+        stream: bool,
     }
     let ChatRequest { model, messages, stop, .. } = request;
     let [is_completion_limit, no_temperature, no_top_p] = form.changes;
@@ -69,7 +72,17 @@ pub(super) fn body(request: &ChatRequest, Sent { form, tokens }: Sent) -> serde_
     let top_p = (!no_top_p).then_some(request.top_p);
     let [max_tokens, max_completion_tokens] = if is_completion_limit { [None, tokens] } else { [tokens, None] };
     let seed = request.seed;
-    serde_json::to_vec(&Body { model, messages, temperature, top_p, max_tokens, max_completion_tokens, stop, seed })
+    serde_json::to_vec(&Body {
+        model,
+        messages,
+        temperature,
+        top_p,
+        max_tokens,
+        max_completion_tokens,
+        stop,
+        seed,
+        stream: false,
+    })
 }
 
 /// Reads the body of a response with a success status.
@@ -88,7 +101,7 @@ pub(super) fn read(completion: &Value) -> Completion {
             text: content(&choice["message"]["content"]),
             reasoning: reasoning(&choice["message"]),
             end,
-            said: refusal.or_else(|| word(&fault["message"])).or_else(|| finish_reason.clone()),
+            said: refusal.or_else(|| refusal::reasons(fault)).or_else(|| finish_reason.clone()),
             finish_reason,
         }
     });
@@ -117,7 +130,7 @@ fn tokens(found: &Value) -> Option<u64> {
     found.as_u64().or_else(|| found.as_f64().filter(|tokens| *tokens >= 0.0).map(|tokens| tokens as u64))
 }
 
-fn content(found: &Value) -> Option<String> {
+pub(super) fn content(found: &Value) -> Option<String> {
     match found {
         Value::String(text) => Some(text.clone()),
         Value::Array(parts) => Some(parts.iter().filter_map(|part| part["text"].as_str()).collect()),

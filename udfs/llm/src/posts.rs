@@ -7,7 +7,7 @@ pub use crate::chat::Unread;
 use crate::chat::{CallError, Served};
 use crate::config::Config;
 use crate::line::{BYTES_AROUND, Estimate, Line};
-use crate::response;
+use crate::{response, stream};
 
 /// Requests to one path of an endpoint.
 #[derive(Debug)]
@@ -57,7 +57,10 @@ impl Posts {
         let redact = |text| line.without_key(text);
         let post = || async move {
             match line.post(body.to_vec(), limit).await {
-                Ok(received) => (response::read_with(&received, &redact, read), Some((tokens as u64, 0))),
+                Ok(received) => (
+                    response::read_with(&received, &redact, |text| read(&stream::only(text))),
+                    Some((tokens as u64, 0)),
+                ),
                 Err((failure, paid)) => (Err(failure), paid),
             }
         };

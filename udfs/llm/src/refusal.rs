@@ -1,7 +1,7 @@
 //! Reads why an endpoint refused a request, and how it must be sent instead. Endpoints have no common codes for this, so
 //! their words are read.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::form::{COMPLETION_LIMIT, Forced, NO_TEMPERATURE, NO_TOP_P, Sent};
 use crate::request::ChatRequest;
@@ -19,6 +19,24 @@ pub(super) enum Advice {
 /// Fields of an error with the endpoint's own words. Others may repeat the prompt.
 const OWN: [&str; 11] =
     ["error", "errors", "message", "detail", "msg", "param", "loc", "code", "type", "metadata", "raw"];
+/// Fields of an error that say in sentences why, and those around them. Others may repeat the prompt.
+const REASONS: [&str; 15] = [
+    "message",
+    "msg",
+    "error",
+    "detail",
+    "errors",
+    "details",
+    "reason",
+    "reasons",
+    "description",
+    "error_description",
+    "metadata",
+    "raw",
+    "innererror",
+    "cause",
+    "upstream_error",
+];
 /// Words of endpoints for a prompt that does not fit into the model's window, along with those that name its size.
 const TOO_LONG: &str = "context_length_exceeded|context length|context window|context size|maximum context|max_model_len|\
     context limit|is too long|input too long|prompt too long|string too long|too many tokens|token count|input length|\
@@ -57,6 +75,48 @@ pub(super) fn own_words(error: &Value) -> String {
         Value::Object(fields) => OWN.iter().filter_map(|name| fields.get(*name)).map(own_words).collect(),
         _ => String::new(),
     }
+}
+
+/// Returns the sentences of an error, the outer ones first; None if it has none. A gateway says only that its provider
+/// failed, and quotes the provider's words further inside.
+pub(super) fn reasons(error: &Value) -> Option<String> {
+    let (mut said, mut level) = (Vec::<String>::new(), vec![error.clone()]);
+    while !level.is_empty() {
+        let mut inner = Vec::new();
+        for value in level {
+            match value {
+                Value::String(text) => match nested(&text) {
+                    Some(quoted) => inner.push(quoted),
+                    None if said.iter().any(|known| known.contains(text.trim())) => {}
+                    None => said.push(text.trim().to_string()),
+                },
+                Value::Array(all) => inner.extend(all),
+                Value::Object(mut fields) => match misplaced(&fields) {
+                    Some(what) => inner.push(what.into()),
+                    None => inner.extend(REASONS.iter().filter_map(|name| fields.remove(*name))),
+                },
+                _ => {}
+            }
+        }
+        level = inner;
+    }
+    said.retain(|text| !text.is_empty());
+    let last = said.pop()?;
+    let outer = said.iter().map(|text| format!("{}: ", text.trim_end_matches(['.', ':'])));
+    Some(outer.chain([last]).collect())
+}
+
+/// Returns what FastAPI says of a field, with the place of the field.
+fn misplaced(fields: &Map<String, Value>) -> Option<String> {
+    let place =
+        fields.get("loc")?.as_array()?.iter().map(|part| part.as_str().map_or(part.to_string(), str::to_string));
+    Some(format!("{}: {}", place.collect::<Vec<_>>().join("."), fields.get("msg")?.as_str()?))
+}
+
+/// Returns the error that a text quotes as JSON.
+fn nested(text: &str) -> Option<Value> {
+    let text = text.trim();
+    text.starts_with(['{', '[']).then(|| serde_json::from_str(text).ok()).flatten()
 }
 
 /// Whether the words are about a prompt that does not fit into the window, perhaps only with its limit.

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::chat::{Answer, CallError, ChatResponse, FailureKind, Received, Unread};
 use crate::openai::{self, Choice, Completion};
 use crate::retry::retry_after;
+use crate::stream::{self, Found};
 use crate::{json, refusal};
 
 const QUOTED: usize = 300;
@@ -63,8 +64,21 @@ pub(super) fn read(
     if !status.is_success() {
         return Err(response.of_status(status));
     }
-    let completion: Value = json::parse(body)
-        .map_err(|error| bad(format!("expected a chat completion, found {} ({error})", response.quoted(body))))?;
+    let completion: Value = match json::parse(body) {
+        Ok(completion) => completion,
+        Err(error) => match stream::message(body) {
+            Found::Message(joined) => joined,
+            // What was streamed is paid, and would be streamed again.
+            Found::Unknown => {
+                let message =
+                    format!("expected a chat completion, found a stream without one: {}", response.quoted(body));
+                return Err(Failure::lasting(FailureKind::BadResponse, message));
+            }
+            Found::NoStream => {
+                return Err(bad(format!("expected a chat completion, found {} ({error})", response.quoted(body))));
+            }
+        },
+    };
     let error = error_of(&completion);
     if !error.is_null() {
         return Err(response.of_error(error));
@@ -212,14 +226,18 @@ impl Body<'_> {
 
     /// Returns the error; Null if it is not JSON. Gemini wraps it in a list.
     fn json(&self) -> Value {
-        match json::parse(self.text).unwrap_or_default() {
+        let json = json::parse(self.text).unwrap_or_else(|_| match stream::message(self.text) {
+            Found::Message(joined) => joined,
+            Found::Unknown | Found::NoStream => Value::Null,
+        });
+        match json {
             Value::Array(mut errors) if !errors.is_empty() => errors.swap_remove(0),
             json => json,
         }
     }
 
     fn message(&self) -> String {
-        self.quoted(own_words(&self.json()).unwrap_or(self.text))
+        self.quoted(refusal::reasons(&self.json()).as_deref().unwrap_or(self.text))
     }
 
     /// Returns the beginning of a text, on one line. Secrets are removed before the text is cut.
@@ -229,12 +247,8 @@ impl Body<'_> {
 }
 
 /// Returns the error in a response; Null if it has none. Some servers write it without a field around it.
-fn error_of(json: &Value) -> &Value {
+pub(super) fn error_of(json: &Value) -> &Value {
     if json["object"] == "error" { json } else { &json["error"] }
-}
-
-fn own_words(json: &Value) -> Option<&str> {
-    [&json["error"]["message"], &json["message"], &json["error"], &json["detail"]].into_iter().find_map(Value::as_str)
 }
 
 fn bad(message: String) -> Failure {
@@ -264,7 +278,17 @@ fn quoted(text: &str) -> String {
         }
         quoted.push_str(word);
     }
-    if quoted.is_empty() { "(nothing)".to_string() } else { quoted }
+    if quoted.is_empty() { "(nothing)".to_string() } else { quoted.chars().map(shown).collect() }
+}
+
+/// Returns a character that no terminal obeys: the picture of a control character.
+fn shown(c: char) -> char {
+    match u32::from(c) {
+        code @ 0..0x20 => char::from_u32(0x2400 + code).unwrap_or(char::REPLACEMENT_CHARACTER),
+        0x7f => '\u{2421}',
+        _ if c.is_control() => char::REPLACEMENT_CHARACTER,
+        _ => c,
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,12 @@
 //! Calls to servers that limit, fail and hang.
 
-use futures::future::join_all;
-
+use std::io::Write;
 use std::time::Duration;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures::future::join_all;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
@@ -189,4 +193,41 @@ async fn a_server_that_breaks_all_answers_is_asked_one_by_one() {
         assert!(server.count() <= 10 + 8 + 2, "{} requests", server.count());
         asking.abort();
     }
+}
+
+/// The reply of a gateway that streams a long answer, token by token.
+fn streamed() -> Served {
+    let chunk = |piece: &str, end: Value| {
+        let choice = json!({ "index": 0, "delta": { "content": piece }, "finish_reason": end, "logprobs": null });
+        let id = "gen-1234567890-abcdefghijklmnopqrst";
+        format!("data: {}\n\n", json!({ "id": id, "object": "chat.completion.chunk", "choices": [choice] }))
+    };
+    let body = (0..2000).map(|_| chunk("word ", Value::Null)).chain([chunk("", "stop".into())]).collect();
+    Served::Status(200, vec![("content-type", "text/event-stream".to_string())], body)
+}
+
+#[tokio::test]
+async fn a_stream_or_a_packed_body_that_no_request_asks_for_is_paid_once() {
+    let whole = json!({ "choices": [{ "message": { "content": "word ".repeat(2000) } }] }).to_string();
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    packed.write_all(whole.as_bytes()).unwrap();
+    for reply in [streamed(), Served::Packed("gzip", packed.finish().unwrap())] {
+        let server = Server::start(move |_| reply.clone());
+        let chat = chat(&server, patient(30.0));
+        let long = ChatRequest { max_tokens: 2000, ..request() };
+        let asked = |callers| async move { chat.chat(&long, &callers).await.outcome };
+        let outcome = SingleFlight::default().join(0, asked).await.unwrap().0;
+        assert_eq!(outcome.unwrap().text, "word ".repeat(2000));
+        let calls = server.calls();
+        assert!(calls.len() == 1 && calls[0].body["stream"] == false, "{calls:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_compression_that_cannot_be_read_ends_the_query_at_its_first_answer() {
+    let server = Server::start(|_| Served::Packed("br", vec![0x0b, 0x02, 0x80, 0x1b, 0xff]));
+    let outcomes = ask(&chat(&server, patient(30.0)), 1).await;
+    let error = outcomes[0].as_ref().unwrap_err();
+    assert!(error.kind == FailureKind::EndpointDown && error.message.contains("found one in 'br'"), "{error}");
+    assert_eq!(server.count(), 1);
 }

@@ -122,7 +122,7 @@ async fn run(case: Case) {
         assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1"), "{case}: {head}");
         assert!(!head.to_lowercase().contains("authorization"), "{case}: {head}");
         let sizes = (body.as_object().map(|fields| fields.len()), body["messages"].as_array().map(Vec::len));
-        assert_eq!((sizes, &body["model"]), ((Some(5), Some(1)), &json!("test-model")), "{case}");
+        assert_eq!((sizes, &body["model"]), ((Some(6), Some(1)), &json!("test-model")), "{case}");
     }
     sends.iter().for_each(|(name, value)| assert_eq!(asked[0].body[name], *value, "{case}: {name}"));
     for (call, text, times) in prompts {
