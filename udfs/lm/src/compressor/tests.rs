@@ -169,13 +169,21 @@ fn what_is_no_compressor_is_refused_before_any_text_is_read() {
     assert!(error(Path::new("nowhere")).contains("cannot read nowhere/config.json"));
 
     type Change<'a> = &'a dyn Fn(&mut Value, &mut Tensors, &mut Value);
-    let cases: [(Change, &str); 5] = [
+    let cases: [(Change, &str); 7] = [
         (&|_, tensors, _| drop(tensors.remove("classifier.weight")), "no tensor 'classifier.weight' of shape [2, 64]"),
         (&|config, _, _| config["num_hidden_layers"] = 1.into(), "'bert.encoder.layer.1.attention"),
         (&|config, _, _| config["max_position_embeddings"] = 128.into(), "window of at least 512 tokens, found 128"),
         (
             &|config, _, _| config["vocab_size"] = 1400.into(),
             "found token id 1599, but vocab_size in config.json is 1400",
+        ),
+        (
+            &|config, _, _| config["hidden_size"] = 10_000_000_000_u64.into(),
+            "hidden_size must be a whole number above 0",
+        ),
+        (
+            &|_, _, tokenizer| tokenizer["added_tokens"][0]["id"] = u32::MAX.into(),
+            "the id 4294967295: expected a whole number below 16777216",
         ),
         (&|_, _, tokenizer| *tokenizer = crate::testing::golden_tokenizer("qwen2"), "tokenizer.json"),
     ];

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::memo::{Memo, Memory, share};
@@ -14,6 +15,8 @@ use crate::{LmError, Result};
 /// Memory per cache entry besides its value, so that many short texts do not exceed the limit.
 const ENTRY_BYTES: usize = 256;
 const NFC_SHRINKS: usize = 4;
+/// Ids of tokens are below this number, far above the vocabulary of any model.
+const MOST_IDS: u64 = 1 << 24;
 
 /// A tokenizer.json with truncation and padding disabled.
 pub struct Tokenizer {
@@ -66,8 +69,7 @@ impl Tokenizer {
     /// Like [`Tokenizer::load`], with caches within `memory`.
     pub fn load_within(folder: &Path, memory: &Arc<Memory>) -> Result<Self> {
         let path = folder.join("tokenizer.json");
-        let (text, inner) = read(&path)?;
-        let json = serde_json::from_str(&text).map_err(|error| no_tokenizer(&path)(error.into()))?;
+        let (json, inner) = read(&path)?;
         let added = inner.get_added_tokens_decoder();
         let mut is_added = vec![false; added.keys().max().map_or(0, |id| *id as usize + 1)];
         added.keys().for_each(|id| is_added[*id as usize] = true);
@@ -197,9 +199,10 @@ impl Tokenizer {
         Ok(ids.map(|ids| (byte_level, ids)))
     }
 
-    /// Returns the largest id of a vocabulary token; None without tokens.
+    /// Returns the largest id of a vocabulary token, or of a token that it adds to texts; None without tokens.
     pub fn largest_id(&self) -> Option<u32> {
-        self.inner.get_vocab(true).into_values().max()
+        let around = self.inner.encode("", true).map_or(vec![], |encoding| encoding.get_ids().to_vec());
+        self.inner.get_vocab(true).into_values().chain(around).max()
     }
 
     #[cfg(test)]
@@ -221,15 +224,51 @@ impl Tokenizer {
     }
 }
 
-/// Reads a `tokenizer.json` without its truncation and padding; also returns its text.
-pub(crate) fn read(path: &Path) -> Result<(String, tokenizers::Tokenizer)> {
+/// Reads a `tokenizer.json` without its truncation and padding; also returns it as JSON.
+pub(crate) fn read(path: &Path) -> Result<(Value, tokenizers::Tokenizer)> {
     let bytes = std::fs::read(path).map_err(LmError::reading(path))?;
     let text = String::from_utf8(bytes).map_err(|error| no_tokenizer(path)(error.into()))?;
+    let json = serde_json::from_str(&text).map_err(|error| no_tokenizer(path)(error.into()))?;
+    check_ids(&json).map_err(|found| LmError::unsupported(path, found))?;
     // Not `from_bytes`, which would compile the readers of all kinds of tokenizers here again.
     let mut tokenizer: tokenizers::Tokenizer = text.parse().map_err(no_tokenizer(path))?;
     tokenizer.with_truncation(None).map_err(no_tokenizer(path))?;
     tokenizer.with_padding(None);
-    Ok((text, tokenizer))
+    Ok((json, tokenizer))
+}
+
+/// Refuses ids that no vocabulary reaches: memory is taken for each id up to the largest.
+fn check_ids(json: &Value) -> std::result::Result<(), String> {
+    let check = |field: &str, token: &str, id: &Value| match id.as_u64().filter(|id| *id < MOST_IDS) {
+        Some(_) => Ok(()),
+        None => {
+            let token: String = token.chars().take(40).collect();
+            Err(format!("{field} gives {token:?} the id {id}: expected a whole number below {MOST_IDS}"))
+        }
+    };
+    if let Some(vocabulary) = json["model"]["vocab"].as_object() {
+        vocabulary.iter().try_for_each(|(token, id)| check("model.vocab", token, id))?;
+    }
+    for added in json["added_tokens"].as_array().into_iter().flatten() {
+        check("added_tokens", added["content"].as_str().unwrap_or_default(), &added["id"])?;
+    }
+    // It names ids in several ways, and no other large numbers.
+    let mut parts = vec![("", &json["post_processor"])];
+    while let Some((token, part)) = parts.pop() {
+        match part {
+            Value::Number(_) => check("post_processor", token, part)?,
+            Value::Array(all) => {
+                let token = all.first().and_then(Value::as_str).unwrap_or(token);
+                parts.extend(all.iter().map(|part| (token, part)));
+            }
+            Value::Object(fields) => {
+                let token = fields.get("id").and_then(Value::as_str).unwrap_or(token);
+                parts.extend(fields.values().map(|part| (token, part)));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn no_tokenizer(path: &Path) -> impl Fn(tokenizers::Error) -> LmError {

@@ -80,6 +80,9 @@ impl EncoderConfig {
         if !hidden.is_multiple_of(heads) {
             return Err(format!("hidden_size {hidden} is not divisible by num_attention_heads {heads}"));
         }
+        if config.pad_token_id as usize >= config.vocab_size {
+            return Err(format!("pad_token_id {} must be below vocab_size {}", config.pad_token_id, config.vocab_size));
+        }
         Ok(config)
     }
 

@@ -25,6 +25,14 @@ pub(super) fn json(text: &str) -> Parsed<Value> {
     parsed.map_err(|error| format!("not JSON: {error}"))
 }
 
+/// The largest size that a model may have in one direction: larger ones are damage, or made to fill the memory.
+const LARGEST: u64 = 1 << 24;
+
+/// Fields of all families with sizes by which memory is taken.
+const SIZES: &str = "
+    head_dim hidden_size intermediate_size max_position_embeddings moe_intermediate_size num_attention_heads num_experts
+    num_hidden_layers num_key_value_heads num_local_experts type_vocab_size vocab_size";
+
 fn is_among(words: &str, key: &str) -> bool {
     words.split_whitespace().any(|word| word == key)
 }
@@ -51,8 +59,25 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn count(&self, key: &str) -> Parsed<Option<usize>> {
-        let count = |value: &Value| value.as_u64().filter(|n| *n > 0).and_then(|n| usize::try_from(n).ok());
-        self.read(key, "a whole number above 0", count)
+        self.count_up_to(LARGEST, key)
+    }
+
+    /// A count that takes no memory, so that it may have any size.
+    pub(super) fn length(&self, key: &str) -> Parsed<Option<usize>> {
+        self.count_up_to(u64::MAX, key)
+    }
+
+    fn count_up_to(&self, most: u64, key: &str) -> Parsed<Option<usize>> {
+        let count = |value: &Value| value.as_u64().filter(|n| (1..=most).contains(n)).map(|n| n as usize);
+        let is_larger = self.get(key).and_then(Value::as_f64).is_some_and(|n| n > most as f64);
+        let at_most = if is_larger { format!(" and at most {most}") } else { String::new() };
+        self.read(key, &format!("a whole number above 0{at_most}"), count)
+    }
+
+    /// Refuses sizes that no model has, whatever the family calls its other fields.
+    pub(super) fn check_sizes(&self) -> Parsed<()> {
+        let is_larger = |key: &&str| self.get(key).and_then(Value::as_f64).is_some_and(|n| n > LARGEST as f64);
+        SIZES.split_whitespace().filter(is_larger).try_for_each(|key| self.count(key).map(drop))
     }
 
     pub(super) fn id(&self, key: &str) -> Parsed<Option<u32>> {

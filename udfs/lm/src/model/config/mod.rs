@@ -75,12 +75,13 @@ pub struct Limits {
 
 impl Limits {
     /// # Errors
-    /// If the file is missing, is not JSON, or lacks a size.
+    /// If the file is missing, is not JSON, or lacks a size, or if a size is that of no model.
     pub fn load(folder: &Path) -> Result<Self> {
         load(folder, |text| {
             let config = json(text)?;
             let fields = Fields::of(&config)?;
             let fields = fields.object("text_config", "text_config.")?.unwrap_or(fields);
+            fields.check_sizes()?;
             Ok(Self {
                 window: fields.required("max_position_embeddings", Fields::count)?,
                 vocabulary: fields.required("vocab_size", Fields::count)?,
@@ -88,6 +89,11 @@ impl Limits {
         })
     }
 }
+
+/// The most channels of all heads together, and the most parameters: far above those of any model, and far below where
+/// products overflow.
+const MOST_WIDTH: usize = 1 << 24;
+const MOST_PARAMETERS: u128 = 1 << 46;
 
 /// Keys that do not affect the computation; the last ones, from `chunk_size_feed_forward` on, are generic defaults of
 /// transformers and defaults for generation.
@@ -114,15 +120,40 @@ pub(crate) fn load<C>(folder: &Path, parse: impl FnOnce(&str) -> Parsed<C>) -> R
 impl ModelConfig {
     /// Returns the number of parameters: embedding, layers, final norm, and the output layer unless it is tied.
     pub fn parameters(&self) -> u64 {
-        let (hidden, heads) = (self.hidden_size, self.heads());
-        let (queries, keys) = (heads.query_width(), heads.key_width());
+        u64::try_from(self.all_parameters()).unwrap_or(u64::MAX)
+    }
+
+    /// As wide as a product of three sizes may become.
+    fn all_parameters(&self) -> u128 {
+        let wide = |size: usize| size as u128;
+        let (hidden, heads, width) = (wide(self.hidden_size), wide(self.num_attention_heads), wide(self.head_dim));
+        let (queries, keys) = (heads * width, wide(self.num_key_value_heads) * width);
         let attention = hidden * (queries + 2 * keys) + queries * hidden;
-        let biases = usize::from(self.qkv_bias) * (queries + 2 * keys) + usize::from(self.output_bias) * hidden;
-        let head_norms = if self.family == Family::Qwen3 { 2 * heads.width } else { 0 };
-        let mlp = 3 * hidden * self.intermediate_size;
+        let biases = u128::from(self.qkv_bias) * (queries + 2 * keys) + u128::from(self.output_bias) * hidden;
+        let head_norms = if self.family == Family::Qwen3 { 2 * width } else { 0 };
+        let mlp = 3 * hidden * wide(self.intermediate_size);
         let layer = attention + biases + head_norms + mlp + 2 * hidden;
-        let embeddings = self.vocab_size * hidden * if self.tie_word_embeddings { 1 } else { 2 };
-        (embeddings + self.num_hidden_layers * layer + hidden) as u64
+        let embeddings = wide(self.vocab_size) * hidden * if self.tie_word_embeddings { 1 } else { 2 };
+        embeddings + wide(self.num_hidden_layers) * layer + hidden
+    }
+
+    /// Refuses sizes whose products are those of no model.
+    fn check_products(&self) -> Parsed<()> {
+        let (heads, width) = (self.num_attention_heads, self.head_dim);
+        if heads.saturating_mul(width) > MOST_WIDTH {
+            return Err(format!(
+                "num_attention_heads {heads} times head_dim {width} must be at most {MOST_WIDTH}, as the width of queries"
+            ));
+        }
+        let (parameters, Self { hidden_size, intermediate_size, num_hidden_layers, vocab_size, .. }) =
+            (self.all_parameters(), self);
+        if parameters > MOST_PARAMETERS {
+            return Err(format!(
+                "num_hidden_layers {num_hidden_layers}, hidden_size {hidden_size}, intermediate_size {intermediate_size} \
+                 and vocab_size {vocab_size} make {parameters} parameters, expected at most {MOST_PARAMETERS}"
+            ));
+        }
+        Ok(())
     }
 
     pub fn heads(&self) -> Heads {
@@ -184,6 +215,7 @@ impl ModelConfig {
         if !width.is_multiple_of(2) {
             return Err(format!("head_dim must be even for rotary positions, found {width}"));
         }
+        config.check_products()?;
         Ok(config)
     }
 }
@@ -243,7 +275,7 @@ fn plain_window(fields: &Fields, family: Family, window: usize, notes: &mut Vec<
         Family::Qwen2 | Family::Qwen3 => slides || fields.flag("use_sliding_window")? == Some(true),
         Family::Llama | Family::Mistral => true,
     };
-    let sliding = fields.count("sliding_window")?.filter(|_| in_use);
+    let sliding = fields.length("sliding_window")?.filter(|_| in_use);
     if slides && sliding.is_none() {
         return Err("layer_types has 'sliding_attention', but sliding_window is missing".to_string());
     }
@@ -264,7 +296,7 @@ fn plain_window(fields: &Fields, family: Family, window: usize, notes: &mut Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{check_configs, golden, lines};
+    use crate::testing::{changed, check_configs, golden, lines};
     use serde_json::{Value, json};
 
     #[test]
@@ -284,6 +316,13 @@ mod tests {
         assert_eq!(sizes(json!({"text_config": own})).unwrap(), Limits { window: 9, vocabulary: 7 });
         let error = sizes(json!({"text_config": {"vocab_size": 7}})).unwrap_err();
         assert!(error.contains("text_config.max_position_embeddings is missing"), "{error}");
+        for key in ["hidden_size", "num_experts", "max_position_embeddings", "vocab_size"] {
+            let error = sizes(changed(own.clone(), &json!({ key: 10_000_000_000_u64 }))).unwrap_err();
+            assert!(
+                error.contains("config.json: ") && error.contains(key) && error.contains("at most 16777216"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

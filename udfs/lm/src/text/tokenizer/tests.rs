@@ -110,3 +110,42 @@ proptest! {
         });
     }
 }
+
+#[test]
+fn an_id_that_no_vocabulary_reaches_is_one_error_that_names_its_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let read = |json: &Value| {
+        std::fs::write(folder.path().join("tokenizer.json"), json.to_string()).unwrap();
+        Tokenizer::load(folder.path()).map_err(|error| error.to_string())
+    };
+    for id in [json!(u32::MAX), json!(10_000_000_000_u64), json!(-1), json!(1_u64 << 24), json!(1e30)] {
+        let mut vocabulary = golden_tokenizer("qwen2");
+        vocabulary["model"]["vocab"]["zq"] = id.clone();
+        let mut added = golden_tokenizer("llama");
+        added["added_tokens"][0]["id"] = id.clone();
+        let mut around = golden_tokenizer("llama");
+        around["post_processor"] = json!({"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [id], "tokens": ["<s>"]}}});
+        let mut pair = golden_tokenizer("llama");
+        pair["post_processor"] = json!({"type": "BertProcessing", "sep": ["</s>", id], "cls": ["<s>", 1]});
+        for (json, field) in [
+            (vocabulary, "model.vocab gives \"zq\""),
+            (added, "added_tokens gives "),
+            (around, "post_processor gives \"<s>\""),
+            (pair, "post_processor gives \"</s>\""),
+        ] {
+            let error = read(&json).unwrap_err();
+            let words = ["tokenizer.json: ", field, &format!(" the id {id}: expected a whole number below 16777216")];
+            assert!(words.iter().all(|words| error.contains(words)), "{error}");
+        }
+    }
+    let mut largest = golden_tokenizer("qwen2");
+    largest["model"]["vocab"]["zq"] = json!((1 << 24) - 1);
+    assert_eq!(read(&largest).unwrap().largest_id(), Some((1 << 24) - 1));
+    // An id that only texts get counts too.
+    let mut around = golden_tokenizer("llama");
+    around["post_processor"] = json!({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+        {"Sequence": {"id": "A", "type_id": 0}}], "pair": [{"Sequence": {"id": "A", "type_id": 0}},
+        {"Sequence": {"id": "B", "type_id": 1}}], "special_tokens": {"<s>": {"id": "<s>", "ids": [77_777], "tokens": ["<s>"]}}});
+    assert_eq!(read(&around).unwrap().largest_id(), Some(77_777));
+}
