@@ -1,5 +1,6 @@
 //! Graceful shutdown. SIGTERM, which schedulers send, and Ctrl-C mean the same.
 
+use asap_udfs::interrupt;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -22,6 +23,7 @@ impl Stop {
                 let name = signals.next().await;
                 complain(&format!("{name}: {doing}; a second signal ends the process immediately"));
                 ask.send_replace(true);
+                interrupt::set(true);
                 signals.next().await;
                 std::process::exit(KILLED);
             });
@@ -51,10 +53,19 @@ impl Stop {
 
 /// Runs `work`, unless Ctrl-C interrupts it: then it is dropped, so that no temporary file remains.
 pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    tokio::select! {
+    // Work that loads a model blocks this task.
+    let listening = tokio::spawn(async {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            interrupt::set(true);
+        }
+    });
+    let done = tokio::select! {
         done = work => done,
         _ = tokio::signal::ctrl_c() => Err(Failure::TryLater("interrupted".to_string())),
-    }
+    };
+    listening.abort();
+    interrupt::set(false);
+    done
 }
 
 pub(crate) struct Signals {

@@ -15,6 +15,7 @@
 //! | [`models`] | the scoring model of a session; the language models themselves are the crate `asap-lm` |
 //! | [`scorers`] | the backends of the scoring model: which one runs it, how it is opened |
 //! | `cores` | work on all cores |
+//! | [`interrupt`] | whether the process is asked to end |
 //! | [`messages`] | conversations in the format of trainers |
 //! | [`reading`] | question, chain and answer of a row of a corpus |
 //! | [`plan`] | changes to a query plan before and while it runs |
@@ -30,6 +31,7 @@ mod cores;
 pub mod declaration;
 pub mod function;
 pub mod functions;
+pub mod interrupt;
 pub mod llm;
 pub mod messages;
 pub mod models;

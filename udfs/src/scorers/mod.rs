@@ -42,7 +42,25 @@ pub(crate) fn open(
     tokenizer: &Arc<Tokenizer>,
     memory: &Arc<Memory>,
 ) -> asap_lm::Result<LoadedModel> {
-    match choose(folder, settings)? {
+    let opened = choose(folder, settings).and_then(|chosen| open_chosen(chosen, folder, settings, tokenizer, memory));
+    opened.map_err(|error| match error {
+        LmError::Abandoned => LmError::Unavailable("interrupted before the scoring model was ready".to_string()),
+        error => error,
+    })
+}
+
+fn open_chosen(
+    chosen: Chosen,
+    folder: &Path,
+    settings: &Settings,
+    tokenizer: &Arc<Tokenizer>,
+    memory: &Arc<Memory>,
+) -> asap_lm::Result<LoadedModel> {
+    if !matches!(chosen, Chosen::Cpu(_) | Chosen::Cuda(_)) {
+        // Others take memory by the sizes of a config before they look at the weights.
+        Limits::load(folder)?;
+    }
+    match chosen {
         Chosen::Cpu(dtype) => LoadedModel::load(folder, Computed::Cpu(dtype), tokenizer, memory),
         Chosen::Cuda(cards) => open_cuda(folder, cards, tokenizer, memory),
         Chosen::Torch(devices, dtype) => {
@@ -152,6 +170,7 @@ fn auto(folder: &Path, settings: &Settings) -> asap_lm::Result<Chosen> {
         (Ok(config), None) if settings.scorer_dtype.is_none() && has_card(&config) => Chosen::Cuda(vec![0]),
         (Ok(_), None) => Chosen::Cpu(settings.scorer_dtype.unwrap_or(Dtype::F32)),
         (Err(unsupported), device) => torch_on(settings).or_else(|missing| match device {
+            _ if matches!(missing, LmError::Abandoned) => Err(missing),
             None if candle_runs(folder) => Ok(Chosen::Candle),
             _ => Err(LmError::Backend(format!(
                 "{unsupported}. asap runs other models with PyTorch, but {missing}; or set {BACKEND} = served and ask a \

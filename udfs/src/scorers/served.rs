@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
 use self::replies::{Asked, Form};
+use crate::interrupt;
 use crate::settings::Settings;
 
 /// Batches that are asked at the same time, so that the server has rows while the slowest of one batch ends.
@@ -60,7 +61,7 @@ pub(super) fn open(
     let tasks = Arc::new(Tasks::new()?);
     let (named, reading) = (settings.scorer_served_model.clone(), Arc::clone(tokenizer));
     let finding = async move { Server::find(&config, named, reading).await };
-    let (server, window) = tasks.wait(finding, &|| true)??;
+    let (server, window) = tasks.wait(finding, &|| !interrupt::is_asked())??;
     tracing::warn!("{}", server.described());
     let server = Arc::new(server);
     let backend =
@@ -209,6 +210,14 @@ impl Server {
             LmError::Unavailable(format!("{}; {advice}", error.message))
         })?;
         let Listed { id: model, window } = chosen(listed.unwrap_or_default(), named, completions.base_url())?;
+        let shortest = tokenizer.encode(PROBE_IN_ASCII, false)?.ids.len();
+        if let Some(window) = window.filter(|window| *window <= shortest as u64) {
+            return Err(LmError::Backend(format!(
+                "asap.scorer.base_url = '{}': expected a window for chains, found max_model_len = {window} in its list of \
+                 models",
+                completions.base_url()
+            )));
+        }
         let mut server =
             Self { completions, generate, form: Form::ALL[0], model, tokenizer, probe: vec![], found: vec![] };
         let mut tried = Vec::new();
@@ -312,12 +321,30 @@ impl Server {
         let (first, others) = rows.split_at(usize::from(prefix_first).min(rows.len()));
         let mut found = try_join_all(first.iter().map(|row| self.row(row))).await?;
         found.extend(try_join_all(others.iter().map(|row| self.row(row))).await?);
+        // Rows that the server refused have no values at all.
+        let answered = found.iter().filter(|row| row.iter().any(|nats| !nats.is_nan()));
+        let (broken, sound): (Vec<_>, Vec<_>) = answered.partition(|row| is_broken(row));
+        if broken.len() > 1 && sound.is_empty() {
+            return Err(self.broke());
+        }
         self.checked(found).await
+    }
+
+    /// The error of a server that broke after it had worked.
+    fn broke(&self) -> LmError {
+        let url = self.completions.base_url();
+        LmError::Unavailable(format!(
+            "the server of the scoring model: {url} returns no finite log-probabilities any longer; the same command asks \
+             again what was in flight"
+        ))
     }
 
     /// Returns values that may be used: the same server must still be there.
     async fn checked<T>(&self, found: Vec<T>) -> Result<Vec<T>> {
         let now = self.probed().await?.map_err(LmError::Backend)?;
+        if now.iter().zip(&self.found).any(|(now, before)| before.is_finite() && !now.is_finite()) {
+            return Err(self.broke());
+        }
         let apart: Vec<f32> = now.iter().zip(&self.found).map(|(a, b)| (a - b).abs()).collect();
         let (sum, all) = apart.iter().filter(|nats| nats.is_finite()).fold((0.0, 0), |(s, n), x| (s + x, n + 1));
         if sum <= SAME_MODEL * all as f32 {
@@ -341,7 +368,13 @@ impl Server {
             return none();
         };
         let read = |text: &str| replies::read(self.form, text, asked, &self.tokenizer);
-        match self.post(self.scores(), &body, ids.len(), read).await {
+        let ask = || self.post(self.scores(), &body, ids.len(), read);
+        let found = match ask().await {
+            // Of several servers at one address, one may be broken.
+            Ok(found) if is_broken(&found) => ask().await,
+            found => found,
+        };
+        match found {
             Ok(found) => {
                 if found.iter().all(|nats| nats.is_nan()) {
                     tracing::warn!("a chain has no scores: the server, which takes only text, divides it otherwise");
@@ -384,7 +417,7 @@ impl Server {
         };
         // Servers take penalties from the model's folder if a request has none.
         let body = json!({ "model": self.model, "prompt": prompt, "max_tokens": STATED, "temperature": 0, "top_p": 1,
-            "repetition_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0 });
+            "repetition_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0, "stream": false });
         let written = self.post(&self.completions, &body, ids.len() + STATED, replies::written).await;
         written.map_err(|error| self.failed(error))
     }
@@ -403,6 +436,12 @@ impl Server {
             }
         }
     }
+}
+
+/// Whether a server returned values of several tokens, and all of them are infinite.
+fn is_broken(nats: &[f32]) -> bool {
+    let values = || nats.iter().filter(|nats| !nats.is_nan());
+    values().count() > 1 && values().all(|nats| nats.is_infinite())
 }
 
 /// Returns the model to ask for: the one of the settings, or the only one.

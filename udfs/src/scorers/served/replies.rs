@@ -55,14 +55,15 @@ pub(super) fn body(form: Form, model: &str, asked: Asked, tokenizer: &Tokenizer)
     let Asked { ids, from, is_probe } = asked;
     let echo = |prompt: Value, most: usize, least: usize| {
         json!({ "model": model, "prompt": prompt, "echo": true, "max_tokens": most, "temperature": 0,
-            "logprobs": if is_probe { TOP } else { least } })
+            "logprobs": if is_probe { TOP } else { least }, "stream": false })
     };
     Some(match form {
         Form::PromptLogprobs => json!({ "model": model, "prompt": ids, "max_tokens": 1, "temperature": 0,
-            "prompt_logprobs": if is_probe { TOP } else { 0 }, "return_token_ids": true }),
+            "prompt_logprobs": if is_probe { TOP } else { 0 }, "return_token_ids": true,
+            "stream": false }),
         Form::Generate => json!({ "input_ids": ids, "sampling_params": { "max_new_tokens": 0, "temperature": 0 },
             "return_logprob": true, "logprob_start_len": from - 1, "top_logprobs_num": if is_probe { TOP } else { 0 },
-            "return_text_in_logprobs": is_probe }),
+            "return_text_in_logprobs": is_probe, "stream": false }),
         Form::EchoIds => {
             let mut body = echo(json!(ids), 0, 0);
             body["return_tokens_as_token_ids"] = json!(true);

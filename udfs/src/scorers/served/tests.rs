@@ -331,3 +331,63 @@ fn a_chain_as_long_as_the_servers_window_is_too_long() {
     let scored = futures::executor::block_on(scorer.score(prepared(499))).unwrap();
     assert!(matches!(&scored[0], Scored::TooLong(why) if why.contains("899")), "{scored:?}");
 }
+
+/// A reply of vLLM with this value for every token.
+fn with_values(reply: Reply, value: f64) -> Reply {
+    let Reply::Json(mut body) = reply else { return reply };
+    for place in body["choices"][0]["prompt_logprobs"].as_array_mut().into_iter().flatten() {
+        for entry in place.as_object_mut().into_iter().flat_map(Map::values_mut) {
+            entry["logprob"] = json!(value);
+        }
+    }
+    Reply::Json(body)
+}
+
+#[test]
+fn a_server_that_breaks_midway_rejects_no_row() {
+    for value in [-9999.0, -1e308] {
+        let server = serve(Whole::new("qwen2", Kind::Vllm), move |call, reply| match call.number {
+            ..7 => reply,
+            _ => with_values(reply, value),
+        });
+        let error = scores(&scorer(&server.base_url()), UMLAUTS).unwrap_err();
+        assert!(error.is_unavailable(), "{error:?}");
+        assert!(error.to_string().contains("returns no finite log-probabilities any longer"), "{error}");
+    }
+}
+
+#[test]
+fn a_row_that_a_server_cannot_score_fails_alone() {
+    let fatal = Arc::new(parking_lot::Mutex::new(Value::Null));
+    let server = serve(Whole::new("qwen2", Kind::Vllm), move |call, reply| {
+        let mut fatal = fatal.lock();
+        if call.number == 6 {
+            *fatal = call.body["prompt"].clone();
+        }
+        if *fatal == call.body["prompt"] && call.number > 5 { with_values(reply, -9999.0) } else { reply }
+    });
+    let scored = scores(&scorer(&server.base_url()), UMLAUTS).unwrap();
+    let failed = scored.iter().filter(|row| matches!(row, Scored::NotFinite)).count();
+    assert!(failed == 1 && scored.len() > 1, "{scored:?}");
+}
+
+#[test]
+fn a_server_that_breaks_one_reply_costs_no_score() {
+    let server = serve(Whole::new("qwen2", Kind::Vllm), |call, reply| match call.number {
+        6 => with_values(reply, -9999.0),
+        _ => reply,
+    });
+    assert_as_by_cpu(&scorer(&server.base_url()), UMLAUTS);
+}
+
+#[test]
+fn a_window_that_holds_no_chain_is_one_error_before_any_row() {
+    for window in [0, 9] {
+        let server = serve(Whole::new("qwen2", Kind::Vllm), move |_, reply| {
+            replaced(reply, "\"max_model_len\":900", &format!("\"max_model_len\":{window}"))
+        });
+        let error = refused(&server.base_url());
+        assert!(error.contains(&format!("found max_model_len = {window} in its list of models")), "{error}");
+        assert!(server.calls().iter().all(|call| call.body.is_null()));
+    }
+}

@@ -1,7 +1,8 @@
 """A child without PyTorch: the surprisal of a token is its id in thousandths. What it does wrong is by request, over all of
-its lives, which a file counts.
+its lives, which a file counts; it repeats what stands before a final exclamation mark. Some ids are always fatal.
 """
-import json, os, struct, sys
+import json, math, os, struct, sys, time
+DIES, TOO_LARGE, NOT_FINITE = 1990, 1991, 1992
 asked = json.loads(sys.argv[1])
 folder, wrong = asked["dtype"].split(":")
 stdin, out = sys.stdin.buffer, sys.stdout.buffer
@@ -11,10 +12,14 @@ say({"ready": True, "continues": True, "tokens": 100, "vocabulary": 2000})
 for line in iter(stdin.readline, b""):
     asked = json.loads(line)
     with open(folder + "/count", "a+") as file: file.write("."); place = file.tell()
-    fault = wrong[place - 1] if place <= len(wrong) else "-" if not wrong.endswith("!") else wrong[-2]
+    repeats = wrong[-2] if wrong.endswith("!") else "-"
+    fault = wrong[place - 1] if place <= len(wrong.rstrip("!")) else repeats
+    if fault == "h": time.sleep(600)
     count = asked["rows"]
     ids = numbers(sum(asked.get("lengths") or [own for _, own in asked["texts"]]))
     rows, targets = numbers(count), numbers(count)
+    if DIES in ids: fault = "k"
+    if TOO_LARGE in ids: fault = "m"
     if fault == "k": os.kill(os.getpid(), 9)
     if fault == "e": print("out of luck", file=sys.stderr); sys.exit(1)
     if fault == "g": out.write(b"Loading weights: 100%\n")
@@ -22,6 +27,10 @@ for line in iter(stdin.readline, b""):
     if fault == "s": count -= 1; targets = targets[:count]
     say({"id": asked["id"] + (fault == "i"), "scores": count, "tokens": 50})
     if fault == "b": out.write(b"noise"); out.flush()
-    sign = -1 if fault == "n" else 1
-    out.write(struct.pack(f"<{2 * count}f", *(sign * id / 1000 for id in targets), *([0.5] * count)))
+    always = {"N": math.nan, "I": math.inf, "L": 3e38, "Z": 0.0, "n": -9999.0}.get(fault)
+    found = [id / 1000 if always is None else always for id in targets]
+    found = [math.nan if id == NOT_FINITE else score for id, score in zip(targets, found)]
+    scores = struct.pack(f"<{2 * count}f", *found, *([0.5] * count))
+    if fault == "H": out.write(scores[:5]); out.flush(); time.sleep(600)
+    out.write(scores)
     say({"end": asked["id"]})

@@ -1,11 +1,18 @@
 //! Whether a Python can run the models of PyTorch, and what it lacks.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use asap_lm::{LmError, Result};
 use parking_lot::Mutex;
 
+use super::child::each_line;
+use crate::interrupt;
+
+const LOOKS: Duration = Duration::from_millis(200);
 const HAS_CARD: &str = include_str!("has_card.py");
 const ADVICE: &str = "install torch and transformers there, or set asap.scorer.python to a Python that has them";
 
@@ -16,14 +23,48 @@ pub(in crate::scorers) fn has_card(python: &str) -> Result<bool> {
     if let Some(found) = KNOWN.lock().get(python) {
         return Ok(*found);
     }
-    let found = Command::new(python).args(["-c", HAS_CARD]).stdin(Stdio::null()).output();
-    let found = found.map_err(|error| not_started(python, &error))?;
-    let (said, errors) = (String::from_utf8_lossy(&found.stdout), String::from_utf8_lossy(&found.stderr));
-    match said.trim().lines().last().unwrap_or_default() {
+    let [said, complaint] = last_lines(python)?;
+    match said.trim() {
         found @ ("True" | "False") => Ok(*KNOWN.lock().entry(python.to_string()).or_insert(found == "True")),
         lacking if lacking.starts_with("no ") => Err(lacks(python, lacking)),
-        _ => Err(lacks(python, errors.trim().lines().last().unwrap_or("nothing printed"))),
+        _ if complaint.is_empty() => Err(lacks(python, "nothing printed")),
+        _ => Err(lacks(python, &complaint)),
     }
+}
+
+/// Runs the script, and returns the last lines of its stdout and its stderr. It may write any number of bytes, and hang.
+fn last_lines(python: &str) -> Result<[String; 2]> {
+    let mut command = Command::new(python);
+    command.args(["-c", HAS_CARD]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().map_err(|error| not_started(python, &error))?;
+    let (sender, lines) = channel();
+    let pipes: [Option<Box<dyn Read + Send>>; 2] =
+        [process.stdout.take().map(|pipe| Box::new(pipe) as _), process.stderr.take().map(|pipe| Box::new(pipe) as _)];
+    for (place, pipe) in pipes.into_iter().enumerate() {
+        let sender = sender.clone();
+        std::thread::spawn(move || {
+            let mut last = String::new();
+            pipe.into_iter().for_each(|pipe| each_line(pipe, |line| last = line));
+            drop(sender.send((place, last)));
+        });
+    }
+    let mut found = [String::new(), String::new()];
+    for _ in 0..found.len() {
+        let (place, last) = loop {
+            match lines.recv_timeout(LOOKS) {
+                Ok(line) => break line,
+                Err(_) if interrupt::is_asked() => {
+                    drop(process.kill());
+                    drop(process.wait());
+                    return Err(LmError::Abandoned);
+                }
+                Err(_) => {}
+            }
+        };
+        found[place] = last;
+    }
+    drop(process.wait());
+    Ok(found)
 }
 
 pub(super) fn not_started(python: &str, error: &std::io::Error) -> LmError {
