@@ -223,11 +223,7 @@ impl Line {
                 (failure, error.is_connect().then_some((0, 0)))
             })?;
             let (status, headers) = (response.status(), response.headers().clone());
-            // Why a body cannot be read matters less than an error that its status names.
-            let text = self.text(response, limit).await.or_else(|failure| match status.is_success() {
-                true => Err((failure, None)),
-                false => Ok(format!("({})", failure.error.message)),
-            })?;
+            let text = self.text(response, limit).await.map_err(|failure| (failure, None))?;
             Ok(Received { status, headers, text })
         }
         .instrument(call)
@@ -284,7 +280,13 @@ impl Line {
                 return Err(body::too_long(most));
             }
         }
-        Ok(self.without_key(body::text(bytes, response.headers(), limit)?))
+        let text =
+            body::text(bytes, response.headers(), limit).or_else(|failure| match response.status().is_success() {
+                true => Err(failure),
+                // The status says what is wrong, although its words cannot be read.
+                false => Ok(format!("({})", failure.error.message)),
+            })?;
+        Ok(self.without_key(text))
     }
 
     pub(crate) fn without_key(&self, text: String) -> String {

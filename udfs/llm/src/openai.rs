@@ -122,6 +122,11 @@ pub(super) fn served(list: &Value) -> Option<Vec<Served>> {
     Some(list["data"].as_array()?.iter().filter_map(model).collect())
 }
 
+/// Returns the error in a response; Null if it has none. Some servers write it without a field around it.
+pub(super) fn error_of(json: &Value) -> &Value {
+    if json["object"] == "error" { json } else { &json["error"] }
+}
+
 fn word(found: &Value) -> Option<String> {
     found.as_str().map(str::to_string)
 }

@@ -79,7 +79,7 @@ pub(super) fn read(
             }
         },
     };
-    let error = error_of(&completion);
+    let error = openai::error_of(&completion);
     if !error.is_null() {
         return Err(response.of_error(error));
     }
@@ -161,7 +161,7 @@ pub(super) fn read_with<T>(
     if !status.is_success() {
         return Err(body.of_status(*status));
     }
-    read(text).map_err(|unread| match (error_of(&body.json()), unread) {
+    read(text).map_err(|unread| match (openai::error_of(&body.json()), unread) {
         (Value::Null, Unread::Garbled(why)) => bad(format!("{why}; it is {}", body.quoted(text))),
         (Value::Null, Unread::Wrong(why)) => Failure::lasting(FailureKind::Denied, why),
         (error, _) => body.of_error(error),
@@ -244,11 +244,6 @@ impl Body<'_> {
     fn quoted(&self, text: &str) -> String {
         quoted(&(self.redact)(text.to_string()))
     }
-}
-
-/// Returns the error in a response; Null if it has none. Some servers write it without a field around it.
-pub(super) fn error_of(json: &Value) -> &Value {
-    if json["object"] == "error" { json } else { &json["error"] }
 }
 
 fn bad(message: String) -> Failure {

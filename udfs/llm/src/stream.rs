@@ -4,8 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::openai::content;
-use crate::response::error_of;
+use crate::openai::{content, error_of};
 
 /// The fields of a message that come in pieces.
 const PIECES: [&str; 5] = ["content", "reasoning_content", "reasoning", "reasoning_details", "refusal"];

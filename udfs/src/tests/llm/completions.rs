@@ -74,11 +74,12 @@ async fn samples_are_calls_of_their_own_and_only_what_is_set_is_sent() {
     let messages = json!([{ "role": "system", "content": "Think." }, { "role": "user", "content": "1 + 1?" }]);
     let greedy = json!({
         "model": "test-model", "messages": messages, "temperature": 0.0, "top_p": 1.0, "max_tokens": 24,
+        "stream": false,
     });
     let seeded = |seed| {
         json!({
             "model": "test-model", "messages": messages, "temperature": 0.6, "top_p": 0.95, "max_tokens": 24,
-            "stop": ["\n\n"], "seed": seed,
+            "stop": ["\n\n"], "seed": seed, "stream": false,
         })
     };
     assert_eq!(bodies, [greedy.clone(), greedy, seeded(7), seeded(8)]);
