@@ -4,6 +4,7 @@
 //! that foreign bytes are seen. A child that dies, or that writes anything else, is started again.
 
 mod child;
+mod lines;
 mod python;
 
 use std::path::Path;
@@ -127,17 +128,17 @@ impl Torch {
         Ok(Err(what))
     }
 
-    /// Asks the child, again if it dies. Only a child that is proved to work rejects rows.
+    /// Asks the child, again if it dies or has broken. Only a child that is proved to work rejects rows.
     fn ask<T>(&mut self, mut request: impl FnMut(&mut Child, u64) -> Answer<T>, is_wanted: &IsWanted) -> Result<T> {
         let mut died = String::new();
         for _ in 0..2 {
             match self.once(&mut request, is_wanted) {
                 Ok(Ok(found)) => return Ok(found),
                 Ok(Err(what)) => died = what,
-                Err(LmError::Rejected(why)) => {
-                    self.prove(is_wanted)?;
-                    return Err(LmError::Rejected(why));
-                }
+                Err(LmError::Rejected(why)) => match self.prove(is_wanted)? {
+                    true => return Err(LmError::Rejected(why)),
+                    false => died = why,
+                },
                 Err(error) => return Err(error),
             }
         }
@@ -147,24 +148,29 @@ impl Torch {
         Err(LmError::Rejected(what))
     }
 
-    /// [`Torch::ask`], and again if the answer is not sound: a child that broke is found out and started again before,
-    /// and what a child that works answers twice holds.
+    /// [`Torch::ask`], and again if the answer is not sound. The second one is that of the rows, if the child works
+    /// after it.
     fn ask_soundly<T>(
         &mut self,
         mut request: impl FnMut(&mut Child, u64) -> Answer<T>,
         is_sound: impl Fn(&T) -> bool,
         is_wanted: &IsWanted,
     ) -> Result<T> {
-        let found = self.ask(&mut request, is_wanted)?;
-        if is_sound(&found) {
-            return Ok(found);
+        for is_first in [true, false, false] {
+            let found = self.ask(&mut request, is_wanted)?;
+            if is_sound(&found) || self.prove(is_wanted)? && !is_first {
+                return Ok(found);
+            }
         }
-        self.prove(is_wanted)?;
-        self.ask(&mut request, is_wanted)
+        Err(LmError::Unavailable(format!(
+            "PyTorch on {} breaks again and again: run the same command to resume",
+            self.launch.device
+        )))
     }
 
-    /// Asks for the scores of [`PROOF`], of a new child if need be. Returns once a child works.
-    fn prove(&mut self, is_wanted: &IsWanted) -> Result<()> {
+    /// Asks for the scores of [`PROOF`], of a new child if need be. Returns once a child works, and whether the first one
+    /// did.
+    fn prove(&mut self, is_wanted: &IsWanted) -> Result<bool> {
         let texts = Arc::clone(&self.texts);
         let ids = &texts.proof;
         let targets: Vec<Target> = (0..).zip(ids.iter().skip(1)).map(|(row, id)| Target { row, id: *id }).collect();
@@ -177,9 +183,12 @@ impl Torch {
                 Err(fault) => Err(fault),
             }
         };
+        let mut worked = true;
         // Each failure is a death, and three of them end the query.
-        while self.once(&mut request, is_wanted)?.is_err() {}
-        Ok(())
+        while self.once(&mut request, is_wanted)?.is_err() {
+            worked = false;
+        }
+        Ok(worked)
     }
 
     fn child(&mut self, is_wanted: &IsWanted) -> Answer<&mut Child> {

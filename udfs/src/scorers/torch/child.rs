@@ -1,6 +1,6 @@
 //! A child process: its replies, and pipes that no silence of the child blocks.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -16,12 +16,11 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::lines::each_line;
 use super::python::not_started;
 
 /// Longest line of a reply; that of a continuation has a number for each text.
 const LINE: usize = 1 << 20;
-/// The most bytes of a line on stderr that are kept.
-const COMPLAINT: usize = 400;
 /// Milliseconds between two looks whether a caller still waits.
 const LOOK: u16 = 500;
 /// A child that is silent for this many looks in the middle of a reply is given up once no caller waits: what it would
@@ -110,34 +109,6 @@ impl Launch {
         });
         reader.map_err(|error| LmError::Thread(format!("cannot start it: {error}")))?;
         Ok(Child { process, to, from: BufReader::new(from), complaint, left: None })
-    }
-}
-
-/// Reads lines that are not empty until the pipe ends. Of a line, only the beginning is kept: a program may write
-/// gigabytes without a line end. Progress bars end their lines with a carriage return.
-pub(super) fn each_line(pipe: impl Read, mut take: impl FnMut(String)) {
-    let (mut pipe, mut line) = (BufReader::new(pipe), Vec::new());
-    loop {
-        let found = match pipe.fill_buf() {
-            Ok(found) => found,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(_) => &[],
-        };
-        let (is_end, end) = (found.is_empty(), found.iter().position(|byte| matches!(byte, b'\n' | b'\r')));
-        let own = &found[..end.unwrap_or(found.len())];
-        line.extend_from_slice(&own[..own.len().min(COMPLAINT.saturating_sub(line.len()))]);
-        let read = own.len() + usize::from(end.is_some());
-        pipe.consume(read);
-        if is_end || end.is_some() {
-            let text: String = String::from_utf8_lossy(&line).chars().filter(|c| !c.is_control()).collect();
-            line.clear();
-            if !text.trim().is_empty() {
-                take(text);
-            }
-        }
-        if is_end {
-            return;
-        }
     }
 }
 

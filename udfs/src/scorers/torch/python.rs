@@ -9,7 +9,7 @@ use std::time::Duration;
 use asap_lm::{LmError, Result};
 use parking_lot::Mutex;
 
-use super::child::each_line;
+use super::lines::each_line;
 use crate::interrupt;
 
 const LOOKS: Duration = Duration::from_millis(200);

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use super::child::each_line;
+use super::lines::each_line;
 use super::*;
 
 /// Much longer than a busy machine needs, and much shorter than the child is silent.
@@ -93,11 +93,13 @@ fn a_child_that_breaks_midway_rejects_no_row() {
 #[test]
 fn a_child_that_breaks_in_passing_costs_no_score() {
     // Once, and until it is started again.
-    for wrong in ["N", "NN", "I", "LL", "Z", "ZZ", "m", "mm"] {
+    for wrong in ["N", "NN", "NNN", "I", "LL", "Z", "ZZ", "mm", "mmm-", "mmN", "n"] {
         let folder = tempfile::tempdir().unwrap();
         let mut torch = fake(folder.path(), wrong);
         assert_eq!(score(&mut torch).unwrap(), [0.01, 0.008, 0.011], "{wrong}");
         assert_eq!(torch.deaths, 0, "{wrong}");
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(score_one(&mut fake(folder.path(), wrong)).unwrap(), [0.008, 0.009], "{wrong}");
     }
 }
 
