@@ -67,11 +67,14 @@ pub fn load(args: &SettingArgs) -> Result<Settings, Failure> {
     if let Some(path) = settings_file(args)? {
         let text = std::fs::read_to_string(&path)
             .map_err(|error| Failure::Usage(format!("cannot read the settings file {}: {error}", path.display())))?;
+        // The line itself is not shown: it may hold a key where the name of a variable belongs.
         let wrong = |error: toml::de::Error| {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
             Failure::Usage(format!(
-                "the settings file {} is not TOML: {}",
+                "the settings file {} is not TOML: line {line}: {}",
                 path.display(),
-                error.to_string().trim_end()
+                error.message()
             ))
         };
         let table: toml::Table = text.parse().map_err(wrong)?;
