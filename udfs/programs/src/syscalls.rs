@@ -17,9 +17,15 @@ const REFUSED: &[i64] = calls! {
     SYS_rt_sigqueueinfo SYS_rt_tgsigqueueinfo SYS_pidfd_open SYS_pidfd_getfd SYS_pidfd_send_signal SYS_ptrace
     SYS_process_vm_readv SYS_process_vm_writev SYS_process_madvise SYS_kcmp SYS_setpriority SYS_ioprio_set
     SYS_sched_setscheduler SYS_sched_setparam SYS_sched_setattr SYS_sched_setaffinity
-    // Memory that outlives the process, or that its limit does not cover.
-    SYS_shmget SYS_shmat SYS_semget SYS_msgget SYS_mq_open SYS_memfd_create SYS_memfd_secret
-    // Attributes of files, which Landlock leaves open, and truncation, which its first versions do.
+    // Memory, semaphores and queues of other processes. Their numbers are small, so one needs no call that gets them.
+    SYS_shmget SYS_shmat SYS_shmctl SYS_shmdt SYS_semget SYS_semctl SYS_semop SYS_semtimedop SYS_msgget SYS_msgsnd
+    SYS_msgrcv SYS_msgctl SYS_mq_open SYS_mq_unlink SYS_mq_timedsend SYS_mq_timedreceive SYS_mq_notify SYS_mq_getsetattr
+    // Memory that the limit of the process does not cover.
+    SYS_memfd_create SYS_memfd_secret
+    // What Landlock leaves open: attributes of files, names of new files, locks that others wait for. Its first versions
+    // also leave open truncation.
+    SYS_getxattr SYS_lgetxattr SYS_fgetxattr SYS_listxattr SYS_llistxattr SYS_flistxattr SYS_inotify_init1
+    SYS_inotify_add_watch SYS_flock SYS_sync SYS_syncfs
     SYS_truncate SYS_fchmod SYS_fchmodat SYS_fchown SYS_fchownat SYS_utimensat SYS_setxattr SYS_lsetxattr
     SYS_fsetxattr SYS_removexattr SYS_lremovexattr SYS_fremovexattr
     // The kernel and the machine.
@@ -35,15 +41,15 @@ const REFUSED: &[i64] = calls! {
 
 #[cfg(target_arch = "x86_64")]
 const REFUSED_HERE: &[i64] = calls! {
-    SYS_fork SYS_vfork SYS_chmod SYS_chown SYS_lchown SYS_utime SYS_utimes SYS_futimesat SYS_iopl SYS_ioperm
+    SYS_fork SYS_vfork SYS_inotify_init SYS_chmod SYS_chown SYS_lchown SYS_utime SYS_utimes SYS_futimesat SYS_iopl SYS_ioperm
     SYS_modify_ldt SYS_kexec_file_load
 };
 #[cfg(target_arch = "aarch64")]
 const REFUSED_HERE: &[i64] = &[];
 
-/// fchmodat2, setxattrat, removexattrat and file_setattr: new calls with the same numbers on all machines, which libc
-/// does not name yet.
-const REFUSED_WITHOUT_NAME: &[i64] = &[452, 463, 466, 469];
+/// fchmodat2, statmount, listmount, setxattrat, getxattrat, listxattrat, removexattrat and file_setattr: new calls with the
+/// same numbers on all machines, which libc does not name yet.
+const REFUSED_WITHOUT_NAME: &[i64] = &[452, 457, 458, 463, 464, 465, 466, 469];
 
 /// The bit of calls with pointers of 32 bits, and the numbers that only they have.
 #[cfg(target_arch = "x86_64")]
@@ -52,8 +58,9 @@ const X32: (i64, std::ops::RangeInclusive<i64>) = (0x4000_0000, 512..=547);
 /// Requests that change the attributes of a file (`FS_IOC_SETFLAGS`, `FS_IOC_FSSETXATTR`), type into a terminal, or choose
 /// the process that a socket signals (`FIOSETOWN`, `SIOCSPGRP`).
 const IOCTLS: [u64; 5] = [0x4008_6602, 0x401c_5820, 0x5412, 0x8901, 0x8902];
-/// Choose the process that a file signals, and the signal: `F_SETOWN`, `F_SETSIG`, `F_SETOWN_EX`.
-const FCNTLS: [u64; 3] = [8, 10, 15];
+/// Choose the process that a file signals, and the signal: `F_SETOWN`, `F_SETSIG`, `F_SETOWN_EX`. Make writers of a file
+/// wait, and watch a folder: `F_SETLEASE`, `F_NOTIFY`.
+const FCNTLS: [u64; 5] = [8, 10, 15, 1024, 1026];
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
@@ -67,6 +74,8 @@ pub(crate) fn filters() -> Result<Vec<BpfProgram>, Error> {
     rules.insert(libc::SYS_socketpair, vec![when(0, SeccompCmpOp::Ne, libc::AF_UNIX as u64)?]);
     rules.insert(libc::SYS_sendto, vec![when(4, SeccompCmpOp::Ne, 0)?]);
     rules.insert(libc::SYS_prlimit64, vec![when(2, SeccompCmpOp::Ne, 0)?]);
+    // The signal at the end of asap stays.
+    rules.insert(libc::SYS_prctl, vec![when(0, SeccompCmpOp::Eq, libc::PR_SET_PDEATHSIG as u64)?]);
     for (call, requests) in [(libc::SYS_ioctl, &IOCTLS[..]), (libc::SYS_fcntl, &FCNTLS)] {
         let refused = requests.iter().map(|request| when(1, SeccompCmpOp::Eq, *request));
         rules.insert(call, refused.collect::<Result<_, _>>()?);
