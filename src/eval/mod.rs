@@ -22,6 +22,7 @@ mod table;
 
 use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 
 use asap_llm::chat::CallError;
 use asap_pipelines::location;
@@ -225,7 +226,9 @@ pub async fn run(args: EvalArgs) -> Result<(), Failure> {
     whole_table::check_identity(&url, PROPERTY, &identity).await?;
     let (sandbox, left_out) = match bench.runs_programs() {
         true => {
-            let (sandbox, kept, left_out) = with_references(&args.python, problems).await?;
+            // Where a program reads the tests or earlier responses, its grade means nothing.
+            let private = args.data.iter().map(PathBuf::from).chain(url.to_file_path()).collect();
+            let (sandbox, kept, left_out) = with_references(&args.python, private, problems).await?;
             problems = kept;
             (Some(sandbox), left_out)
         }
@@ -270,9 +273,11 @@ async fn load(location: &str) -> Result<Evaluation, Failure> {
     Ok(Evaluation { location: location.to_string(), rows: table.rows()?, asking: clock::total(&url).await? })
 }
 
-/// Opens the sandbox, runs the bench's own programs, and leaves out the problems that they fail.
+/// Opens the sandbox, which hides the private paths, runs the bench's own programs, and leaves out the problems that they
+/// fail.
 async fn with_references(
     python: &str,
+    private: Vec<PathBuf>,
     mut problems: Vec<Problem>,
 ) -> Result<(Sandbox, Vec<Problem>, Vec<String>), Failure> {
     let wrong = |error: SandboxError| Failure::Usage(error.to_string());
@@ -281,7 +286,7 @@ async fn with_references(
     let bar = Bar::new("running the bench's own programs", false);
     bar.begin(problems.len() as u64, 1);
     let checked = tokio::task::spawn_blocking(move || {
-        let sandbox = Sandbox::new(&python, command, Limits::default())?;
+        let sandbox = Sandbox::new(&python, command, Limits::default())?.hiding(&private)?;
         sandbox.check_imports(problems.iter().filter_map(Problem::program))?;
         let check = |problem: &mut Problem| {
             let Check::Program(program) = &mut problem.check else { return Ok(None) };

@@ -3,11 +3,10 @@
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{fs, thread};
 
 use serde::Serialize;
 
@@ -16,7 +15,7 @@ use crate::error::SandboxError;
 
 /// The most time from the start of the child to the start of the program.
 const START: Duration = Duration::from_secs(60);
-/// How often the size of the folder is looked at.
+/// How often the child is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 const EXITING: Duration = Duration::from_millis(2);
 /// The longest report that is no result.
@@ -38,8 +37,6 @@ pub(crate) enum End {
     Reported(String, String),
     /// It was ended at its time limit.
     Timeout,
-    /// It wrote more than it may.
-    TooMuchWritten,
     Killed,
     Signal(i32),
     /// It left without a result.
@@ -49,8 +46,6 @@ pub(crate) enum End {
 pub(crate) struct Run<'a> {
     pub(crate) command: &'a [OsString],
     pub(crate) arguments: Vec<OsString>,
-    pub(crate) folder: &'a Path,
-    pub(crate) folder_bytes: u64,
     /// The time of the program.
     pub(crate) limit: Duration,
     /// Whether each result has this time.
@@ -129,7 +124,6 @@ impl Run<'_> {
                 Ok(Report::Reason(kind, detail)) => break End::Reported(kind, detail),
                 Ok(Report::Refused(found)) => break refused(found),
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => break End::Timeout,
-                Err(RecvTimeoutError::Timeout) if self.written()? > self.folder_bytes => break End::TooMuchWritten,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => match child.try_wait()? {
                     Some(status) => break ended(status),
@@ -139,15 +133,6 @@ impl Run<'_> {
             }
         };
         Ok((end, started.map(|started| started.elapsed())))
-    }
-
-    /// The bytes of the files in the folder. A file may vanish meanwhile.
-    fn written(&self) -> io::Result<u64> {
-        let mut bytes = 0;
-        for file in fs::read_dir(self.folder)? {
-            bytes += file?.metadata().map_or(0, |metadata| metadata.len());
-        }
-        Ok(bytes)
     }
 }
 

@@ -1,4 +1,5 @@
 use std::io;
+use std::path::PathBuf;
 
 /// Why no program can be run. Nothing has been judged.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +29,11 @@ pub enum SandboxError {
     Restrict { what: &'static str, problem: String },
     #[error("the sandbox does not refuse {0}, so no program is run in it: use another kernel or container runtime")]
     Open(String),
+    #[error(
+        "programs would read {}: it lies in {}, which the Python {} needs; move it out of that folder, or \
+         name another Python", path.display(), folder.display(), python.display()
+    )]
+    Exposed { python: PathBuf, folder: PathBuf, path: PathBuf },
     #[error("the sandbox started no Python: {0}")]
     NotStarted(String),
     #[error("cannot {what}: {source}")]

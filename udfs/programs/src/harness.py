@@ -8,7 +8,9 @@ value, no test and no reference program: asap compares the results. `modules`, `
 
 import ast
 import atexit
+import contextlib
 import fcntl
+import gc
 import io
 import json
 import os
@@ -18,8 +20,12 @@ import types
 
 SHORT = 200
 DEEPEST = 200
-# The first number of the descriptor of the reports: low numbers are for the program.
-REPORTS = 32
+# The first number of the harness's own descriptors: low numbers are for the program.
+OWN = 32
+# Numeric libraries start a thread for each core, which compute in vain if others need the cores too.
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+# Files in the order in which they are flushed; the last one has no buffer.
+FILES = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom, io.FileIO)
 # What links the nodes of a list and of a tree, last first.
 LINKS = (("next",), ("right", "left"))
 
@@ -37,13 +43,16 @@ class Unparsed(BaseException):
 
 
 def main(write=os.write, leave=os._exit):
-    os.closerange(3, 1 << 16)
     request = json.load(sys.stdin.buffer)
-    reports = fcntl.fcntl(1, fcntl.F_DUPFD, REPORTS)
+    # The reports, and the files that take the places of standard input and output.
     null = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(null, stream)
+    reports, *files = (fcntl.fcntl(number, fcntl.F_DUPFD, OWN) for number in (1, *map(int, sys.argv[1:]), null))
+    os.closerange(3, OWN)
+    request["files"] = files
+    redirect([files[-1]] * 3)
+    sys.argv[1:] = []
     os.environ.clear()
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
     sys.path[:] = [folder for folder in sys.path if folder]
 
     def report(kind, text=""):
@@ -247,18 +256,32 @@ def stdin(request, report):
     """LiveCodeBench: the program reads standard input and prints."""
     larger_limits()
     code = compiled(request)
+    begin(request, "__main__")
+    # What is loaded by now is no garbage of a program, so that looking for garbage after each test is fast.
+    gc.freeze()
     report("begin")
     for text in request["inputs"]:
         report("value", printed(code, request, text, report))
 
 
 def printed(code, request, text, report):
-    """Returns what the program prints. Files take the places of its streams, so that every way to read and write works."""
-    source, target = unnamed_file(text.encode()), unnamed_file(b"")
-    os.dup2(source, 0)
-    os.dup2(target, 1)
-    sys.stdin = open(0, encoding="utf-8", closefd=False)
-    sys.stdout = own = open(1, "w", encoding="utf-8", closefd=False)
+    """Returns what the program prints. Files take the places of its streams, so that every way to read and write works.
+
+    Each test gets descriptors and streams of its own, whatever the test before did with those that it had.
+    """
+    source, target, null = request["files"]
+    for file, content in ((source, text.encode()), (target, b"")):
+        os.ftruncate(file, 0)
+        os.lseek(file, 0, os.SEEK_SET)
+        while content:
+            content = content[os.write(file, content) :]
+        os.lseek(file, 0, os.SEEK_SET)
+    redirect((source, target, null))
+    modes = zip(("stdin", "stdout", "stderr"), "rww")
+    streams = {name: open(number, mode, encoding="utf-8", closefd=False) for number, (name, mode) in enumerate(modes)}
+    for name, stream in streams.items():
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
     names = begin(request, "__main__")
     report("begin")
     try:
@@ -266,24 +289,64 @@ def printed(code, request, text, report):
     except SystemExit as error:
         if error.code not in (None, 0):
             raise Exits(f"SystemExit: {str(error.code)}") from None
-    # Fast writers flush here.
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, own):
-        if not stream.closed:
-            stream.flush()
-    found = os.pread(target, os.fstat(target).st_size, 0).decode("utf-8", "replace")
-    os.close(source)
-    os.close(target)
-    return found
+    del names
+    end()
+    return os.pread(target, os.fstat(target).st_size, 0).decode("utf-8", "replace")
 
 
-def unnamed_file(content):
-    file = os.open(".stream", os.O_RDWR | os.O_CREAT | os.O_EXCL)
-    os.unlink(".stream")
-    while content:
-        content = content[os.write(file, content) :]
-    os.lseek(file, 0, os.SEEK_SET)
-    return file
+def redirect(files):
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+
+
+def end():
+    """What Python does when a program ends: waits for threads, calls exit functions, deletes objects, flushes files."""
+    wait_for_threads()
+    with contextlib.suppress(Exception):
+        atexit._run_exitfuncs()
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    if "fileinput" in sys.modules:
+        sys.modules["fileinput"].close()
+    flush_files()
+    # Deleted objects may write, too.
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    gc.collect()
+    flush_files()
+    # Closed later, a file would close a descriptor of the next test.
+    for file in open_files():
+        with contextlib.suppress(Exception):
+            if file.closefd and file.fileno() < 3:
+                io.FileIO.close(file)
+
+
+def flush_files():
+    """Flushes texts before the bytes below them."""
+    files = open_files()
+    for kind in FILES[:-1]:
+        for file in files:
+            with contextlib.suppress(Exception):
+                kind.flush(file)
+
+
+def open_files():
+    objects = gc.get_objects()
+    kinds = {id(kind): kind for kind in map(type, objects)}
+    kinds = {number for number, kind in kinds.items() if issubclass(kind, FILES)}
+    return [file for file in objects if id(type(file)) in kinds]
+
+
+def wait_for_threads():
+    pool, threading = sys.modules.get("concurrent.futures.thread"), sys.modules.get("threading")
+    if pool:
+        # Its threads wait for more work until Python ends.
+        pool._python_exit()
+        pool._shutdown = False
+    while threading:
+        waited_for = [own for own in threading.enumerate() if not own.daemon and own is not threading.current_thread()]
+        if not waited_for:
+            return
+        waited_for[0].join()
 
 
 def larger_limits():
@@ -324,18 +387,18 @@ def probe(request, report):
     attempts = {
         "a network connection": lambda: socket.socket(),
         "a new process": fork,
-        "writing outside of its folder": lambda: open(request["outside"], "w"),
-        "reading outside of its folder": lambda: os.listdir(os.path.dirname(request["outside"])),
+        "writing a file": lambda: open(request["outside"], "w"),
+        "reading a folder": lambda: os.listdir(os.path.dirname(request["outside"])),
     }
+    for path in request["private"]:
+        attempts[f"reading {path}"] = lambda path=path: os.listdir(path) if os.path.isdir(path) else open(path)
     works = []
     for name, attempt in attempts.items():
         try:
             attempt()
             works.append(name)
-        except PermissionError:
+        except (PermissionError, FileNotFoundError):
             pass
-    with open("file", "w") as file:
-        file.write("what a program may do")
     report("value", ", ".join(works))
 
 

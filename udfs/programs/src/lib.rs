@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `rows`, `problem`, `pickle` | rows of the published benches to problems |
 //! | `extract` | finding the program in a response |
-//! | `sandbox`, `child` | checking the sandbox, running a child, its verdict |
+//! | `sandbox`, `python`, `child` | checking the sandbox, what programs may read, running a child, its verdict |
 //! | `judge`, `value`, `lines` | comparing results by the rules of the benches |
 //! | `entry`, `restrict`, `syscalls` | what the child may do: limits, Landlock, seccomp |
 //! | `harness.py` | running a program, and taking tests apart, in Python |
@@ -28,6 +28,7 @@ mod judge;
 mod lines;
 mod pickle;
 mod problem;
+mod python;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod restrict;
 mod rows;

@@ -1,7 +1,7 @@
 //! Takes away the rights of this process.
 
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
@@ -15,14 +15,12 @@ use crate::syscalls;
 
 /// The latest version that is tested. Older kernels enforce the part that they know.
 const LANDLOCK: ABI = ABI::V7;
-/// What Python and its libraries read next to their own folders. Missing ones are skipped.
-const READABLE: &str = "/usr /lib /lib64 /nix/store /etc/ld.so.cache /etc/localtime /dev/urandom /dev/zero /dev/null";
 const OPEN_FILES: u64 = 64;
 
-/// Restricts this process and what it executes. Nothing can lift these restrictions.
-/// The only folder to write to is `folder`. The limits are bytes of memory, bytes of the largest file, and processor seconds.
-pub(crate) fn restrict(folder: &Path, readable: &[PathBuf], limits: [u64; 3]) -> Result<(), SandboxError> {
-    let status = landlock(folder, readable).map_err(failed("Landlock"))?;
+/// Restricts this process and what it executes. Nothing can lift these restrictions. There is no folder to write to.
+/// The limits are bytes of memory, bytes of the largest file, and processor seconds.
+pub(crate) fn restrict(readable: &[PathBuf], limits: [u64; 3]) -> Result<(), SandboxError> {
+    let status = landlock(readable).map_err(failed("Landlock"))?;
     if status == RulesetStatus::NotEnforced {
         return Err(SandboxError::NoLandlock);
     }
@@ -41,11 +39,8 @@ fn failed<E: Display>(what: &'static str) -> impl Fn(E) -> SandboxError {
     move |problem| SandboxError::Restrict { what, problem: problem.to_string() }
 }
 
-fn landlock(folder: &Path, readable: &[PathBuf]) -> Result<RulesetStatus, RulesetError> {
-    // No folders and links: the folder holds only plain files, so that it can be deleted in any case.
-    let writing = AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Truncate;
+fn landlock(readable: &[PathBuf]) -> Result<RulesetStatus, RulesetError> {
     let reading = AccessFs::from_read(LANDLOCK);
-    let readable = READABLE.split(' ').map(PathBuf::from).chain(readable.iter().cloned());
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(LANDLOCK))?
         .handle_access(AccessNet::from_all(LANDLOCK))?
@@ -53,7 +48,6 @@ fn landlock(folder: &Path, readable: &[PathBuf]) -> Result<RulesetStatus, Rulese
         .create()?
         .add_rules(path_beneath_rules(readable, reading))?
         .add_rules(path_beneath_rules(["/dev/null"], AccessFs::WriteFile))?
-        .add_rules(path_beneath_rules([folder], AccessFs::ReadFile | AccessFs::ReadDir | writing))?
         .restrict_self()?;
     Ok(status.ruleset)
 }

@@ -1,11 +1,11 @@
 use std::collections::{BTreeSet, HashMap};
+use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tempfile::TempDir;
 
 use crate::child::{End, MALFORMED, Run};
@@ -13,6 +13,7 @@ use crate::entry::Entry;
 use crate::error::SandboxError;
 use crate::judge::{Judge, LONGEST, Parts, line};
 use crate::problem::{Problem, Tests};
+use crate::python::{Python, real};
 use crate::value::Value;
 use crate::{Reason, Verdict, extract};
 
@@ -21,7 +22,7 @@ use crate::{Reason, Verdict, extract};
 pub struct Limits {
     /// Address space.
     pub memory_bytes: u64,
-    /// What a program may write, to one file and in all.
+    /// What a program may print for a test.
     pub file_bytes: u64,
 }
 
@@ -42,19 +43,6 @@ pub struct Sandbox {
     parts: Arc<Mutex<HashMap<String, Arc<Parts>>>>,
 }
 
-/// What a Python prints of itself.
-#[derive(Deserialize)]
-struct Python {
-    version: [u32; 3],
-    executable: PathBuf,
-    folders: Vec<PathBuf>,
-}
-
-const QUERY: &str = "import json, os, sys
-folders = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix]
-folders.append(os.path.dirname(os.path.realpath(sys.executable)))
-print(json.dumps({'version': sys.version_info[:3], 'executable': sys.executable, 'folders': folders}))";
-const OLDEST: [u32; 3] = [3, 9, 0];
 /// For what asap itself runs: the sandbox's check, imports, a reference program.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The time limit of a program, as a multiple of the reference program's time.
@@ -75,7 +63,7 @@ struct ToRun<'a> {
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Question<'a> {
     Modules { sources: BTreeSet<&'a str> },
-    Probe { outside: PathBuf },
+    Probe { outside: PathBuf, private: Vec<PathBuf> },
     Apart { before: &'a str, test: &'a str },
     Inputs { row: &'a str },
     Outputs { outputs: Vec<&'a str> },
@@ -83,7 +71,8 @@ enum Question<'a> {
 }
 
 impl Sandbox {
-    /// Checks the Python, that a program runs, and that the sandbox refuses what it has to.
+    /// Checks the Python, that a program runs, and that the sandbox refuses what it has to. Programs cannot read the working
+    /// folder: see [`Self::hiding`].
     ///
     /// `python` is a path or a name on `PATH`. `command` starts the hidden command that calls [`enter`](crate::enter):
     /// a program and its first arguments.
@@ -95,22 +84,27 @@ impl Sandbox {
             return Err(SandboxError::Unsupported);
         }
         let found = Python::find(python)?;
-        if found.version < OLDEST {
-            let [major, minor, patch] = found.version;
-            let found = format!("{major}.{minor}.{patch}");
-            return Err(SandboxError::OldPython { python: python.to_string(), found });
+        let sandbox =
+            Self { command, python: found.executable, readable: found.readable, limits, parts: Arc::default() };
+        // Where the working folder is unknown, no path is below it.
+        sandbox.hiding(&env::current_dir().into_iter().collect::<Vec<_>>())
+    }
+
+    /// Checks that programs cannot read these files and folders, whether they exist already or not.
+    ///
+    /// # Errors
+    /// If the Python needs a folder that holds one of them, or if the sandbox leaves one open.
+    pub fn hiding(self, paths: &[PathBuf]) -> Result<Self, SandboxError> {
+        let private: Vec<PathBuf> = paths.iter().map(|path| real(path)).collect();
+        for path in &private {
+            if let Some(folder) = self.readable.iter().find(|folder| path.starts_with(folder)) {
+                let (python, folder, path) = (self.python.clone(), folder.clone(), path.clone());
+                return Err(SandboxError::Exposed { python, folder, path });
+            }
         }
-        let readable: BTreeSet<_> = found.folders.into_iter().collect();
-        let sandbox = Self {
-            command,
-            python: found.executable,
-            readable: readable.into_iter().collect(),
-            limits,
-            parts: Arc::default(),
-        };
         let other = TempDir::new().map_err(SandboxError::io("create a temporary folder"))?;
-        match sandbox.answer(&Question::Probe { outside: other.path().join("file") })? {
-            Ok(works) if works.is_empty() => Ok(sandbox),
+        match self.answer(&Question::Probe { outside: other.path().join("file"), private })? {
+            Ok(works) if works.is_empty() => Ok(self),
             Ok(works) => Err(SandboxError::Open(works)),
             Err(end) => Err(SandboxError::Report(end)),
         }
@@ -255,22 +249,16 @@ impl Sandbox {
         most: Vec<u64>,
         wrong: &mut dyn FnMut(String) -> Option<String>,
     ) -> Result<(End, Duration), SandboxError> {
-        let folder = TempDir::new().map_err(SandboxError::io("create a temporary folder"))?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let limits = if each { most.len() + 1 } else { 1 };
         let entry = Entry {
             memory_bytes: self.limits.memory_bytes,
             file_bytes: self.limits.file_bytes,
             seconds: (limit.as_secs() + 1) * (limits * cores) as u64,
-            folder: folder.path().to_path_buf(),
             python: self.python.clone(),
             readable: self.readable.clone(),
         };
-        let (command, arguments, folder_bytes) = (&self.command, entry.arguments(), self.limits.file_bytes);
-        let run = Run { command, arguments, folder: folder.path(), folder_bytes, limit, each, most };
-        let ended = run.ask(request, wrong)?;
-        folder.close().map_err(SandboxError::io("delete the folder of a program"))?;
-        Ok(ended)
+        Run { command: &self.command, arguments: entry.arguments(), limit, each, most }.ask(request, wrong)
     }
 }
 
@@ -285,22 +273,9 @@ fn verdict((end, time): (End, Duration), judge: &Judge<'_>) -> Verdict {
             Some(reason) => (reason, line(&detail)),
         },
         End::Timeout => (Reason::Timeout, "ended at its time limit".to_string()),
-        End::TooMuchWritten => (Reason::RuntimeError, "ended because it wrote too much".to_string()),
         End::Killed => (Reason::Memory, "killed by the system, which kills for memory".to_string()),
         End::Signal(signal) => (Reason::RuntimeError, format!("ended by signal {signal}")),
         End::Left(code) => (Reason::EarlyExit, format!("left with code {code} before its tests ended")),
     };
     Verdict { reason, detail, seconds: time.as_secs_f64() }
-}
-
-impl Python {
-    /// Runs a Python outside of the sandbox to ask it for its folders: none of its code is from elsewhere.
-    fn find(python: &str) -> Result<Self, SandboxError> {
-        let failed = |problem: String| SandboxError::NoPython { python: python.to_string(), problem };
-        let output =
-            Command::new(python).args(["-I", "-c", QUERY]).output().map_err(|error| failed(error.to_string()))?;
-        let complaint = || String::from_utf8_lossy(&output.stderr).trim().to_string();
-        serde_json::from_slice(&output.stdout)
-            .map_err(|_| failed(format!("it ended with {}: {}", output.status, complaint())))
-    }
 }
