@@ -1,7 +1,11 @@
 //! Compares what a program returns with what its tests expect, by the rule of its bench.
 
+use std::io::{self, Read};
+
 use serde::Deserialize;
 
+use crate::agree::{Arriving, Rule, agrees, same_bytes};
+use crate::child::{Found, MALFORMED, whole};
 use crate::lines;
 use crate::problem::{Problem, Tests};
 use crate::value::Value;
@@ -11,12 +15,15 @@ const TIMES_EXPECTED: usize = 18;
 const LEAST: usize = 1 << 10;
 /// The most bytes of a result that is not compared.
 pub(crate) const LONGEST: usize = 1 << 28;
+/// The most bytes of all results of a program that only asserts can judge.
+const LONGEST_OPEN: usize = 1 << 22;
+/// The most bytes of a result that is shown if it is wrong.
+const SHOWN: u64 = 1 << 16;
 const SHORT: usize = 200;
 const ITEMS: usize = 6;
 /// The text of a NaN, which does not equal itself.
 const NAN: &str = "f7ff8000000000000";
-/// The relative tolerance of numpy.allclose, and the absolute one of evalplus for floats.
-const RELATIVE: f64 = 1e-7;
+/// The absolute tolerance of evalplus for floats.
 const OF_FLOATS: f64 = 1e-6;
 
 /// Tests, taken apart by a process that runs no generated program.
@@ -71,32 +78,66 @@ impl<'a> Judge<'a> {
         Self { problem, inputs, expected, lines: &parts.lines, tolerance, place: 0, open: Vec::new() }
     }
 
-    /// The most bytes of each result. `written` is what a program may print.
-    pub(crate) fn most(&self, written: u64) -> Vec<u64> {
+    /// The most bytes of each result. `printed` is what a program may print.
+    pub(crate) fn most(&self, printed: u64) -> Vec<u64> {
         let most = |expected: &Option<&str>| match (&self.problem.tests, expected) {
-            (Tests::Stdin { .. }, _) => 2 * written,
-            (_, expected) => expected.map_or(LONGEST, |expected| TIMES_EXPECTED * expected.len() + LEAST) as u64,
+            (Tests::Stdin { .. }, _) => 2 * printed,
+            (_, Some(expected)) => (TIMES_EXPECTED * expected.len() + LEAST) as u64,
+            // Only the bench's own program has results that are not compared at all.
+            (Tests::Calls { .. }, None) => LONGEST as u64,
+            (_, None) => LONGEST_OPEN as u64,
         };
         self.expected.iter().map(most).collect()
     }
 
-    /// Judges the next result. Returns what is wrong with it.
-    pub(crate) fn wrong(&mut self, found: String) -> Option<String> {
+    /// Judges the next result while it is read. Returns what is wrong with it.
+    pub(crate) fn wrong(&mut self, found: &mut Found<'_>) -> io::Result<Option<String>> {
+        let size = found.limit();
         let Some(expected) = self.expected.get(self.place).copied().flatten() else {
-            self.open.push(found);
-            self.place += 1;
-            return None;
+            let text = whole(found)?;
+            let is_check = matches!(self.problem.tests, Tests::Check { .. });
+            let all: usize = self.open.iter().chain(&text).map(String::len).sum();
+            return Ok(match text {
+                Some(_) if is_check && all > LONGEST_OPEN => Some(self.detail(&format!("{all} bytes of results"))),
+                Some(text) => {
+                    self.open.push(text);
+                    self.place += 1;
+                    None
+                }
+                None => Some(self.detail(MALFORMED)),
+            });
         };
-        if self.is_right(&found, expected) {
+        let is_short = matches!(self.problem.tests, Tests::Stdin { .. }) || size <= SHOWN;
+        let text = if is_short { Some(whole(found)?) } else { None };
+        let is_right = match &text {
+            Some(Some(text)) => self.is_right(text, expected),
+            Some(None) => return Ok(Some(self.detail(MALFORMED))),
+            None => self.agrees_while_read(found, expected)?,
+        };
+        if is_right {
             self.place += 1;
-            return None;
+            return Ok(None);
         }
-        let is_assert = matches!(self.problem.tests, Tests::Check { .. });
-        Some(match (Value::of(&found), &self.problem.tests) {
-            (_, Tests::Stdin { .. }) => self.detail(&Value::Text(&line(&found)).show(ITEMS)),
-            (Some(_), _) if is_assert => self.lines[self.place].clone(),
-            (found, _) => self.detail(&found.map_or("malformed text".to_string(), |found| found.show(ITEMS))),
-        })
+        let text = text.flatten();
+        let value = text.as_deref().map(|text| Value::of(text).map(|value| value.show(ITEMS)));
+        Ok(Some(match (&self.problem.tests, value) {
+            (Tests::Stdin { .. }, _) => self.detail(&Value::Text(line(&text.unwrap_or_default()).into()).show(ITEMS)),
+            (Tests::Check { .. }, None | Some(Some(_))) => self.lines[self.place].clone(),
+            (_, Some(value)) => self.detail(&value.unwrap_or_else(|| "malformed text".to_string())),
+            (_, None) => self.detail(&format!("a result of {size} bytes")),
+        }))
+    }
+
+    /// Most results are right, so they are first compared byte by byte.
+    fn agrees_while_read(&mut self, found: &mut Found<'_>, expected: &str) -> io::Result<bool> {
+        let rule = self.rule(expected);
+        let same = same_bytes(found, expected.as_bytes())?;
+        if same == expected.len() && found.limit() == 0 && !expected.contains(NAN) {
+            return Ok(true);
+        }
+        let mut arriving = Arriving { source: expected.as_bytes()[..same].chain(found), error: None };
+        let is_right = agrees(&mut arriving, expected, rule);
+        arriving.error.map_or(Ok(is_right), Err)
     }
 
     /// What was expected, and what was found instead.
@@ -107,7 +148,7 @@ impl<'a> Judge<'a> {
         line(&match &self.problem.tests {
             Tests::Check { .. } => format!("found {found}: {}", self.lines.get(self.place).map_or("", String::as_str)),
             Tests::Stdin { .. } => {
-                format!("test {place}: expected {}, found {found}", Value::Text(&line(expected)).show(ITEMS))
+                format!("test {place}: expected {}, found {found}", Value::Text(line(expected).into()).show(ITEMS))
             }
             Tests::Calls { .. } => format!("call {place} of {count}: expected {}, found {found}", shown()),
             Tests::Method { .. } => format!("test {place}: expected {}, found {found}", shown()),
@@ -115,29 +156,29 @@ impl<'a> Judge<'a> {
     }
 
     fn is_right(&mut self, found: &str, expected: &str) -> bool {
-        let is_zero = self.problem.entry_point.as_deref() == Some("find_zero");
         match &self.problem.tests {
             Tests::Stdin { .. } => return lines::same(found, expected),
-            Tests::Calls { .. } if is_zero => {
+            Tests::Calls { .. } if self.problem.entry_point.as_deref() == Some("find_zero") => {
                 let value = Value::of(found).and_then(|zero| polynomial(self.inputs[self.place], zero.number()?));
                 return value.is_some_and(|value| value.abs() <= self.tolerance);
             }
-            // As evalplus: from the first float on, all of the problem's values are compared with a tolerance.
-            Tests::Calls { .. } if self.tolerance == 0.0 && is_floats(expected) => self.tolerance = OF_FLOATS,
             _ => {}
         }
+        let rule = self.rule(expected);
         // Most results are right.
-        if found == expected && !found.contains(NAN) {
-            return true;
+        (found == expected && !found.contains(NAN)) || agrees(&mut { found }, expected, rule)
+    }
+
+    fn rule(&mut self, expected: &str) -> Rule {
+        let is_calls = matches!(self.problem.tests, Tests::Calls { .. });
+        // As evalplus: from the first float on, all of the problem's values are compared with a tolerance.
+        if is_calls && self.tolerance == 0.0 && is_floats(expected) {
+            self.tolerance = OF_FLOATS;
         }
-        let Some((own, other)) = Value::of(found).zip(Value::of(expected)) else { return false };
-        match (&self.problem.tests, own) {
-            // Tuples count as lists.
-            (Tests::Method { .. }, Value::Items(b't', items, tag)) => Value::Items(b'l', items, tag) == other,
-            (Tests::Calls { .. }, own) if self.tolerance != 0.0 && found.as_bytes()[0] == expected.as_bytes()[0] => {
-                own == other || is_close(&own, &other, self.tolerance)
-            }
-            (_, own) => own == other,
+        match &self.problem.tests {
+            Tests::Method { .. } => Rule::TupleIsList,
+            Tests::Calls { .. } if self.tolerance != 0.0 => Rule::Close(self.tolerance),
+            _ => Rule::Equal,
         }
     }
 }
@@ -150,16 +191,6 @@ fn is_floats(text: &str) -> bool {
     };
     // The tag and its digits.
     !items.is_empty() && items.as_bytes().chunks(1 + 16).all(|item| item.starts_with(b"f"))
-}
-
-/// As numpy.allclose, for numbers and lists of them.
-fn is_close(found: &Value<'_>, expected: &Value<'_>, tolerance: f64) -> bool {
-    if let Some((own, other)) = found.sequence().zip(expected.sequence()) {
-        return own.len() == other.len() && own.iter().zip(other).all(|(own, other)| is_close(own, other, tolerance));
-    }
-    let Some((own, other)) = found.number().zip(expected.number()) else { return false };
-    let most = tolerance + RELATIVE * other.abs();
-    found == expected || ((own - other).abs() <= most && most < f64::INFINITY)
 }
 
 /// The value of the polynomial whose coefficients are the only argument of a call.

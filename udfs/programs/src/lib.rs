@@ -12,7 +12,8 @@
 //! | `rows`, `problem`, `pickle` | rows of the published benches to problems |
 //! | `extract` | finding the program in a response |
 //! | `sandbox`, `python`, `child` | checking the sandbox, what programs may read, running a child, its verdict |
-//! | `judge`, `value`, `lines` | comparing results by the rules of the benches |
+//! | `clock` | the time that a child uses |
+//! | `judge`, `agree`, `value`, `lines` | comparing results by the rules of the benches |
 //! | `entry`, `restrict`, `syscalls` | what the child may do: limits, Landlock, seccomp |
 //! | `harness.py` | running a program, and taking tests apart, in Python |
 
@@ -20,7 +21,9 @@ use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::StrDeserializer;
 
+mod agree;
 mod child;
+mod clock;
 mod entry;
 mod error;
 mod extract;
@@ -53,7 +56,7 @@ pub struct Verdict {
     pub reason: Reason,
     /// One short line, such as the exception or the failed test. Empty if the program passed.
     pub detail: String,
-    /// From the start of the program to its last test, without the start of Python.
+    /// From the start of the program to its last test, without the start of Python: time of processors and asleep.
     pub seconds: f64,
 }
 

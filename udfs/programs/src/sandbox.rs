@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tempfile::TempDir;
 
-use crate::child::{End, MALFORMED, Run};
+use crate::child::{End, Judging, MALFORMED, MOST_THREADS, Run, START, whole};
 use crate::entry::Entry;
 use crate::error::SandboxError;
 use crate::judge::{Judge, LONGEST, Parts, line};
@@ -230,9 +230,9 @@ impl Sandbox {
     /// Asks a process that runs no generated program. The inner error is how it ended without an answer.
     fn answer(&self, question: &Question<'_>) -> Result<Result<String, String>, SandboxError> {
         let mut answer = String::new();
-        let (end, _) = self.ask(question, PATIENCE, false, vec![LONGEST as u64], &mut |text| {
-            answer = text;
-            None
+        let (end, _) = self.ask(question, PATIENCE, false, vec![LONGEST as u64], &mut |found| {
+            answer = whole(found)?.unwrap_or_default();
+            Ok(None)
         })?;
         Ok(match end {
             End::Finished => Ok(answer),
@@ -247,14 +247,13 @@ impl Sandbox {
         limit: Duration,
         each: bool,
         most: Vec<u64>,
-        wrong: &mut dyn FnMut(String) -> Option<String>,
+        wrong: &mut Judging<'_>,
     ) -> Result<(End, Duration), SandboxError> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let limits = if each { most.len() + 1 } else { 1 };
         let entry = Entry {
             memory_bytes: self.limits.memory_bytes,
             file_bytes: self.limits.file_bytes,
-            seconds: (limit.as_secs() + 1) * (limits * cores) as u64,
+            seconds: START.as_secs() + (limit.as_secs() + 1) * limits as u64,
             python: self.python.clone(),
             readable: self.readable.clone(),
         };
@@ -272,6 +271,7 @@ fn verdict((end, time): (End, Duration), judge: &Judge<'_>) -> Verdict {
             None | Some(Reason::Ok) => (Reason::WrongAnswer, judge.detail(MALFORMED)),
             Some(reason) => (reason, line(&detail)),
         },
+        End::TooManyThreads => (Reason::RuntimeError, format!("ended because it had more than {MOST_THREADS} threads")),
         End::Timeout => (Reason::Timeout, "ended at its time limit".to_string()),
         End::Killed => (Reason::Memory, "killed by the system, which kills for memory".to_string()),
         End::Signal(signal) => (Reason::RuntimeError, format!("ended by signal {signal}")),

@@ -14,7 +14,11 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 /// The deepest nesting that is read, which bounds the stack.
-const DEEPEST: usize = 210;
+pub(crate) const DEEPEST: usize = 210;
+/// The most hexadecimal digits of a float that is an integer, with its sign.
+const DIGITS_OF_FLOAT: usize = 257;
+/// The most digits of a length.
+const DIGITS_OF_COUNT: usize = 20;
 
 /// Values that are equal in Python are equal here: entries and elements are sorted, and a number that is an integer of
 /// any type is an `Int`.
@@ -26,8 +30,8 @@ pub(crate) enum Value<'a> {
     Int(Cow<'a, str>, Tag),
     /// The bits of any other float.
     Float(u64, Tag),
-    Text(&'a str),
-    Escaped(&'a str),
+    Text(Cow<'a, str>),
+    Escaped(Cow<'a, str>),
     Items(u8, Vec<Value<'a>>, Tag),
 }
 
@@ -52,7 +56,7 @@ impl PartialOrd for Tag {
 impl<'a> Value<'a> {
     /// Returns the value of a whole text, or None if the text is malformed.
     pub(crate) fn of(mut text: &'a str) -> Option<Self> {
-        let value = read(&mut text, 0)?;
+        let value = read(&mut text, 0, &mut Bounds::none())?;
         text.is_empty().then_some(value)
     }
 
@@ -69,11 +73,6 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The items of a list or a tuple.
-    pub(crate) fn sequence(&self) -> Option<&[Self]> {
-        if let Self::Items(b'l' | b't', items, _) = self { Some(items) } else { None }
-    }
-
     /// The value as an expression of Python, with at most `most` items of each list.
     pub(crate) fn show(&self, most: usize) -> String {
         match self {
@@ -88,7 +87,7 @@ impl<'a> Value<'a> {
                 value if value.is_finite() => format!("{value:?}"),
                 value => format!("float('{value}')"),
             },
-            Self::Text(text) => serde_json::Value::from(*text).to_string(),
+            Self::Text(text) => serde_json::Value::from(text.as_ref()).to_string(),
             Self::Escaped(text) => format!("\"{}\"", text.replace('"', "\\\"")),
             Self::Items(_, items, Tag(tag)) => {
                 let mut shown: Vec<_> = items.iter().take(most).map(|item| item.show(most)).collect();
@@ -109,33 +108,103 @@ impl<'a> Value<'a> {
     }
 }
 
-fn read<'a>(text: &mut &'a str, depth: usize) -> Option<Value<'a>> {
-    let tag = cut(text, 1)?.as_bytes()[0];
+/// Where the text of values comes from: a text, or a result that is still being read.
+pub(crate) trait Source<'a> {
+    /// Cuts off the next bytes, if they are text.
+    fn cut(&mut self, size: usize) -> Option<Cow<'a, str>>;
+
+    /// Cuts off what stands before a mark, at most `most` bytes, and the mark.
+    fn until(&mut self, mark: u8, most: usize) -> Option<Cow<'a, str>>;
+}
+
+impl<'a> Source<'a> for &'a str {
+    fn cut(&mut self, size: usize) -> Option<Cow<'a, str>> {
+        let (before, rest) = self.split_at_checked(size)?;
+        *self = rest;
+        Some(before.into())
+    }
+
+    fn until(&mut self, mark: u8, most: usize) -> Option<Cow<'a, str>> {
+        let (before, rest) = self.split_once(char::from(mark)).filter(|(before, _)| before.len() <= most)?;
+        *self = rest;
+        Some(before.into())
+    }
+}
+
+/// What a value can have at most that equals another one, so that reading it needs no more memory.
+struct Bounds {
+    values: usize,
+    digits: usize,
+    bytes: usize,
+}
+
+impl Bounds {
+    fn none() -> Self {
+        Self { values: usize::MAX, digits: usize::MAX, bytes: usize::MAX }
+    }
+
+    fn of(value: &Value<'_>) -> Self {
+        match value {
+            Value::Int(digits, _) => Self { values: 1, digits: digits.len().max(DIGITS_OF_FLOAT), bytes: 0 },
+            Value::Text(text) | Value::Escaped(text) => Self { values: 1, digits: DIGITS_OF_FLOAT, bytes: text.len() },
+            Value::Items(_, items, _) => {
+                items.iter().map(Self::of).fold(Self { values: 1, digits: DIGITS_OF_FLOAT, bytes: 0 }, |all, item| {
+                    Self {
+                        values: all.values + item.values,
+                        digits: all.digits.max(item.digits),
+                        bytes: all.bytes.max(item.bytes),
+                    }
+                })
+            }
+            Value::None | Value::Missing | Value::Float(..) => Self { values: 1, digits: DIGITS_OF_FLOAT, bytes: 0 },
+        }
+    }
+}
+
+pub(crate) fn tag<'a>(source: &mut impl Source<'a>) -> Option<u8> {
+    source.cut(1)?.bytes().next()
+}
+
+pub(crate) fn count<'a>(source: &mut impl Source<'a>) -> Option<usize> {
+    source.until(b':', DIGITS_OF_COUNT)?.parse().ok()
+}
+
+fn read<'a>(source: &mut impl Source<'a>, depth: usize, bounds: &mut Bounds) -> Option<Value<'a>> {
+    let tag = tag(source)?;
+    read_after(tag, source, depth, bounds)
+}
+
+fn read_after<'a>(tag: u8, source: &mut impl Source<'a>, depth: usize, bounds: &mut Bounds) -> Option<Value<'a>> {
+    bounds.values = bounds.values.checked_sub(1)?;
     Some(match tag {
         b'N' => Value::None,
         b'-' => Value::Missing,
         b'T' => Value::Int("1".into(), Tag(tag)),
         b'F' => Value::Int("0".into(), Tag(tag)),
         b'i' => {
-            let digits = until(text, ';')?;
-            let size = digits.strip_prefix('-').unwrap_or(digits);
+            let digits = source.until(b';', bounds.digits)?;
+            let size = digits.strip_prefix('-').unwrap_or(&digits);
             let is_number = !size.is_empty() && size.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
-            is_number.then(|| Value::Int(digits.into(), Tag(tag)))?
+            is_number.then_some(Value::Int(digits, Tag(tag)))?
         }
-        b'f' => match f64::from_bits(u64::from_str_radix(cut(text, 16)?, 16).ok()?) {
+        b'f' => match f64::from_bits(u64::from_str_radix(&source.cut(16)?, 16).ok()?) {
             value if value.fract() == 0.0 => Value::Int(digits(value).into(), Tag(tag)),
             value => Value::Float(value.to_bits(), Tag(if value.is_nan() { NAN } else { tag })),
         },
         b's' | b'u' => {
-            let size = until(text, ':')?.parse().ok()?;
-            let content = cut(text, size)?;
-            if tag == b's' { Value::Text(content) } else { is_escaped(content).then_some(Value::Escaped(content))? }
+            let size = count(source).filter(|size| *size <= bounds.bytes)?;
+            let content = source.cut(size)?;
+            if tag == b's' { Value::Text(content) } else { is_escaped(&content).then_some(Value::Escaped(content))? }
         }
         b'l' | b't' | b'e' | b'z' | b'd' | b'n' | b'b' if depth < DEEPEST => {
-            let count: usize = until(text, ':')?.parse().ok()?;
+            let count = count(source)?;
             let mut item = || match tag {
-                b'd' => Some(Value::Items(b':', vec![read(text, depth + 1)?, read(text, depth + 1)?], Tag(b':'))),
-                _ => read(text, depth + 1),
+                b'd' => {
+                    bounds.values = bounds.values.checked_sub(1)?;
+                    let pair = vec![read(source, depth + 1, bounds)?, read(source, depth + 1, bounds)?];
+                    Some(Value::Items(b':', pair, Tag(b':')))
+                }
+                _ => read(source, depth + 1, bounds),
             };
             let mut items = (0..count).map(|_| item()).collect::<Option<Vec<_>>>()?;
             if matches!(tag, b'd' | b'e' | b'z') {
@@ -147,23 +216,21 @@ fn read<'a>(text: &mut &'a str, depth: usize) -> Option<Value<'a>> {
     })
 }
 
+/// Reads the rest of two values, of which the second one is expected. The first one needs no more memory than that.
+pub(crate) fn read_both<'a, 'b>(
+    (own, found): (u8, &mut impl Source<'a>),
+    (other, expected): (u8, &mut impl Source<'b>),
+    depth: usize,
+) -> Option<(Value<'a>, Value<'b>)> {
+    let expected = read_after(other, expected, depth, &mut Bounds::none())?;
+    let found = read_after(own, found, depth, &mut Bounds::of(&expected))?;
+    Some((found, expected))
+}
+
 /// Whether each quote and the end stay outside of an escape. A forged text could end the literal that `show` makes of it.
 fn is_escaped(text: &str) -> bool {
     let single = text.replace("\\\\", "");
     !single.contains("\\\"") && !single.ends_with('\\')
-}
-
-/// Cuts off what stands before a mark, and the mark.
-fn until<'a>(text: &mut &'a str, mark: char) -> Option<&'a str> {
-    let (before, rest) = text.split_once(mark)?;
-    *text = rest;
-    Some(before)
-}
-
-fn cut<'a>(text: &mut &'a str, size: usize) -> Option<&'a str> {
-    let (before, rest) = text.split_at_checked(size)?;
-    *text = rest;
-    Some(before)
 }
 
 /// The hexadecimal digits of a float that is an integer: exact, as Python compares it with an int.

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 mod benches;
 mod cases;
 mod cheats;
+mod limits;
 mod readable;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_sandboxed-python");
