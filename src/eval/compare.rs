@@ -120,8 +120,8 @@ fn named(p_value: f64) -> String {
     if p_value < 0.001 { "p < 0.001".to_string() } else { format!("p = {p_value:.3}") }
 }
 
-/// `seconds` are the wall-clock seconds for a problem, of A and of B.
-pub(crate) fn tables(compared: &[Compared], seconds: [Option<f64>; 2]) -> String {
+/// `left_out` are sentences, and `seconds` the wall-clock seconds for a problem, of A and of B.
+pub(crate) fn tables(compared: &[Compared], left_out: &[String], seconds: [Option<f64>; 2]) -> String {
     let rows = compared.iter().map(|at| {
         [
             count(at.budget.unsigned_abs()),
@@ -147,6 +147,7 @@ pub(crate) fn tables(compared: &[Compared], seconds: [Option<f64>; 2]) -> String
             lines.push(format!("{} problems lack a response in A or B and are left out.", at.failed));
         }
     }
+    lines.extend(left_out.iter().cloned());
     if let [Some(a), Some(b)] = seconds {
         lines.push(format!("Wall clock for a problem: {a:.2} s in A, {b:.2} s in B."));
     }

@@ -108,6 +108,7 @@ impl Tables {
             let Cell { method, bench, failed, budget, .. } = cell;
             format!("{method} lacks {failed} responses on {bench} at {}.", count(budget.unsigned_abs()))
         }));
+        remarks.extend(self.left_out.iter().cloned());
         if !self.missing.is_empty() {
             remarks.push(format!("Missing: {}.", self.missing.join("; ")));
         }

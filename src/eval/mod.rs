@@ -16,6 +16,7 @@ mod compare;
 mod figure;
 mod formats;
 mod grade;
+mod left_out;
 mod row;
 mod summary;
 mod table;
@@ -28,7 +29,7 @@ use asap_llm::chat::CallError;
 use asap_pipelines::location;
 use asap_pipelines::outputs::whole_table;
 use asap_pipelines::run::Observer;
-use asap_programs::{Limits, Sandbox, SandboxError, Verdict};
+use asap_programs::{Limits, Reason, Sandbox, SandboxError, Verdict};
 use clap::{Args, ValueEnum};
 use rayon::prelude::*;
 
@@ -155,14 +156,19 @@ pub(crate) struct Evaluation {
     pub rows: Vec<Graded>,
     /// The time of its requests, if it was stored.
     pub asking: Option<Asking>,
+    /// Problems that were not asked, because their reference programs failed.
+    pub left_out: BTreeSet<String>,
+    /// Wall-clock seconds of the requests by the number of problems. None for several budgets, which are asked at once.
+    pub seconds_per_problem: Option<f64>,
 }
 
 impl Evaluation {
-    /// Wall-clock seconds of the requests by the number of problems. None for several budgets, which are asked at once.
-    pub(crate) fn seconds_per_problem(&self) -> Option<f64> {
-        let problems: BTreeSet<&str> = self.rows.iter().map(|row| row.id.as_str()).collect();
-        let budgets: BTreeSet<i64> = self.rows.iter().map(|row| row.budget).collect();
-        self.asking?.seconds.filter(|_| budgets.len() == 1).map(|seconds| seconds / problems.len() as f64)
+    fn new(location: &str, rows: Vec<Graded>, asking: Option<Asking>, left_out: BTreeSet<String>) -> Self {
+        let problems: BTreeSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
+        let budgets: BTreeSet<i64> = rows.iter().map(|row| row.budget).collect();
+        let seconds = asking.and_then(|asking| asking.seconds).filter(|_| budgets.len() == 1);
+        let seconds_per_problem = seconds.map(|seconds| seconds / problems.len() as f64);
+        Self { location: location.to_string(), rows, asking, left_out, seconds_per_problem }
     }
 }
 
@@ -171,7 +177,9 @@ async fn print_tables(args: &EvalArgs) -> Result<(), Failure> {
     for (name, location) in &args.table {
         named.push((name.clone(), load(location).await?));
     }
-    let tables = table::tables(&named, args.base.as_deref(), args.no_accuracy.as_deref())?;
+    let left_out = left_out::from_all(named.iter_mut().map(|(_, evaluation)| evaluation));
+    let mut tables = table::tables(&named, args.base.as_deref(), args.no_accuracy.as_deref())?;
+    tables.left_out.splice(..0, left_out);
     if let Some(file) = &args.svg {
         std::fs::write(file, tables.svg()).map_err(|error| Failure::Failed(format!("cannot write {file}: {error}")))?;
     }
@@ -196,12 +204,13 @@ pub async fn run(args: EvalArgs) -> Result<(), Failure> {
         }
     };
     if let [a, b] = args.compare.as_slice() {
-        let (a, b) = (load(a).await?, load(b).await?);
-        let compared = compare::compare(&a.rows, &b.rows)?;
-        let seconds = [&a, &b].map(Evaluation::seconds_per_problem);
-        let object = serde_json::json!({ "budgets": compared, "seconds_per_problem_a": seconds[0],
-            "seconds_per_problem_b": seconds[1] });
-        return Ok(print_as(format, &object, || compare::tables(&compared, seconds))?);
+        let mut both = [load(a).await?, load(b).await?];
+        let left_out = left_out::from_all(&mut both);
+        let compared = compare::compare(&both[0].rows, &both[1].rows)?;
+        let seconds = both.each_ref().map(|evaluation| evaluation.seconds_per_problem);
+        let object = serde_json::json!({ "budgets": compared, "left_out": left_out,
+            "seconds_per_problem_a": seconds[0], "seconds_per_problem_b": seconds[1] });
+        return Ok(print_as(format, &object, || compare::tables(&compared, &left_out, seconds))?);
     }
     let (Some(bench), Some(model), Some(to)) = (args.bench, &args.model, &args.to) else {
         return Err(Failure::Usage("expected --bench, --data, --model and --to, or --compare".to_string()));
@@ -241,8 +250,11 @@ pub async fn run(args: EvalArgs) -> Result<(), Failure> {
     grade::complete_tags(&mut rows);
     let rows = graded(rows, problems, sandbox).await?;
     let properties = HashMap::from([(PROPERTY.to_string(), Some(identity))]);
+    let ids = left_out.iter().map(|(id, _)| id.clone()).collect();
+    left_out::save(&url, &ids).await?;
     whole_table::replace(&url, &whole_table::batch(&row::COLUMNS, &rows)?, properties).await?;
-    let evaluation = Evaluation { location: to.clone(), rows, asking: clock::total(&url).await? };
+    let evaluation = Evaluation::new(to, rows, clock::total(&url).await?, ids);
+    let left_out = left_out.iter().map(named_reason).collect();
     let summary = summarize(&args, bench, model, left_out, &evaluation);
     print_as(format, &summary, || summary.table())?;
     verdict(&summary, first_failure.as_ref(), refusal)
@@ -270,7 +282,14 @@ async fn load(location: &str) -> Result<Evaluation, Failure> {
     let table = table.filter(|table| table.properties.contains_key(PROPERTY));
     let table = table
         .ok_or_else(|| Failure::Usage(format!("{location} is not an evaluation: asap eval wrote no table there")))?;
-    Ok(Evaluation { location: location.to_string(), rows: table.rows()?, asking: clock::total(&url).await? })
+    Ok(Evaluation::new(location, table.rows()?, clock::total(&url).await?, left_out::load(&url).await?))
+}
+
+/// A problem whose reference program fails, and why.
+type LeftOut = (String, Reason);
+
+fn named_reason((id, reason): &LeftOut) -> String {
+    format!("{id} ({})", reason.name())
 }
 
 /// Opens the sandbox, which hides the private paths, runs the bench's own programs, and leaves out the problems that they
@@ -279,7 +298,7 @@ async fn with_references(
     python: &str,
     private: Vec<PathBuf>,
     mut problems: Vec<Problem>,
-) -> Result<(Sandbox, Vec<Problem>, Vec<String>), Failure> {
+) -> Result<(Sandbox, Vec<Problem>, Vec<LeftOut>), Failure> {
     let wrong = |error: SandboxError| Failure::Usage(error.to_string());
     let (python, mut command) = (python.to_string(), program::command()?);
     command.push(asap_programs::COMMAND.into());
@@ -310,12 +329,13 @@ async fn with_references(
     for (problem, failure) in problems.into_iter().zip(failures) {
         match failure {
             None => kept.push(problem),
-            Some(verdict) => left_out.push(format!("{} ({})", problem.id, verdict.reason.name())),
+            Some(verdict) => left_out.push((problem.id, verdict.reason)),
         }
     }
     if kept.is_empty() {
         let what = "every reference program of the benchmark fails its tests on this machine; check --python";
-        return Err(Failure::Failed(format!("{what}: {}", left_out.join(", "))));
+        let left_out = left_out.iter().map(named_reason).collect::<Vec<_>>().join(", ");
+        return Err(Failure::Failed(format!("{what}: {left_out}")));
     }
     if !left_out.is_empty() {
         let what = several(left_out.len() as u64, "problem");
@@ -399,7 +419,7 @@ fn summarize(args: &EvalArgs, bench: Bench, model: &str, left_out: Vec<String>, 
         temperature: args.temperature,
         samples: args.samples,
         concurrency: args.concurrency,
-        seconds_per_problem: of.seconds_per_problem(),
+        seconds_per_problem: of.seconds_per_problem,
         left_out,
         budgets: budgets.into_iter().map(at).collect(),
     }

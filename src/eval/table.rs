@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::Evaluation;
 use super::bench::Bench;
 use super::row::Graded;
 use super::summary::{AtBudget, is_correct, pairs, tokens};
+use super::{Evaluation, left_out};
 use crate::failure::Failure;
 use crate::output::count;
 use crate::statistics::{Estimate, Z, holm, mcnemar, mean, p_value};
@@ -20,7 +20,7 @@ pub(crate) struct Cell {
     pub bench: String,
     pub budget: i64,
     pub problems: usize,
-    /// Problems without a response. They are in no other figure.
+    /// Responses that are missing. A problem without any is in no figure of any method.
     pub failed: usize,
     pub accuracy: Option<Estimate>,
     pub seeds: usize,
@@ -59,6 +59,8 @@ pub(crate) struct Tables {
     pub cells: Vec<Cell>,
     /// Methods that lack a benchmark or a budget that another method has.
     pub missing: Vec<String>,
+    /// Which problems are left out of all methods, in sentences.
+    pub left_out: Vec<String>,
     /// Why the cells have no accuracy.
     pub no_accuracy: Option<String>,
 }
@@ -97,8 +99,11 @@ pub(crate) fn tables(
         return Err(Failure::Usage(format!("--base {base} is not a method of --table: it has {}", methods.join(", "))));
     }
     same_problems(&found)?;
+    let failed: Vec<usize> = found.values().map(missing_responses).collect();
+    let left_out = one_denominator(&mut found);
     let base_index = base.and_then(|base| methods.iter().position(|method| method == base));
     let mut cells: Vec<Cell> = found.iter().map(|((method, key), held)| cell(&methods[*method], key, held)).collect();
+    cells.iter_mut().zip(failed).for_each(|(cell, failed)| cell.failed = failed);
     let places: Vec<&(usize, Key)> = found.keys().collect();
     for (place, (seeds, (method, key))) in found.values().zip(&places).enumerate() {
         let Some(base) = base_index.filter(|base| base != method) else { continue };
@@ -120,7 +125,7 @@ pub(crate) fn tables(
     });
     let missing = missing.collect();
     let [base, no_accuracy] = [base, no_accuracy].map(|text| text.map(str::to_string));
-    let mut tables = Tables { base, cells, missing, methods, no_accuracy };
+    let mut tables = Tables { base, cells, missing, methods, left_out, no_accuracy };
     tables.correct();
     Ok(tables)
 }
@@ -166,6 +171,21 @@ fn same_problems(found: &BTreeMap<(usize, Key), Seeds>) -> Result<(), Failure> {
     Ok(())
 }
 
+fn missing_responses(seeds: &Seeds) -> usize {
+    seeds.iter().flat_map(|(_, rows)| rows).filter(|row| row.correct.is_none()).count()
+}
+
+/// Leaves problems to which an evaluation has no response out of all evaluations at this budget. Returns sentences.
+fn one_denominator(found: &mut BTreeMap<(usize, Key), Seeds>) -> Vec<String> {
+    let keys: BTreeSet<Key> = found.keys().map(|(_, key)| key.clone()).collect();
+    let of_key = keys.into_iter().filter_map(|key| {
+        let seeds = found.iter_mut().filter(|((_, other), _)| *other == key);
+        let mut rows: Vec<&mut Vec<&Graded>> = seeds.flat_map(|(_, seeds)| seeds).map(|(_, rows)| rows).collect();
+        left_out::without_response(&key.0, key.1, &mut rows)
+    });
+    of_key.collect()
+}
+
 /// The rows of the seeds whose problems are those of a seed of `other`, with the rows of a problem next to each other.
 fn common<'a>(of: &Seeds<'a>, other: &Seeds) -> Vec<&'a Graded> {
     fn problems<'a>(rows: &[&'a Graded]) -> Problems<'a> {
@@ -182,13 +202,13 @@ fn cell(method: &str, key: &Key, seeds: &Seeds) -> Cell {
     let at = AtBudget::of(key.1, &common(seeds, seeds));
     let accuracies = seeds.iter().filter_map(|(_, rows)| AtBudget::of(key.1, rows).accuracy);
     let accuracies: Vec<f64> = accuracies.map(|accuracy| accuracy.value).collect();
-    let seconds: Option<Vec<f64>> = seeds.iter().map(|(evaluation, _)| evaluation.seconds_per_problem()).collect();
+    let seconds: Option<Vec<f64>> = seeds.iter().map(|(evaluation, _)| evaluation.seconds_per_problem).collect();
     Cell {
         method: method.to_string(),
         bench: key.0.clone(),
         budget: key.1,
         problems: at.problems,
-        failed: at.failed,
+        failed: 0,
         accuracy: at.accuracy,
         seeds: seeds.len(),
         deviation: (accuracies.len() > 1).then(|| deviation(&accuracies)),
