@@ -22,8 +22,6 @@ SHORT = 200
 DEEPEST = 200
 # The first number of the harness's own descriptors: low numbers are for the program.
 OWN = 32
-# Numeric libraries start a thread for each core, which compute in vain if others need the cores too.
-ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Files in the order in which they are flushed; the last one has no buffer.
 FILES = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom, io.FileIO)
 # What links the nodes of a list and of a tree, last first.
@@ -46,13 +44,14 @@ def main(write=os.write, leave=os._exit):
     request = json.load(sys.stdin.buffer)
     # The reports, and the files that take the places of standard input and output.
     null = os.open(os.devnull, os.O_RDWR)
-    reports, *files = (fcntl.fcntl(number, fcntl.F_DUPFD, OWN) for number in (1, *map(int, sys.argv[1:]), null))
+    reports, *request["files"] = (fcntl.fcntl(fd, fcntl.F_DUPFD, OWN) for fd in (1, *map(int, sys.argv[1:]), null))
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
     os.closerange(3, OWN)
-    request["files"] = files
-    redirect([files[-1]] * 3)
     sys.argv[1:] = []
     os.environ.clear()
-    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    # Numeric libraries start a thread for each core, which compute in vain if others need the cores too.
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
     sys.path[:] = [folder for folder in sys.path if folder]
 
     def report(kind, text=""):
@@ -266,20 +265,17 @@ def stdin(request, report):
 
 def printed(code, request, text, report):
     """Returns what the program prints. Files take the places of its streams, so that every way to read and write works.
-
-    Each test gets descriptors and streams of its own, whatever the test before did with those that it had.
-    """
+    Each test gets descriptors and streams of its own, whatever the test before did with those that it had."""
     source, target, null = request["files"]
     for file, content in ((source, text.encode()), (target, b"")):
         os.ftruncate(file, 0)
+        place = 0
+        while place < len(content):
+            place += os.pwrite(file, content[place:], place)
         os.lseek(file, 0, os.SEEK_SET)
-        while content:
-            content = content[os.write(file, content) :]
-        os.lseek(file, 0, os.SEEK_SET)
-    redirect((source, target, null))
-    modes = zip(("stdin", "stdout", "stderr"), "rww")
-    streams = {name: open(number, mode, encoding="utf-8", closefd=False) for number, (name, mode) in enumerate(modes)}
-    for name, stream in streams.items():
+    for number, (file, name, mode) in enumerate(((source, "stdin", "r"), (target, "stdout", "w"), (null, "stderr", "w"))):
+        os.dup2(file, number)
+        stream = open(number, mode, encoding="utf-8", closefd=False)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     names = begin(request, "__main__")
@@ -292,11 +288,6 @@ def printed(code, request, text, report):
     del names
     end()
     return os.pread(target, os.fstat(target).st_size, 0).decode("utf-8", "replace")
-
-
-def redirect(files):
-    for number, file in enumerate(files):
-        os.dup2(file, number)
 
 
 def end():
@@ -312,28 +303,24 @@ def end():
     # Deleted objects may write, too.
     sys.modules["__main__"] = types.ModuleType("__main__")
     gc.collect()
-    flush_files()
     # Closed later, a file would close a descriptor of the next test.
-    for file in open_files():
+    for file in flush_files():
         with contextlib.suppress(Exception):
             if file.closefd and file.fileno() < 3:
                 io.FileIO.close(file)
 
 
 def flush_files():
-    """Flushes texts before the bytes below them."""
-    files = open_files()
+    """Flushes all open files: texts before the bytes below them. Returns them."""
+    objects = gc.get_objects()
+    kinds = {id(kind): kind for kind in map(type, objects)}
+    kinds = {number for number, kind in kinds.items() if issubclass(kind, FILES)}
+    files = [file for file in objects if id(type(file)) in kinds]
     for kind in FILES[:-1]:
         for file in files:
             with contextlib.suppress(Exception):
                 kind.flush(file)
-
-
-def open_files():
-    objects = gc.get_objects()
-    kinds = {id(kind): kind for kind in map(type, objects)}
-    kinds = {number for number, kind in kinds.items() if issubclass(kind, FILES)}
-    return [file for file in objects if id(type(file)) in kinds]
+    return files
 
 
 def wait_for_threads():
@@ -342,11 +329,9 @@ def wait_for_threads():
         # Its threads wait for more work until Python ends.
         pool._python_exit()
         pool._shutdown = False
-    while threading:
-        waited_for = [own for own in threading.enumerate() if not own.daemon and own is not threading.current_thread()]
-        if not waited_for:
-            return
-        waited_for[0].join()
+    for thread in threading.enumerate() if threading else ():
+        if not thread.daemon and thread is not threading.current_thread():
+            thread.join()
 
 
 def larger_limits():

@@ -4,10 +4,10 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use asap_programs::{Problem, Reason, Verdict, humaneval_plus};
+use asap_programs::{Limits, Problem, Reason, Sandbox, Verdict, humaneval_plus};
 use serde_json::json;
 
-use super::sandbox;
+use super::{CHILD, sandbox};
 
 /// A problem of HumanEval+ whose only call returns the value of an expression.
 fn problem(expected: &str) -> Problem {
@@ -22,7 +22,9 @@ fn problem(expected: &str) -> Problem {
 }
 
 fn judged(problem: &Problem, code: &str) -> Verdict {
-    sandbox().judge(problem, &format!("```python\n{code}\n```")).unwrap()
+    // Each thread of the C library takes address space.
+    let sandbox = Sandbox::new("python3", vec![CHILD.into()], Limits::default()).unwrap();
+    sandbox.judge(problem, &format!("```python\n{code}\n```")).unwrap()
 }
 
 /// Processes that compute for nothing.
@@ -81,7 +83,7 @@ fn threads_are_counted() {
     let start = |count: &str| {
         format!(
             "import itertools, threading, time\nthreading.stack_size(32768)\ndef own():\n    for _ in {count}:\n        \
-             threading.Thread(target=time.sleep, args=(0.5,), daemon=True).start()\n    return 7"
+             threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n    return 7"
         )
     };
     assert_eq!(judged(&problem, &start("range(100)")).reason, Reason::Ok);
