@@ -20,6 +20,7 @@ use deltalake_core::kernel::scalars::ScalarExt;
 use indexmap::IndexMap;
 use object_store::ObjectStore;
 use object_store::path::Path;
+use sha2::{Digest, Sha256};
 
 /// The default size at which a shard is closed and the next one started.
 pub const SHARD_BYTES: NonZeroU64 = NonZeroU64::new(256 << 20).unwrap();
@@ -28,6 +29,10 @@ const ROW_GROUP_BYTES: usize = 32 << 20;
 /// The only column with bounds in the log: they find the rows of an input file again. Bounds of texts as long as chains
 /// would make the log as large as the data.
 pub(crate) const BOUNDS: &str = "file";
+
+/// The longest name of a partition's folder.
+const FOLDER_BYTES: usize = 200;
+const HASH_DIGITS: usize = 32;
 
 /// A column of texts. A writer that merged shards may have used another string type.
 pub(crate) fn texts(column: &ArrayRef) -> Result<StringArray> {
@@ -132,7 +137,8 @@ impl Shards {
             // The format of Delta and Hive. Readers that take values from folder names expect it.
             let value =
                 if value.is_some() { kind.serialize_encoded() } else { "__HIVE_DEFAULT_PARTITION__".to_string() };
-            folder = Path::parse(format!("{folder}/{name}={value}")).map_err(object_store::Error::from)?;
+            let part = short(format!("{name}={value}"));
+            folder = Path::parse(format!("{folder}/{part}")).map_err(object_store::Error::from)?;
             partition.insert(name.clone(), kind);
         }
         let config = PartitionWriterConfig::try_new(
@@ -164,6 +170,20 @@ pub(crate) fn writer_properties() -> Result<WriterPropertiesBuilder> {
     Ok(builder.set_max_row_group_bytes(Some(ROW_GROUP_BYTES)))
 }
 
+/// The name of a partition's folder. Disks refuse names of more than 255 bytes, and stores refuse long paths, so a hash
+/// replaces the end of a long one. The log has the value itself.
+fn short(mut name: String) -> String {
+    if name.len() > FOLDER_BYTES {
+        let hash = format!("{:x}", Sha256::digest(&name));
+        // An escape such as %2F stays whole.
+        let is_cut = |end: usize| name[..end].bytes().rev().take(2).any(|byte| byte == b'%');
+        let end = (0..=FOLDER_BYTES - HASH_DIGITS - 1).rev().find(|end| name.is_char_boundary(*end) && !is_cut(*end));
+        name.truncate(end.unwrap_or(0));
+        name = format!("{name}-{}", &hash[..HASH_DIGITS]);
+    }
+    name
+}
+
 /// The primitive type of a column, which parses the value in a folder name.
 fn plain_type(data_type: &DataType) -> Option<PrimitiveType> {
     Some(match data_type {
@@ -176,4 +196,20 @@ fn plain_type(data_type: &DataType) -> Option<PrimitiveType> {
         DataType::Date32 => PrimitiveType::Date,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_partition_has_a_short_folder_of_its_own() {
+        assert_eq!(short("topic=algebra".to_string()), "topic=algebra");
+        let long = |end: &str| short(format!("topic={}{end}", "%2F".repeat(100)));
+        let (a, b) = (long("a"), long("b"));
+        assert!(a != b && a.len() <= FOLDER_BYTES && a.starts_with("topic=%2F%2F"), "{a}");
+        let escapes = a.rsplit_once('-').unwrap().0.strip_prefix("topic=").unwrap();
+        assert!(escapes.len().is_multiple_of(3), "{a}");
+        assert!(short("ä".repeat(200)).len() <= FOLDER_BYTES);
+    }
 }
