@@ -23,12 +23,17 @@ use tempfile::{NamedTempFile, TempPath};
 use tokio::io::AsyncWriteExt;
 
 use crate::corpus::files::file::{CorpusFile, Temporary, as_listed};
-use crate::corpus::files::json_kinds::{Kind, Scanner, has_key_twice, without_nan};
+use crate::corpus::files::json_kinds::{Kind, MAX_KEYS, Scanner, has_key_twice, without_nan};
+use crate::corpus::files::json_lines::{Lines, MAX_LINE, check_length, values_of_columns};
 use crate::corpus::shape;
-use crate::corpus::shape::rules::{ANSWERS, CHAINS, CONVERSATIONS, FLAGS, QUESTIONS, ROW_FLAGS};
+use crate::corpus::shape::rules::{
+    ANSWERS, CHAINS, COMPLETE, CONVERSATIONS, FLAGS, QUESTIONS, ROW_FLAGS, RULES, SYSTEMS,
+};
 
 const ROW_GROUP_ROWS: usize = 1024;
 const BATCH_ROWS: usize = 256;
+/// A batch holds no more text than this and a row: its offsets have 32 bits.
+const BATCH_BYTES: usize = 256 << 20;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 const ZSTD_LEVEL: i32 = 1;
 
@@ -119,7 +124,7 @@ impl Json {
             .build();
         let mut writer = ArrowWriter::try_new(BufWriter::new(File::create(target)?), schema, Some(properties))?;
         let mut decoder = reader.build_decoder().map_err(failed)?;
-        let is_mixed = survey.kinds.is_mixed();
+        let (is_mixed, mut bytes) = (survey.kinds.is_mixed(), 0);
         for (index, line) in self.split()?.enumerate() {
             let mut line = line?;
             if survey.bad.binary_search(&index).is_ok() {
@@ -133,10 +138,12 @@ impl Json {
                 line = survey.kinds.fit_line(&line).map_err(failed)?;
             }
             let mut rest = line.as_slice();
+            bytes += line.len();
             while !rest.is_empty() {
                 let read = decoder.decode(rest).map_err(failed)?;
                 rest = &rest[read..];
-                if !rest.is_empty() || decoder.len() == BATCH_ROWS {
+                if !rest.is_empty() || decoder.len() == BATCH_ROWS || bytes > BATCH_BYTES {
+                    bytes = rest.len();
                     decoder.flush().map_err(failed)?.map_or(Ok(()), |batch| writer.write(&batch))?;
                 }
             }
@@ -182,7 +189,7 @@ impl Json {
     /// The lines of the file. Joined files have a byte order mark within.
     fn split(&self) -> Result<impl Iterator<Item = io::Result<Vec<u8>>>> {
         let bare = |line: Vec<u8>| line.strip_prefix(BYTE_ORDER_MARK).map(<[u8]>::to_vec).unwrap_or(line);
-        Ok(self.open()?.split(b'\n').map(move |line| line.map(bare)))
+        Ok(Lines::new(self.open()?, MAX_LINE).map(move |line| line.map(bare)))
     }
 
     /// Writes each item of an array as one line. An item that is not JSON costs no other item. Returns false if the array
@@ -219,6 +226,7 @@ impl Json {
                 break;
             }
             text.consume(read);
+            check_length(item.len(), MAX_LINE).map_err(failed)?;
         }
         if !has_ended {
             return exec_err!("{} is not a complete array of JSON objects: its end is missing", self.name);
@@ -228,12 +236,18 @@ impl Json {
 
     fn survey(&self) -> Result<Survey> {
         let (mut survey, mut good, mut first) = (Survey::default(), 0, None);
+        let (mut keys, mut values) = (0, None);
         for line in self.lines()? {
             let (index, object) = line?;
             match object {
                 Ok(Object { value, has_nan, is_twice }) => {
                     good += 1;
-                    survey.kinds.add(&value);
+                    values = if good == 1 { values_of_columns(&value) } else { None };
+                    keys += survey.kinds.add(&value, is_known);
+                    if keys > MAX_KEYS {
+                        survey.kinds.limit(MAX_KEYS, is_known);
+                        keys = survey.kinds.keys();
+                    }
                     survey.nan.extend(has_nan.then_some(index));
                     survey.twice.extend(is_twice.then_some(index));
                 }
@@ -246,12 +260,29 @@ impl Json {
         if let Some(first) = first.filter(|_| good == 0) {
             return exec_err!("{first}");
         }
+        if let Some(values) = values {
+            return exec_err!(
+                "{0} is one object with a list of {values} values for each column, not one object per row; convert it first: \
+                 python -c \"import pandas; pandas.read_json('{0}').to_json('rows.jsonl', orient='records', lines=True)\"",
+                self.name
+            );
+        }
         self.settle(&mut survey);
         Ok(survey)
     }
 
-    /// Decides what columns of several types become.
+    /// Decides what columns of several types become. Notes what became of keys without columns.
     fn settle(&self, survey: &mut Survey) {
+        if let Some(others) = survey.kinds.others() {
+            survey.notes.push(format!(
+                "{} has more than {MAX_KEYS} keys: those of the fewest rows are in the column {others}, as JSON text",
+                self.name
+            ));
+        }
+        for (name, _) in survey.kinds.fields.iter().filter(|(_, kind)| kind.has_map()) {
+            let what = "has objects with too many keys for structs, which are kept as JSON text";
+            survey.notes.push(format!("column {name} of {} {what}", self.name));
+        }
         let mut likely = survey.kinds.clone();
         let mixed: Vec<String> =
             likely.fields.iter().filter(|(_, kind)| kind.is_mixed()).map(|(name, _)| name.clone()).collect();
@@ -317,6 +348,14 @@ struct Object {
     value: Value,
     has_nan: bool,
     is_twice: bool,
+}
+
+/// Whether a column with this name may be read, and so is never left out.
+fn is_known(name: &str) -> bool {
+    let read = [QUESTIONS, CHAINS, ANSWERS, CONVERSATIONS, FLAGS, ROW_FLAGS, SYSTEMS];
+    let of_rules = RULES.iter().flat_map(|rule| [rule.question, rule.cot, rule.answer]);
+    let mut names = read.into_iter().chain(of_rules).chain([&["id", "uuid", COMPLETE] as &[&str]]).flatten();
+    names.any(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// Reads numbers in columns of questions, chains and answers as the text that was written: 1.50 is not 1.5.

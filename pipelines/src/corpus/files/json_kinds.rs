@@ -1,6 +1,8 @@
 //! The types of the values in a JSON file, and how a value of another type than the others costs no other row.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
@@ -9,9 +11,19 @@ use serde_json::{Deserializer, Value, json};
 use crate::corpus::shape::rules::{ITEM_TEXTS, TURN_FIELDS};
 use asap_udfs::messages::TURN_CHAINS;
 
+/// The most keys of a file, at all depths, that become columns and fields of structs. Objects that use ids as keys have no
+/// other bound, and each column costs memory and time.
+pub(crate) const MAX_KEYS: usize = 2000;
+/// The column of all keys that have no column.
+const OTHERS: &str = "other_keys";
+/// A key that fewer than one in this number of rows has, or only one row, keeps no column.
+const RARE: usize = 100;
+
 /// The types of all values at one place of the objects of a file. The order of the values does not matter.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Kind {
+    /// All values, with NULL.
+    seen: usize,
     booleans: usize,
     integers: usize,
     floats: usize,
@@ -22,6 +34,8 @@ pub(crate) struct Kind {
     objects: usize,
     /// Whether [`Self::keep_most`] left out values of other types.
     is_reduced: bool,
+    /// Whether keys were left out, as each new one is then: see [`Self::limit`].
+    is_full: bool,
     item: Option<Box<Kind>>,
     pub(crate) fields: BTreeMap<String, Kind>,
 }
@@ -38,7 +52,9 @@ enum Form {
 }
 
 impl Kind {
-    pub(crate) fn add(&mut self, value: &Value) {
+    /// Adds a value, and returns how many keys are new. `is_known` says which keys of this object are never left out.
+    pub(crate) fn add(&mut self, value: &Value, is_known: fn(&str) -> bool) -> usize {
+        self.seen += 1;
         match value {
             Value::Null => {}
             Value::Bool(_) => self.booleans += 1,
@@ -50,18 +66,89 @@ impl Kind {
             Value::Array(items) => {
                 self.lists += 1;
                 let item = self.item.get_or_insert_default();
-                items.iter().for_each(|value| item.add(value));
+                return items.iter().map(|value| item.add(value, |_| false)).sum();
             }
             Value::Object(fields) => {
                 self.objects += 1;
+                let mut new = 0;
                 for (name, value) in fields {
-                    match self.fields.get_mut(name) {
-                        Some(kind) => kind.add(value),
-                        None => self.fields.entry(name.clone()).or_default().add(value),
+                    if let Some(kind) = self.fields.get_mut(name) {
+                        new += kind.add(value, |_| false);
+                    } else if !self.is_full || is_known(name) {
+                        new += 1 + self.fields.entry(name.clone()).or_default().add(value, |_| false);
+                        self.is_full |= self.fields.len() > 2 * MAX_KEYS;
                     }
                 }
+                return new;
             }
         }
+        0
+    }
+
+    /// The number of keys, at all depths.
+    pub(crate) fn keys(&self) -> usize {
+        self.fields.len() + self.nested_keys()
+    }
+
+    fn nested_keys(&self) -> usize {
+        self.fields.values().chain(self.item.as_deref()).map(Self::keys).sum()
+    }
+
+    /// Leaves at most `most` keys of the rows, at all depths. Rows keep columns of the known keys, then of the most frequent
+    /// ones. Other objects with too many keys become JSON text as a whole.
+    pub(crate) fn limit(&mut self, most: usize, is_known: fn(&str) -> bool) {
+        let columns = most - self.nested_keys().min(most / 4);
+        if self.fields.len() > columns {
+            let rare = (self.objects / RARE).max(usize::from(self.objects > 1));
+            let worth = |(name, kind): &(&String, &Kind)| match is_known(name) {
+                true => usize::MAX,
+                false => kind.seen,
+            };
+            let mut ranked: Vec<_> = self.fields.iter().collect();
+            // Stable, so equals stay in the order of their names.
+            ranked.sort_by_cached_key(|column| Reverse(worth(column)));
+            let left = ranked.iter().take(columns).filter(|column| worth(column) > rare);
+            let left: HashSet<String> = left.map(|(name, _)| name.to_string()).collect();
+            self.fields.retain(|name, _| left.contains(name));
+            self.is_full = true;
+        }
+        self.limit_nested(most - self.fields.len().min(most));
+    }
+
+    /// Divides the keys that may remain among the objects within, the smallest first.
+    fn limit_nested(&mut self, mut most: usize) {
+        let mut nested: Vec<&mut Kind> = self.fields.values_mut().chain(self.item.as_deref_mut()).collect();
+        nested.sort_by_cached_key(|kind| kind.keys());
+        let mut others = nested.len();
+        for kind in nested {
+            let share = most / others;
+            if kind.fields.len() > share {
+                kind.fields.clear();
+                kind.is_full = true;
+            }
+            kind.limit_nested(share - kind.fields.len());
+            most -= kind.keys();
+            others -= 1;
+        }
+    }
+
+    /// Whether objects became JSON text because they had too many keys.
+    fn is_map(&self) -> bool {
+        self.is_full && self.fields.is_empty()
+    }
+
+    /// Like [`Self::is_map`], at any depth.
+    pub(crate) fn has_map(&self) -> bool {
+        self.is_map() || self.fields.values().chain(self.item.as_deref()).any(Kind::has_map)
+    }
+
+    /// The column of the keys that rows have no column for, if there are any. Its name is no other column's.
+    pub(crate) fn others(&self) -> Option<String> {
+        let mut name = OTHERS.to_string();
+        while self.fields.contains_key(&name) {
+            name.push('_');
+        }
+        self.is_full.then_some(name)
     }
 
     fn scalars(&self) -> usize {
@@ -73,6 +160,7 @@ impl Kind {
         let [scalars, lists, objects] = [self.scalars(), self.lists, self.objects].map(|values| values > 0);
         let are_texts = self.texts == self.scalars();
         match self.item.as_deref() {
+            _ if self.is_map() => Form::Json,
             _ if usize::from(scalars) + usize::from(lists) + usize::from(objects) < 2 => Form::Plain,
             Some(item) if are_texts && !objects && holds_parts(item) => Form::Parts,
             None if are_texts && holds_parts(self) => Form::Part,
@@ -81,10 +169,10 @@ impl Kind {
     }
 
     fn is_json(&self) -> bool {
-        self.form() == Form::Json
+        self.form() == Form::Json && !self.is_map()
     }
 
-    /// Whether values become JSON text, at any depth.
+    /// Whether values of several types become JSON text, at any depth.
     pub(crate) fn has_json(&self) -> bool {
         self.is_json() || self.fields.values().chain(self.item.as_deref()).any(Kind::has_json)
     }
@@ -93,6 +181,7 @@ impl Kind {
     pub(crate) fn is_mixed(&self) -> bool {
         let has_strays = self.empty > 0 && self.lists == 0 && self.scalars() + self.objects > 0;
         self.is_reduced
+            || self.is_full
             || has_strays
             || self.form() != Form::Plain
             || self.fields.values().chain(self.item.as_deref()).any(Kind::is_mixed)
@@ -120,11 +209,13 @@ impl Kind {
 
     /// The columns of the objects, sorted by name at every depth, without empty structs, which Parquet cannot hold.
     pub(crate) fn columns(&self) -> Fields {
+        let others = self.others();
         let mut types: BTreeMap<&str, DataType> = BTreeMap::new();
         types.extend(self.fields.iter().filter_map(|(name, kind)| Some((name.as_str(), kind.data_type()?))));
         if self.form() == Form::Part {
             types.extend(["text", "type"].map(|name| (name, DataType::Utf8)));
         }
+        types.extend(others.as_deref().map(|name| (name, DataType::Utf8)));
         let field = |(name, held)| Arc::new(Field::new(name, held, true)) as FieldRef;
         types.into_iter().map(field).collect()
     }
@@ -177,33 +268,45 @@ impl Kind {
 
     /// Rewrites the mixed columns of a line. Other columns stay as written: a parsed number may lose digits.
     pub(crate) fn fit_line(&self, line: &[u8]) -> serde_json::Result<Vec<u8>> {
-        let (mut scanner, mut from, mut fitted) = (Scanner::default(), 0, Vec::with_capacity(line.len()));
-        for (at, byte) in line.iter().enumerate() {
-            if !scanner.is_border(*byte) {
-                continue;
-            }
-            let member = &line[from..at];
+        let others = self.others();
+        let (mut fitted, mut other): (Vec<Cow<[u8]>>, Vec<&[u8]>) = Default::default();
+        for member in members(line) {
             let mut keys = Deserializer::from_slice(member).into_iter::<String>();
             let key = keys.next().transpose().unwrap_or_default();
             let value = member[keys.byte_offset()..].trim_ascii_start().strip_prefix(b":");
-            let kind = key.as_ref().and_then(|key| self.fields.get(key)).filter(|kind| kind.is_mixed());
-            match (key, value, kind) {
-                (Some(key), Some(value), Some(kind)) => {
+            let (Some(key), Some(value)) = (key, value) else {
+                fitted.push(member.into());
+                continue;
+            };
+            match self.fields.get(&key) {
+                None if others.is_some() => other.push(member),
+                Some(kind) if kind.is_mixed() => {
                     // A parsed number may lose digits.
                     let value = match value.trim_ascii().first() {
                         Some(b'-' | b'0'..=b'9') => Value::from(String::from_utf8_lossy(value).trim()),
                         _ => serde_json::from_slice(value)?,
                     };
                     let value = kind.fit(value);
-                    fitted.extend(format!("{}:{value}", Value::String(key)).into_bytes());
+                    fitted.push(format!("{}:{value}", Value::String(key)).into_bytes().into());
                 }
-                _ => fitted.extend(member),
+                _ => fitted.push(member.into()),
             }
-            fitted.push(*byte);
-            from = at + 1;
         }
-        Ok(fitted)
+        if let Some(others) = others.filter(|_| !other.is_empty()) {
+            let text = [b"{", other.join(&b',').as_slice(), b"}"].concat();
+            let text = Value::from(String::from_utf8_lossy(&text));
+            fitted.push(format!("{}:{text}", Value::String(others)).into_bytes().into());
+        }
+        Ok([b"{", fitted.join(&b',').as_slice(), b"}"].concat())
     }
+}
+
+/// The members of an object, as written.
+fn members(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let (mut scanner, mut from) = (Scanner::default(), 0);
+    let borders = line.iter().enumerate().filter(move |(_, byte)| scanner.is_border(**byte));
+    let members = borders.map(move |(at, _)| line.get(std::mem::replace(&mut from, at + 1)..at).unwrap_or_default());
+    members.filter(|member| !member.trim_ascii().is_empty())
 }
 
 /// Finds the borders of the items of an array or an object: its brackets and its own commas.

@@ -6,7 +6,7 @@
 //! | [`delta`], [`deletion_vector`] | Delta tables |
 //! | [`foreign`] | what is refused: files of other formats, and files of a table (Delta, Iceberg, Hudi) |
 //! | [`file`](mod@file), [`file_rows`], [`failure`] | one file, its rows, its failure |
-//! | [`json`], [`json_kinds`] | JSON lines, converted to Parquet |
+//! | [`json`], [`json_lines`], [`json_kinds`] | JSON lines, converted to Parquet |
 //! | [`footer`], [`groups`] | footers, and files of one schema |
 
 pub(crate) mod deletion_vector;
@@ -19,6 +19,7 @@ pub(crate) mod foreign;
 pub(crate) mod groups;
 pub(crate) mod json;
 pub(crate) mod json_kinds;
+pub(crate) mod json_lines;
 pub(crate) mod listing;
 pub(crate) mod source;
 
