@@ -9,6 +9,7 @@ mod hf;
 mod http;
 mod local;
 mod machine;
+mod pages;
 mod redact;
 mod retry;
 mod s3;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use asap_pipelines::corpus::plain_table;
+use asap_pipelines::corpus::{self, plain_table};
 use asap_pipelines::location;
 use async_trait::async_trait;
 use datafusion::catalog::{DynamicFileCatalog, Session, TableProvider, TableProviderFactory, UrlTableFactory};
@@ -118,15 +118,13 @@ impl UrlTableFactory for UrlTables {
             };
         }
         let store = state.runtime_env().object_store_registry.get_store(&url)?;
-        let log = Path::from_url_path(url.path()).map_err(Error::from)?.join("_delta_log");
-        // A store that cannot list, such as a web server, has no Delta table.
-        if let Ok(Some(_)) = store.list(Some(&log)).try_next().await {
+        let path = Path::from_url_path(url.path()).map_err(Error::from)?;
+        if corpus::is_delta_table(store.as_ref(), &path).await.unwrap_or(false) {
             return delta(&state, url.as_str()).await.map(Some);
         }
         if let Some(table) = self.files(&state, url.as_str()).await? {
             return Ok(Some(table));
         }
-        let path = Path::from_url_path(url.path()).map_err(Error::from)?;
         let found = match url.path().ends_with('/') {
             true => store.list(Some(&path)).try_next().await.map(drop),
             false => store.head(&path).await.map(drop),

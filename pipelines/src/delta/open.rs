@@ -15,7 +15,7 @@ use url::Url;
 use crate::delta::actions::{self, Line, LiveFile, Removed, Transaction};
 use crate::delta::{FOLDER, LogState, commit_path, read_commit, unreadable};
 use crate::location::{self, Unavailable};
-use crate::objects::{self, existing};
+use crate::objects::{self, existing, named};
 
 const CONCURRENT_COMMITS: usize = 32;
 const COLUMNS: [&str; 5] = ["txn", "add", "remove", "metaData", "protocol"];
@@ -210,7 +210,8 @@ impl Checkpoint {
 async fn list(store: &dyn ObjectStore, from: u64) -> Result<LogFiles> {
     let folder = Path::from(FOLDER);
     let offset = Path::from_iter([FOLDER, &format!("{from:020}")]);
-    let listed = store.list_with_offset(Some(&folder), &offset).map_ok(|file| file.location);
+    // A name that is no path is no file of a log.
+    let listed = named(store.list_with_offset(Some(&folder), &offset)).map_ok(|file| file.location);
     let mut paths: Vec<Path> = existing(listed.try_collect().await)?.unwrap_or_default();
     paths.sort();
     let mut found = LogFiles::default();

@@ -8,6 +8,7 @@ use object_store::{ClientConfigKey, ObjectStore};
 use url::{Position, Url};
 
 use super::machine::{Machine, PATIENCE, quick};
+use super::pages::Pages;
 use super::retry::patient;
 use super::variables::variables;
 
@@ -48,10 +49,11 @@ pub(super) fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
         Key::UseEmulator,
     ];
     if ways.iter().any(is_set) {
-        return Ok(Arc::new(builder.build()?));
+        return Ok(Arc::new(Pages::of(builder.build()?)));
     }
     let asking = builder.clone().with_retry(quick()).with_config(Key::Client(ClientConfigKey::Timeout), PATIENCE);
     let service = Arc::clone(asking.build()?.credentials());
     let place = url[..Position::BeforePath].to_string();
-    Ok(Arc::new(builder.with_credentials(Arc::new(Machine { service, place, advice: ADVICE })).build()?))
+    let builder = builder.with_credentials(Arc::new(Machine { service, place, advice: ADVICE }));
+    Ok(Arc::new(Pages::of(builder.build()?)))
 }

@@ -8,6 +8,7 @@ use object_store::{ClientConfigKey, ObjectStore};
 use url::{Position, Url};
 
 use super::machine::{Machine, PATIENCE, quick};
+use super::pages::Pages;
 use super::retry::patient;
 use super::variables::variables;
 
@@ -26,10 +27,11 @@ pub(super) fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
     let ways = [Key::ServiceAccount, Key::ServiceAccountKey, Key::ApplicationCredentials];
     let is_logged_in = std::env::home_dir().is_some_and(|home| home.join(USER).exists());
     if is_logged_in || ways.iter().any(|way| builder.get_config_value(way).is_some()) {
-        return Ok(Arc::new(builder.build()?));
+        return Ok(Arc::new(Pages::of(builder.build()?)));
     }
     let asking = builder.clone().with_retry(quick()).with_config(Key::Client(ClientConfigKey::Timeout), PATIENCE);
     let service = Arc::clone(asking.build()?.credentials());
     let place = url[..Position::BeforePath].to_string();
-    Ok(Arc::new(builder.with_credentials(Arc::new(Machine { service, place, advice: ADVICE })).build()?))
+    let builder = builder.with_credentials(Arc::new(Machine { service, place, advice: ADVICE }));
+    Ok(Arc::new(Pages::of(builder.build()?)))
 }

@@ -1,4 +1,5 @@
-//! Files on this machine. A deletion also removes the folders of asap that it leaves empty, and no others.
+//! Files on this machine. A deletion also removes the folders of asap that it leaves empty, and no others. A listing
+//! resumes after a name that is no path.
 
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -8,17 +9,25 @@ use std::{fmt, fs, io};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use datafusion::common::runtime::SpawnedTask;
 use futures::StreamExt;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions,
-    PutOptions, PutPayload, PutResult, RenameOptions, Result,
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
 };
+
+use super::retry::causes;
+use crate::objects::Nameless;
 
 /// Folders that only asap makes, each in the folder of an output.
 const OWN: [&str; 2] = ["_delta_log", ".asap"];
+/// Files that a listing looks at on another thread before it returns them.
+const LISTED_AT_ONCE: usize = 1024;
+/// How often a file is written again whose folder another process removed.
+const FOLDER_TRIES: usize = 20;
 
 /// The local file system. Its own clean-up would climb up to the current folder of the shell, and remove it.
 #[derive(Debug, Default)]
@@ -50,6 +59,42 @@ fn remove_empty(file: PathBuf) {
     }
 }
 
+/// A listing that returns the error of each name that is no path, and resumes.
+fn listing(
+    list: impl FnOnce() -> BoxStream<'static, Result<ObjectMeta>> + Send,
+) -> BoxStream<'static, Result<ObjectMeta>> {
+    // On a thread of the runtime, the store's listing ends at its first error. On any other thread, it resumes.
+    let Ok(files) = std::thread::scope(|scope| scope.spawn(list).join()) else {
+        return stream::iter([Err(failed("the listing stopped".into()))]).boxed();
+    };
+    let batches = stream::unfold(Some(files), |files| async move {
+        let mut files = files?;
+        let look = move || {
+            let found: Vec<_> = futures::executor::block_on(
+                files.by_ref().take(LISTED_AT_ONCE).map(|file| file.map_err(Nameless::explain)).collect(),
+            );
+            (found, files)
+        };
+        match SpawnedTask::spawn_blocking(look).join().await {
+            Ok((found, _)) if found.is_empty() => None,
+            Ok((found, files)) => Some((found, Some(files))),
+            Err(error) => Some((vec![Err(failed(error.into()))], None)),
+        }
+    });
+    batches.flat_map(stream::iter).boxed()
+}
+
+fn failed(source: Box<dyn std::error::Error + Send + Sync>) -> Error {
+    Error::Generic { store: "LocalFileSystem", source }
+}
+
+/// Whether a folder was missing: another process removed it after this one found or made it.
+fn is_without_folder<T>(written: &Result<T>) -> bool {
+    let Err(Error::Generic { source, .. }) = written else { return false };
+    let mut kinds = causes(source.as_ref()).filter_map(|error| Some(error.downcast_ref::<io::Error>()?.kind()));
+    kinds.any(|kind| kind == io::ErrorKind::NotFound)
+}
+
 /// None for a file that does not exist.
 pub(crate) fn if_exists<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
@@ -79,7 +124,14 @@ pub(crate) fn unfinished(folder: &std::path::Path, before: SystemTime) -> io::Re
 #[async_trait]
 impl ObjectStore for Local {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        self.0.put_opts(location, payload, options).await
+        let mut written = self.0.put_opts(location, payload.clone(), options.clone()).await;
+        for _ in 0..FOLDER_TRIES {
+            if !is_without_folder(&written) {
+                break;
+            }
+            written = self.0.put_opts(location, payload.clone(), options.clone()).await;
+        }
+        written
     }
 
     async fn put_multipart_opts(
@@ -87,7 +139,14 @@ impl ObjectStore for Local {
         location: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        self.0.put_multipart_opts(location, options).await
+        let mut begun = self.0.put_multipart_opts(location, options.clone()).await;
+        for _ in 0..FOLDER_TRIES {
+            if !is_without_folder(&begun) {
+                break;
+            }
+            begun = self.0.put_multipart_opts(location, options.clone()).await;
+        }
+        begun
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
@@ -109,11 +168,11 @@ impl ObjectStore for Local {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.0.list(prefix)
+        listing(|| self.0.list(prefix))
     }
 
     fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.0.list_with_offset(prefix, offset)
+        listing(|| self.0.list_with_offset(prefix, offset))
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
@@ -134,6 +193,69 @@ mod tests {
     use object_store::ObjectStoreExt;
 
     use super::*;
+
+    /// Lists a folder of good files and bad names: the names of all files, and of those without a path.
+    async fn listed(folder: &std::path::Path, offset: Option<&str>) -> (Vec<String>, Vec<String>) {
+        let store = Local::default();
+        let root = Path::from_absolute_path(folder).unwrap();
+        let mut found = match offset {
+            None => store.list(Some(&root)),
+            Some(offset) => store.list_with_offset(Some(&root), &root.clone().join(offset)),
+        };
+        let (mut named, mut nameless) = (Vec::new(), Vec::new());
+        while let Some(file) = found.next().await {
+            match file {
+                Ok(file) => named.push(file.location.filename().unwrap().to_string()),
+                Err(error) => nameless.push(Nameless::of(&error).unwrap().name),
+            }
+        }
+        named.sort();
+        nameless.sort();
+        (named, nameless)
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_listing_resumes_after_each_bad_name() {
+        use std::os::unix::ffi::OsStrExt;
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        // More than are listed at once.
+        let good: Vec<String> = (0..3000).map(|number| format!("f{number:04}.jsonl")).collect();
+        good.iter().for_each(|name| fs::write(base.join(name), "").unwrap());
+        let bad: [&[u8]; 6] = [b"Icon\r", b"a\tb.jsonl", b"n\nx.jsonl", b"\x7f", b"\xff.jsonl", b"sub\nx/t.jsonl"];
+        for name in bad {
+            let file = base.join(OsStr::from_bytes(name));
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "").unwrap();
+        }
+        let (named, nameless) = listed(&base, None).await;
+        assert_eq!(named, good);
+        assert_eq!(nameless.len(), bad.len(), "{nameless:?}");
+        let (named, nameless) = listed(&base, Some("f2990.jsonl")).await;
+        assert_eq!(named, good[2991..]);
+        assert!(nameless.len() >= bad.len(), "{nameless:?}");
+    }
+
+    #[tokio::test]
+    async fn writers_and_the_removal_of_their_empty_folder_may_meet() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        let work = |name: &'static str| {
+            let folder = base.join("out/.asap").join(name);
+            tokio::spawn(async move {
+                let store = Local::default();
+                for number in 0..300 {
+                    let path = Path::from_absolute_path(folder.join(format!("{number}"))).unwrap();
+                    store.put(&path, "x".into()).await.unwrap();
+                    store.delete(&path).await.unwrap();
+                }
+            })
+        };
+        for done in [work("a"), work("b"), work("c")] {
+            done.await.unwrap();
+        }
+    }
 
     #[tokio::test]
     async fn only_folders_of_asap_go_with_their_last_file() {

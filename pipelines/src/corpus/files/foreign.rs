@@ -15,6 +15,7 @@ use object_store::{ObjectMeta, ObjectStore};
 use crate::corpus::files::file::{MAGIC, get_range};
 use crate::corpus::files::is_hidden;
 use crate::delta::FOLDER;
+use crate::objects::named;
 
 /// Signs of a table format: the name of its log folder, and the ending of the file names in it.
 const FORMATS: [(&str, &str, &str); 3] =
@@ -64,13 +65,14 @@ pub(crate) async fn refuse_part_of_table(store: &dyn ObjectStore, root: &Path, s
     }
 }
 
-pub(crate) async fn is_delta_table(store: &dyn ObjectStore, root: &Path) -> Result<bool> {
+/// Whether a folder has the log of a Delta table. A store that cannot list, such as a web server, has none.
+pub async fn is_delta_table(store: &dyn ObjectStore, root: &Path) -> Result<bool> {
     Ok(holds(store, &root.clone().join(FOLDER), "").await?)
 }
 
 async fn holds(store: &dyn ObjectStore, folder: &Path, ending: &str) -> object_store::Result<bool> {
     let is_one = |file: &ObjectMeta| std::future::ready(file.location.as_ref().ends_with(ending));
-    match store.list(Some(folder)).try_filter(is_one).try_next().await {
+    match named(store.list(Some(folder))).try_filter(is_one).try_next().await {
         Ok(first) => Ok(first.is_some()),
         // Credentials may cover only one folder and none above it. Plain HTTP cannot list.
         Err(

@@ -13,7 +13,7 @@ use crate::corpus::files::file::CorpusFile;
 use crate::corpus::files::source::Source;
 use crate::corpus::files::{foreign, is_hidden, json};
 use crate::location;
-use crate::objects::existing;
+use crate::objects::{Nameless, existing};
 
 /// Endings of data files in other formats. Compressed files have one more ending.
 const OTHER_FORMATS: [&str; 7] = ["jsonl", "ndjson", "json", "csv", "tsv", "arrow", "avro"];
@@ -46,13 +46,17 @@ impl Listing {
             let parts = [root.filename().unwrap_or_default().to_string()];
             return Ok(Self { files: vec![corpus_file(source, &store_url, meta, &parts)], left_out: vec![] });
         }
-        let (found, unnameable) = list(store.as_ref(), &root).await?;
-        if found.is_empty() && url.scheme() == "file" && !location::local_path(url).is_some_and(|path| path.is_dir()) {
+        let (found, nameless) = list(store.as_ref(), &root).await.map_err(|error| match url.scheme() {
+            "file" => location::failed(&format!("cannot list {shown}"), error.into()),
+            _ => error.into(),
+        })?;
+        let is_missing = || url.scheme() == "file" && !location::local_path(url).is_some_and(|path| path.is_dir());
+        if found.is_empty() && is_missing() {
             return exec_err!("there is no file or folder {shown}{}{}", neighbor(url), of_hub(&source.typed));
         }
         foreign::refuse_tables(found.iter().map(|(parts, _)| parts.as_slice()), &shown)?;
         foreign::refuse_part_of_table(store.as_ref(), &root, &shown).await?;
-        let mut listing = Self { files: vec![], left_out: unnameable };
+        let mut listing = Self { files: vec![], left_out: unlisted(source, &store_url, &root, nameless) };
         let other = listing.choose(source, &store_url, found);
         if let (true, Some(other)) = (listing.files.is_empty(), other) {
             return foreign::refuse_file(store.as_ref(), &other, &name(&store_url, &other.location)).await;
@@ -140,26 +144,44 @@ fn partitions(parts: &[String]) -> Vec<(String, Option<String>)> {
     pairs.map(|(key, value)| (decoded(key), (value != NULL_FOLDER).then(|| decoded(value)))).collect()
 }
 
-/// Lists every file below a folder, and the files whose names no store supports.
-async fn list(store: &dyn ObjectStore, root: &Path) -> Result<(Vec<FoundFile>, Vec<String>)> {
+/// The names that are no paths, for users, with the reason. Hidden names and those that the pattern does not match were never
+/// meant.
+fn unlisted(source: &Source, store_url: &ObjectStoreUrl, root: &Path, nameless: Vec<Nameless>) -> Vec<String> {
+    let below = |name: &str| name.strip_prefix(root.as_ref()).unwrap_or(name).trim_start_matches('/').to_string();
+    let is_meant = |name: &str| !name.split('/').any(is_hidden) && source.takes(name);
+    let meant = nameless.into_iter().filter(|nameless| is_meant(&below(&nameless.name)));
+    let place = match location::local_path(store_url.as_ref()) {
+        Some(_) => "/".to_string(),
+        None => location::display(store_url.as_ref()),
+    };
+    let mut shown: Vec<String> =
+        meant.map(|Nameless { name, reason }| format!("{:?}, which {reason}", format!("{place}{name}"))).collect();
+    shown.sort_unstable();
+    shown
+}
+
+/// Lists every file below a folder, and the names there that are no paths.
+async fn list(store: &dyn ObjectStore, root: &Path) -> object_store::Result<(Vec<FoundFile>, Vec<Nameless>)> {
     let mut listed = store.list(Some(root));
-    let (mut found, mut unnameable) = (Vec::new(), Vec::new());
+    let (mut found, mut nameless) = (Vec::new(), Vec::new());
     while let Some(file) = listed.next().await {
         let file = match file {
             Ok(file) => file,
-            Err(object_store::Error::NotFound { .. }) => break,
-            Err(object_store::Error::InvalidPath { source: object_store::path::Error::BadSegment { path, .. } }) => {
-                unnameable.push(format!("{:?}, whose name has a character that no store supports", format!("/{path}")));
-                continue;
-            }
-            Err(error) => return Err(error.into()),
+            Err(object_store::Error::NotFound { .. }) if found.is_empty() && nameless.is_empty() => break,
+            Err(error) => match Nameless::of(&error) {
+                Some(name) => {
+                    nameless.push(name);
+                    continue;
+                }
+                None => return Err(error),
+            },
         };
         let parts = file.location.prefix_match(root).map(|parts| parts.map(|part| part.as_ref().to_string()).collect());
         if let Some(parts) = parts.filter(|parts: &Vec<String>| !parts.is_empty()) {
             found.push((parts, file));
         }
     }
-    Ok((found, unnameable))
+    Ok((found, nameless))
 }
 
 fn is_other_format(name: &str) -> bool {

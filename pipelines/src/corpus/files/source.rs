@@ -13,6 +13,7 @@ use object_store::path::Path;
 use url::{Position, Url};
 
 use crate::location;
+use crate::objects::Nameless;
 
 const WILD: [char; 3] = ['*', '?', '['];
 const MATCHING: MatchOptions =
@@ -65,7 +66,8 @@ impl Source {
     pub(crate) fn in_store(&self, session: &dyn Session) -> Result<(Arc<dyn ObjectStore>, ObjectStoreUrl, Path)> {
         let store_url = ObjectStoreUrl::parse(&self.url[..Position::BeforePath])?;
         let store = session.runtime_env().object_store(&store_url)?;
-        Ok((store, store_url, Path::from_url_path(self.url.path()).map_err(object_store::Error::from)?))
+        let path = Path::from_url_path(self.url.path());
+        Ok((store, store_url, path.map_err(|error| Nameless::explain(error.into()))?))
     }
 
     pub(crate) fn path_of(&self, path: &str) -> String {

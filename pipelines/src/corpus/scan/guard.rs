@@ -27,7 +27,8 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> std::result::Result<T, Str
     })
 }
 
-pub(crate) async fn guarded_future<T>(future: impl Future<Output = T>) -> std::result::Result<T, String> {
+/// Runs a future whose panics are errors, with the reason.
+pub async fn guarded_future<T>(future: impl Future<Output = T>) -> std::result::Result<T, String> {
     let mut future = std::pin::pin!(future);
     let poll = move |context: &mut Context<'_>| match guarded(|| future.as_mut().poll(context)) {
         Ok(Poll::Pending) => Poll::Pending,

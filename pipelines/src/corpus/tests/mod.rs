@@ -2,6 +2,7 @@
 
 mod damage;
 mod files;
+mod hostile;
 mod refusals;
 mod rows;
 
