@@ -8,13 +8,12 @@ mod tables;
 mod watch;
 
 use std::io::IsTerminal;
-use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use asap_llm::Llm;
 use asap_pipelines::answers::SharedAnswers;
-use asap_pipelines::corpus::{CORPUS, ColumnMapping, Corpus};
+use asap_pipelines::corpus::{CORPUS, ColumnMapping, Corpus, guarded_future};
 use asap_udfs::{Models, Settings, typo};
 use clap::Args;
 use datafusion::arrow::error::ArrowError;
@@ -22,7 +21,6 @@ use datafusion::common::{exec_datafusion_err, plan_datafusion_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::parquet::errors::ParquetError;
 use datafusion::prelude::SessionContext;
-use futures::FutureExt;
 
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
@@ -168,11 +166,10 @@ fn without_mark(text: String) -> String {
 async fn execute(session: &Session, commands: &[String], print: &Print) -> Result<()> {
     for command in commands {
         // Some damaged files make their reader panic.
-        let work = AssertUnwindSafe(statements::run(&session.context, command, print)).catch_unwind();
-        let failed = match work.await {
+        let failed = match guarded_future(statements::run(&session.context, command, print)).await {
             Ok(Ok(())) => continue,
             Ok(Err(error)) => error,
-            Err(_) => exec_datafusion_err!("the query panicked; see the message above"),
+            Err(panicked) => exec_datafusion_err!("the query failed, perhaps on a damaged file: {panicked}"),
         };
         return Err(session.with_file(session.with_tables(failed)).await);
     }

@@ -8,14 +8,14 @@ use datafusion::common::{Column, Result};
 use datafusion::datasource::ViewTable;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use futures::TryStreamExt;
-use object_store::ObjectStore;
 use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::corpus::files::groups::{group, read_footers};
-use crate::corpus::files::{is_hidden, json};
+use crate::corpus::files::{footer, is_hidden, json, listing};
 use crate::corpus::scan::table::FilesTable;
 use crate::corpus::{Files, Source, list};
-use crate::objects::existing;
+use crate::objects::{existing, named};
 
 /// A table of the Parquet and JSON files of a folder or pattern, or of one JSON file. A column that a file lacks is NULL in its
 /// rows. `None` where there is no such file.
@@ -27,7 +27,19 @@ pub async fn plain_table(session: &dyn Session, location: &str) -> Result<Option
     match has_rows(session, &source).await? {
         // SQL has no other way to report what was read otherwise than written.
         true => files_table(session, source, |note| tracing::warn!("{note}")).await,
-        false => Ok(None),
+        false => check_parquet(session, &source).await.map(|()| None),
+    }
+}
+
+/// Fails if a named Parquet file has a wrong footer, which the engine trusts.
+async fn check_parquet(session: &dyn Session, source: &Source) -> Result<()> {
+    let (store, store_url, path) = source.in_store(session)?;
+    if !source.url.path().ends_with(".parquet") {
+        return Ok(());
+    }
+    match existing(store.head(&path).await)? {
+        Some(file) => footer::metadata(store.as_ref(), &file, &listing::name(&store_url, &path)).await.map(drop),
+        None => Ok(()),
     }
 }
 
@@ -71,6 +83,6 @@ async fn has_rows(session: &dyn Session, source: &Source) -> Result<bool> {
         let name = file.filename().unwrap_or_default();
         !parts.any(|part| is_hidden(part.as_ref())) && (name.ends_with(".parquet") || json::is_lines(name))
     };
-    let first = store.list(Some(&root)).try_filter(|file| ready(is_read(&file.location))).try_next().await;
+    let first = named(store.list(Some(&root))).try_filter(|file| ready(is_read(&file.location))).try_next().await;
     Ok(existing(first)?.flatten().is_some())
 }
