@@ -72,6 +72,8 @@ struct Described {
     bytes_bf16: u64,
     vocabulary: usize,
     prompt: String,
+    /// What to know of the chat template.
+    template: Vec<String>,
     #[serde(flatten)]
     speed: Speed,
     corpus_tokens: u64,
@@ -119,8 +121,8 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
     let config = ModelConfig::load(&folder).ok();
     config.iter().flat_map(|config| &config.notes).for_each(note);
     let window = config.as_ref().map_or(limits.window, |config| config.max_position_embeddings);
-    let prompt = PromptTemplate::load(&folder, settings.scorer_prompt.as_deref())
-        .and_then(|prompt| prompt.render(QUESTION.into()))
+    let (prompt, template) = PromptTemplate::load(&folder, settings.scorer_prompt.as_deref())
+        .and_then(|prompt| Ok((prompt.render(prompt.ask(QUESTION))?, prompt.remarks())))
         .map_err(wrong)?;
     let (corpus_tokens, chain_tokens) = match &args.from {
         Some(from) => read(from, &settings).await?,
@@ -151,6 +153,7 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
         bytes_bf16: parameters * 2,
         vocabulary: limits.vocabulary,
         prompt,
+        template,
         speed,
         corpus_tokens,
         others,
@@ -220,7 +223,7 @@ fn now(on_cores: bool) -> Duration {
 async fn score(scorer: &Scorer, steps: usize, seed: &mut u64) -> asap_lm::Result<Option<usize>> {
     let chain: Vec<String> = (0..steps).map(|_| step(seed)).collect();
     let steps = chain.iter().map(String::as_str).collect();
-    let reading = Reading::Chain(QuestionAndSteps { question: QUESTION.into(), steps });
+    let reading = Reading::Chain(QuestionAndSteps { question: scorer.prompt().ask(QUESTION), steps });
     let prepared = scorer.prepare(&[reading], Wanted::FirstTokens)?;
     let (asked, tokens) = (prepared.calls(), prepared.tokens());
     scorer.score(prepared).await?;
@@ -264,6 +267,7 @@ fn table(found: &Described) -> String {
         format!("corpus      {tokens} tokens take {}", corpus(&found.speed)),
     ];
     lines.extend(found.others.iter().map(|other| format!("{}: {}", speed(other), corpus(other))));
+    lines.extend(found.template.iter().map(|remark| format!("template    {remark}")));
     lines.push(format!("prompt      what the model reads before the chain, for the question '{QUESTION}':"));
     lines.extend(found.prompt.lines().map(|line| format!("  | {line}")));
     lines.join("\n")

@@ -141,6 +141,7 @@ fn sampling(PendingRequest { request, seed, .. }: &PendingRequest) -> Sampling {
 fn outcome(request: &ChatRequest, generated: asap_lm::Result<Generated>, seconds: f64) -> Outcome {
     let generated = generated.map_err(|error| match error {
         LmError::TooLong { .. } => CallError::new(FailureKind::TooLong, error.to_string()),
+        LmError::Prompt(_) => CallError::new(FailureKind::Refused, error.to_string()),
         error => CallError::new(FailureKind::Unavailable, error.to_string()),
     })?;
     let Generated { text, tokens_in, tokens_out, finish, opens_thought, .. } = generated;

@@ -24,7 +24,8 @@ pub enum LmError {
     /// The prompt of a conversation leaves no room for an answer.
     #[error("{tokens} tokens with the chat template leave no room for an answer: the model's window is {window}")]
     TooLong { tokens: usize, window: usize },
-    #[error("the model's chat template failed: {0}")]
+    /// The chat template does not print a conversation: what it does, with its own message.
+    #[error("{0}")]
     Prompt(String),
     /// A text cannot be compressed with these options.
     #[error("{0}")]

@@ -38,6 +38,16 @@ pub enum Reading<'a> {
     Survival { chain: QuestionAndSteps<'a>, answer: &'a str, states: bool },
 }
 
+impl<'a> Reading<'a> {
+    /// The steps of the chain that it is about.
+    pub fn steps(&self) -> &[&'a str] {
+        match self {
+            Self::Chain(chain) | Self::Answer { chain, .. } | Self::Survival { chain, .. } => &chain.steps,
+            Self::Alone(step) => std::slice::from_ref(step),
+        }
+    }
+}
+
 /// The remainders of a chain to read besides the whole chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Left {
@@ -93,8 +103,6 @@ impl Scorer {
         memory: &Arc<Memory>,
     ) -> Result<Self> {
         let prompt = PromptTemplate::load(folder, setting)?;
-        // Detects a template that fails on every question before any row is read.
-        prompt.render("1 + 1 = ?".into())?;
         let prompt_key = Sha256::digest(format!("{setting:?}")).into();
         // The tokenizer's BOS, otherwise `<|endoftext|>`, as in GPT-2 and Qwen.
         let start = named_token(folder, &tokenizer, "bos_token")?.or_else(|| tokenizer.id("<|endoftext|>"));
@@ -147,6 +155,11 @@ impl Scorer {
             Ok(row) => row.first_tokens().map(text).collect::<Result<_>>().map(Ok),
             Err(scored) => Ok(Err(scored)),
         }
+    }
+
+    /// The prompt before chains.
+    pub fn prompt(&self) -> &PromptTemplate {
+        &self.prompt
     }
 
     /// The surprisal in nats of a token drawn uniformly from the vocabulary.

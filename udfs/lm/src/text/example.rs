@@ -3,11 +3,12 @@
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use asap_kernels::tags;
 use serde_json::{Value, json};
 
-use crate::text::prompt::{Asked, Message, PromptTemplate, named_token, read_json};
+use crate::text::prompt::{Asked, PromptTemplate, named_token, read_json};
 use crate::{LmError, Result, Tokenizer};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +81,7 @@ pub struct ExampleTemplate {
     /// The token that ends an example.
     pub end: u32,
     before_answer: String,
+    is_reported: AtomicBool,
 }
 
 /// Markers for an assistant's answer and thought, to inspect a template.
@@ -99,21 +101,35 @@ impl ExampleTemplate {
             None => end_of_text(folder, tokenizer)?,
         };
         let before_answer = before_answer(&prompt)?.unwrap_or_else(|| tags::BEFORE_ANSWER.to_string());
-        Ok(Self { prompt, end, before_answer })
+        Ok(Self { prompt, end, before_answer, is_reported: AtomicBool::new(false) })
     }
 
     /// Returns whether the chat template keeps the chain of a row: what a trainer learns from the row's messages if it
     /// applies the template itself. None if the model has no chat template, or if the template rejects the row.
     pub fn keeps_chain(&self, Asked { system, question }: Asked, [cot, answer]: [&str; 2]) -> Option<bool> {
-        let PromptTemplate::Chat { .. } = self.prompt else { return None };
+        let PromptTemplate::Chat(_) = self.prompt else { return None };
         let said = format!("{OPENING}\n{}", tags::continuation(cot, tags::BEFORE_ANSWER, answer));
-        let system = system.map(|content| Message { role: "system", content });
-        let turns = [Message { role: "user", content: question }, Message { role: "assistant", content: &said }];
-        let messages: Vec<Message> = system.into_iter().chain(turns).collect();
-        Some(self.prompt.render_turns(&messages).ok()?.contains(cot.trim()))
+        let turn = |role: &str, content: &str| json!({ "role": role, "content": content });
+        let system = system.map(|system| turn("system", system));
+        let turns: Vec<Value> = system.into_iter().chain([turn("user", question), turn("assistant", &said)]).collect();
+        Some(self.prompt.render_turns(&turns).ok()?.contains(cot.trim()))
+    }
+
+    /// Whether the chat template prints nothing of a system prompt, so that no model reads it.
+    pub fn drops_system(&self) -> bool {
+        self.prompt.drops_system()
+    }
+
+    /// Whether this is the first row whose system prompt the chat template does not print, so that a caller without a
+    /// count reports it once.
+    pub fn drops_first_system(&self, asked: Asked) -> bool {
+        asked.system.is_some() && self.drops_system() && !self.is_reported.swap(true, Ordering::Relaxed)
     }
 
     /// Encodes a row to at most `max_length` tokens.
+    ///
+    /// # Errors
+    /// [`LmError::Prompt`] as [`PromptTemplate::render`], and if the tokenizer fails.
     pub fn encode(
         &self,
         tokenizer: &Tokenizer,
@@ -147,11 +163,9 @@ impl ExampleTemplate {
     }
 }
 
-/// The first special token that a chat template writes after an assistant's answer.
+/// The first special token that a chat template writes after an assistant's answer; None if it writes no answer.
 fn end_of_turn(prompt: &PromptTemplate, tokenizer: &Tokenizer) -> Result<Option<u32>> {
-    let messages = [Message { role: "user", content: "?" }, Message { role: "assistant", content: SAID }];
-    let PromptTemplate::Chat { .. } = prompt else { return Ok(None) };
-    let rendered = prompt.render_turns(&messages)?;
+    let Some(rendered) = answered(prompt, json!({ "role": "assistant", "content": SAID }))? else { return Ok(None) };
     let Some(said) = rendered.rfind(SAID) else { return Ok(None) };
     let after = tokenizer.encode(&rendered[said + SAID.len()..], false)?.ids;
     Ok(after.into_iter().find(|id| tokenizer.is_special(*id)))
@@ -159,17 +173,21 @@ fn end_of_turn(prompt: &PromptTemplate, tokenizer: &Tokenizer) -> Result<Option<
 
 /// The text that a chat template writes between the closing tag and the answer; None if it writes no thought.
 fn before_answer(prompt: &PromptTemplate) -> Result<Option<String>> {
-    let PromptTemplate::Chat { .. } = prompt else { return Ok(None) };
     let assistant = json!({ "role": "assistant", "content": SAID, "reasoning_content": THOUGHT });
-    let rendered = match prompt.render_turns(&[json!({ "role": "user", "content": "?" }), assistant]) {
-        Ok(rendered) => rendered,
-        // The template does not support reasoning.
-        Err(LmError::Prompt(_)) => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    let Some(rendered) = answered(prompt, assistant)? else { return Ok(None) };
     let Some(said) = rendered.rfind(SAID) else { return Ok(None) };
     let between = rendered[..said].rfind(CLOSING).map(|tag| &rendered[tag + CLOSING.len()..said]);
     Ok(between.filter(|between| between.trim().is_empty()).map(str::to_string))
+}
+
+/// A question with an assistant's turn by the chat template; None if it supports no such turn.
+fn answered(prompt: &PromptTemplate, assistant: Value) -> Result<Option<String>> {
+    let PromptTemplate::Chat(_) = prompt else { return Ok(None) };
+    match prompt.render_turns(&[json!({ "role": "user", "content": "?" }), assistant]) {
+        Ok(rendered) => Ok(Some(rendered)),
+        Err(LmError::Prompt(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn end_of_text(folder: &Path, tokenizer: &Tokenizer) -> Result<u32> {

@@ -1,16 +1,17 @@
 //! The text before a chain's first step or before an answer: a plain prompt, or the model's chat template.
 
-use std::collections::BTreeMap;
+mod chat_template;
+
 use std::path::Path;
 
-use minijinja::{Environment, Error, ErrorKind};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{LmError, Result, Tokenizer};
 
+use chat_template::ChatTemplate;
+
 const TAGS: [&str; 2] = ["<think>", "</think>"];
-const THINKS: [&str; 2] = ["enable_thinking", "thinking"];
 /// Prompt of models without a chat template.
 const WITHOUT_TEMPLATE: &str = "{question}\n<think>\n";
 const CHAT: &str = "chat";
@@ -20,11 +21,7 @@ const CHAT: &str = "chat";
 pub enum PromptTemplate {
     /// The model's chat template: the question as the user's turn, and the generation prompt of a thinking model.
     /// `<think>` and a line end follow unless the text already ends in them. The template writes special tokens itself.
-    Chat {
-        environment: Box<Environment<'static>>,
-        /// Values of `bos_token` and `eos_token` in templates.
-        special_tokens: [Option<String>; 2],
-    },
+    Chat(Box<ChatTemplate>),
     /// A text in which `{question}` is replaced by the question, or by system prompt and question, joined by a blank
     /// line. The tokenizer's special tokens are added.
     Plain(String),
@@ -55,14 +52,14 @@ impl PromptTemplate {
     /// Without a setting, the model's chat template is used, or else `{question}\n<think>\n`.
     ///
     /// # Errors
-    /// If a file cannot be read, the setting is `chat` without a chat template, or the template is not valid.
+    /// If a file cannot be read, the setting is `chat` without a chat template, or the template is not valid or loses
+    /// the question.
     pub fn load(folder: &Path, setting: Option<&str>) -> Result<Self> {
         if let Some(plain) = setting.filter(|setting| *setting != CHAT) {
             return Ok(Self::Plain(plain.replace("\\n", "\n").replace("\\t", "\t")));
         }
-        let config = read_json(&folder.join("tokenizer_config.json"))?;
-        match chat_template(folder, &config)? {
-            Some(template) => Self::compile(folder, &template, &config),
+        match ChatTemplate::load(folder)? {
+            Some(template) => Ok(Self::Chat(Box::new(template))),
             None if setting.is_some() => Err(LmError::unsupported(
                 folder,
                 "asap.scorer.prompt is 'chat', and the model has no chat template: expected chat_template.jinja, or \
@@ -72,26 +69,14 @@ impl PromptTemplate {
         }
     }
 
-    fn compile(folder: &Path, template: &str, config: &Value) -> Result<Self> {
-        let mut environment = Environment::new();
-        // The same options as transformers.
-        environment.set_trim_blocks(true);
-        environment.set_lstrip_blocks(true);
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_function("raise_exception", |message: String| -> std::result::Result<String, Error> {
-            Err(Error::new(ErrorKind::InvalidOperation, message))
-        });
-        environment.add_function("strftime_now", |format: String| fixed_date(&format));
-        let not_valid = |error| LmError::unsupported(folder, format!("the chat template is not valid: {error:#}"));
-        environment.add_template_owned(CHAT, as_jinja_reads(template)).map_err(not_valid)?;
-        let special_tokens = ["bos_token", "eos_token"].map(|name| special_token(&config[name]));
-        Ok(Self::Chat { environment: Box::new(environment), special_tokens })
-    }
-
     /// Renders the text before the first step of a chain.
+    ///
+    /// # Errors
+    /// [`LmError::Prompt`] if the chat template fails, or does not print the question or the system prompt as it is. A
+    /// template that prints no system prompt at all is no error: see [`PromptTemplate::drops_system`].
     pub fn render(&self, asked: Asked) -> Result<String> {
         let mut text = self.render_generation(asked)?;
-        if matches!(self, Self::Chat { .. }) {
+        if matches!(self, Self::Chat(_)) {
             if !opens_thought(&text) {
                 text += TAGS[0];
             }
@@ -114,11 +99,7 @@ impl PromptTemplate {
     pub(crate) fn render_thinking(&self, messages: &[Message]) -> Result<String> {
         match self {
             Self::Plain(template) => Ok(template.replace("{question}", &self.render_messages(messages)?)),
-            Self::Chat { .. } => {
-                let mut text = self.render_chat(messages, true, true)?;
-                text.truncate(before_closed_thought(&text));
-                Ok(text)
-            }
+            Self::Chat(template) => template.render_prompt(messages, true),
         }
     }
 
@@ -126,36 +107,35 @@ impl PromptTemplate {
     pub(crate) fn render_messages(&self, messages: &[Message]) -> Result<String> {
         match self {
             Self::Plain(_) => Ok(messages.iter().map(|message| message.content).collect::<Vec<_>>().join("\n\n")),
-            Self::Chat { .. } => self.render_chat(messages, true, false),
+            Self::Chat(template) => template.render_prompt(messages, false),
         }
     }
 
     /// Renders finished turns by the chat template; empty without one.
-    pub(crate) fn render_turns(&self, messages: &impl Serialize) -> Result<String> {
-        self.render_chat(messages, false, true)
+    pub(crate) fn render_turns(&self, turns: &[Value]) -> Result<String> {
+        match self {
+            Self::Plain(_) => Ok(String::new()),
+            Self::Chat(template) => template.render_turns(turns),
+        }
     }
 
-    fn render_chat(&self, messages: &(impl Serialize + ?Sized), generates: bool, thinks: bool) -> Result<String> {
-        let Self::Chat { environment, special_tokens: [bos_token, eos_token] } = self else {
-            return Ok(String::new());
-        };
-        let failed = |error: Error| LmError::Prompt(format!("{error:#}"));
-        let template = environment.get_template(CHAT).map_err(failed)?;
-        // Optional values are defined as none; a missing special token is undefined.
-        let none = minijinja::Value::from(());
-        let mut values: BTreeMap<&str, minijinja::Value> = BTreeMap::from([
-            ("messages", minijinja::Value::from_serialize(messages)),
-            ("add_generation_prompt", generates.into()),
-            ("tools", none.clone()),
-            ("documents", none),
-        ]);
-        for (name, token) in [("bos_token", bos_token), ("eos_token", eos_token)] {
-            values.extend(token.as_deref().map(|token| (name, token.into())));
+    /// A question of the program's own, with a system prompt if the chat template needs one.
+    pub fn ask<'a>(&self, question: &'a str) -> Asked<'a> {
+        let needs_system = matches!(self, Self::Chat(template) if template.needs_system());
+        Asked { system: needs_system.then_some("You are a helpful assistant."), question }
+    }
+
+    /// Whether the chat template prints nothing of a system prompt, so that no model reads it.
+    pub fn drops_system(&self) -> bool {
+        matches!(self, Self::Chat(template) if template.drops_system())
+    }
+
+    /// What to know of the chat template, each as the rest of a sentence about it.
+    pub fn remarks(&self) -> Vec<String> {
+        match self {
+            Self::Plain(_) => vec![],
+            Self::Chat(template) => template.remarks(),
         }
-        if thinks {
-            values.extend(THINKS.map(|name| (name, true.into())));
-        }
-        template.render(values).map_err(failed)
     }
 
     pub(crate) fn adds_special(&self) -> bool {
@@ -165,39 +145,6 @@ impl PromptTemplate {
 
 pub(crate) fn opens_thought(prompt: &str) -> bool {
     prompt.trim_end().ends_with(TAGS[0])
-}
-
-/// The length of a prompt without a thought that it closes; the whole length if it closes none.
-fn before_closed_thought(text: &str) -> usize {
-    let Some(open) = text.trim_end().strip_suffix(TAGS[1]) else { return text.len() };
-    open.trim_end().strip_suffix(TAGS[0]).unwrap_or(open).len()
-}
-
-/// Rewrites a template for Jinja with transformers' extensions: line ends become line feeds, and `generation` blocks,
-/// which mark what a trainer learns, become plain blocks.
-fn as_jinja_reads(template: &str) -> String {
-    let mut read = String::with_capacity(template.len());
-    let text = template.replace("\r\n", "\n").replace('\r', "\n");
-    let mut rest = text.as_str();
-    while let Some(start) = rest.find("{%") {
-        let Some(length) = rest[start..].find("%}") else { break };
-        let tag = &rest[start..start + length + 2];
-        read.push_str(&rest[..start]);
-        match tag.trim_matches(['{', '}', '%', '-', '+']).trim() {
-            "generation" => read.push_str(&tag.replace("generation", "if true")),
-            "endgeneration" => read.push_str(&tag.replace("endgeneration", "endif")),
-            _ => read.push_str(tag),
-        }
-        rest = &rest[start + length + 2..];
-    }
-    read + rest
-}
-
-/// A fixed date, so that scores do not change from day to day: the default of Llama's own templates.
-fn fixed_date(format: &str) -> String {
-    const DATE: &str = "%Y 2024 %y 24 %m 07 %B July %b Jul %d 26 %-d 26 %A Friday %a Fri %H 00 %M 00 %S 00";
-    let parts: Vec<&str> = DATE.split(' ').collect();
-    parts.as_chunks().0.iter().fold(format.to_string(), |text, [part, value]| text.replace(part, value))
 }
 
 fn read_optional(path: &Path) -> Result<Option<String>> {
@@ -211,18 +158,6 @@ fn read_optional(path: &Path) -> Result<Option<String>> {
 pub(crate) fn read_json(path: &Path) -> Result<Value> {
     let Some(text) = read_optional(path)? else { return Ok(Value::Null) };
     serde_json::from_str(&text).map_err(|error| LmError::unsupported(path, format!("not JSON: {error}")))
-}
-
-/// The template in its own file, otherwise the one in the tokenizer's config; of several, the one named `default`.
-fn chat_template(folder: &Path, config: &Value) -> Result<Option<String>> {
-    if let Some(template) = read_optional(&folder.join("chat_template.jinja"))? {
-        return Ok(Some(template));
-    }
-    let template = match &config["chat_template"] {
-        Value::Array(templates) => templates.iter().find(|one| one["name"] == "default").map(|one| &one["template"]),
-        template => Some(template),
-    };
-    Ok(template.and_then(Value::as_str).map(str::to_string))
 }
 
 /// A special token is a string, or an object with its content.
