@@ -6,6 +6,9 @@ SELECT
     example['input_ids'] AS input_ids,
     example['attention_mask'] AS attention_mask,
     example['labels'] AS labels,
-    CASE WHEN example IS NULL THEN coalesce(status, 'too_long') END AS status,
-    CASE WHEN example IS NULL THEN coalesce(error, 'more than 16,384 tokens, or none by the chat template') END AS error
-FROM (SELECT *, cot_example(cot_prompt(question, system), cot, answer, 16384) AS example FROM corpus)
+    CASE WHEN example IS NULL THEN coalesce(status, CASE WHEN fault IS NULL THEN 'too_long' ELSE 'no_prompt' END) END AS status,
+    CASE WHEN example IS NULL THEN coalesce(error, fault, 'more than 16,384 tokens') END AS error
+FROM (
+    SELECT *, CASE WHEN example IS NULL THEN cot_no_score(cot_prompt(question, system)) END AS fault
+    FROM (SELECT *, cot_example(cot_prompt(question, system), cot, answer, 16384) AS example FROM corpus)
+)

@@ -12,6 +12,7 @@ mod object_reader;
 mod objects;
 pub mod outputs;
 pub mod pruned;
+pub mod reasons;
 pub mod run;
 pub mod session;
 mod stopping;

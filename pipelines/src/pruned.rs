@@ -5,7 +5,7 @@
 //!   SELECT * FROM pruned((SELECT *, cot_truncate(…) AS kept FROM corpus), 'truncate')
 //!
 //!   Projection   source, …, cot, original_cot, …, prompt, completion, messages, status, error, the method's own
-//!     Projection   *, __steps, __counted, __pruned, __too_long
+//!     Projection   *, __steps, __counted, __pruned, __too_long, __no_score
 //!       the query
 //! ```
 //!
@@ -229,6 +229,7 @@ impl Method {
             };
             // Only failed rows are tokenized again. If one step is too long, so is its chain.
             columns.push(format!("CASE WHEN {nothing} THEN cot_too_long({PROMPT}, {steps}{answer}) END AS __too_long"));
+            columns.push(format!("CASE WHEN {nothing} THEN cot_no_score({PROMPT}, {steps}) END AS __no_score"));
         }
         columns
     }
@@ -288,12 +289,13 @@ impl Method {
         let mut faults = Vec::new();
         if self.is_scored() {
             faults.push(("__too_long IS NOT NULL", "'too_long'", "__too_long"));
+            faults.push(("__no_score IS NOT NULL", "'no_score'", "__no_score"));
         }
         if self.surprisal {
             faults.push((
                 "surprisal IS NULL",
                 "'no_score'",
-                "'the scoring model gave no score: its output is NaN or infinite, its chat template fails on the question, its Python process died twice on the row, or its server cannot read the row (the run warns of the last two)'",
+                "'surprisal is NULL, and the scoring model reported no fault: the query computes NULL'",
             ));
             faults.push((
                 "cardinality(surprisal) <> cardinality(__counted)",

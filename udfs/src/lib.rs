@@ -33,6 +33,7 @@ pub mod function;
 pub mod functions;
 pub mod interrupt;
 pub mod llm;
+mod losses;
 pub mod messages;
 pub mod models;
 pub mod output;

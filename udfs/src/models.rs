@@ -7,11 +7,12 @@ use std::sync::{Arc, Weak};
 use asap_lm::compressor::Compressor;
 use asap_lm::example::ExampleTemplate;
 use asap_lm::memo::Memory;
-use asap_lm::{Dtype, LmError, LoadedModel, Scorer, Tokenizer};
+use asap_lm::{Dtype, LmError, LoadedModel, PromptTemplate, Scorer, Tokenizer};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err};
 use parking_lot::Mutex;
 
+use crate::losses::Losses;
 use crate::scorers;
 use crate::settings::{Devices, ScorerBackend, Settings};
 
@@ -24,6 +25,7 @@ const ENCODERS: &str =
 pub struct Models {
     loaded: Arc<Mutex<Loaded>>,
     memory: Arc<Memory>,
+    losses: Losses,
 }
 
 /// The value that was loaded last, and all values that queries still use, by key.
@@ -65,6 +67,7 @@ impl<K: PartialEq, V> Slot<K, V> {
 struct Loaded {
     counted: Option<Arc<AtomicU64>>,
     tokenizer: Slot<PathBuf, Tokenizer>,
+    prompt: Slot<(PathBuf, Option<String>), PromptTemplate>,
     examples: Slot<(PathBuf, Option<String>), ExampleTemplate>,
     compressor: Slot<PathBuf, Compressor>,
     model: Slot<ModelKey, LoadedModel>,
@@ -119,7 +122,7 @@ impl Models {
     /// are 0.
     pub fn counting() -> Self {
         let loaded = Loaded { counted: Some(Arc::default()), ..Loaded::default() };
-        Self { loaded: Arc::new(Mutex::new(loaded)), memory: Arc::default() }
+        Self { loaded: Arc::new(Mutex::new(loaded)), ..Self::default() }
     }
 
     /// Returns the tokens that [`Models::counting`] would have read; 0 for other models.
@@ -134,6 +137,16 @@ impl Models {
     /// If it cannot be loaded. The error names the setting, the folder and the problem.
     pub fn tokenizer(&self, config: &ConfigOptions) -> Result<Arc<Tokenizer>> {
         self.load(Settings::of(config)?, |loaded, folder, memory| tokenizer_in(&mut loaded.tokenizer, folder, memory))
+    }
+
+    /// Returns the prompt before chains (`asap.scorer.prompt`). Fails as [`Models::tokenizer`].
+    pub fn prompt(&self, config: &ConfigOptions) -> Result<Arc<PromptTemplate>> {
+        let settings = Settings::of(config)?;
+        let prompt = settings.scorer_prompt.as_deref();
+        self.load(settings, |loaded, folder, _| {
+            let key = (folder.to_path_buf(), prompt.map(str::to_string));
+            loaded.prompt.get_or_load(key, |_| false, || PromptTemplate::load(folder, prompt))
+        })
     }
 
     /// Returns the template that turns rows into training examples. Fails as [`Models::tokenizer`].
@@ -191,6 +204,11 @@ impl Models {
                  model.safetensors of {ENCODERS})"
             )
         })
+    }
+
+    /// Returns why chains have no score.
+    pub(crate) fn losses(&self) -> &Losses {
+        &self.losses
     }
 
     /// Returns the cache of tokenized and scored rows.

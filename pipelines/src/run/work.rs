@@ -120,7 +120,10 @@ impl<'a> Work<'a> {
         }
         self.job.summary.slices_left += self.waiting.len() as u64;
         self.job.summary.slices_lost += self.done_by_others;
-        self.job.summary.notes.extend(self.writing.progress.repeated_question());
+        let Self { writing, request, job, .. } = &mut self;
+        job.summary.notes.extend(writing.progress.repeated_question());
+        let is_scored = job.summary.scored_by.is_some();
+        job.summary.notes.extend(writing.progress.notes_of_model(&request.settings, is_scored));
         ended
     }
 

@@ -10,9 +10,10 @@ use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 
 use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
-use crate::columns::{Args, Cell};
+use crate::columns::{Args, Cell, nullable};
 use crate::declaration::{Argument, Declaration};
 use crate::function::{Asking, AsyncCall, CallRows, Function};
+use crate::losses::reason;
 use crate::models::failed;
 use crate::output::IntoArray;
 use crate::settings::{OnError, Settings};
@@ -103,7 +104,7 @@ pub(super) async fn score_rows(
     }
     session.count_remembered(&rows.context);
     let mut scored = scored.into_iter();
-    let rows = counts.into_iter().map(|count| {
+    let each = counts.into_iter().enumerate().map(|(row, count)| {
         let Some(count) = count else { return Ok(None) };
         let own = scored.by_ref().take(count).map(|scored| match scored {
             Scored::Steps(scores) => Ok(scores),
@@ -113,10 +114,13 @@ pub(super) async fn score_rows(
         // rows.
         match own.collect::<Vec<_>>().into_iter().collect() {
             Ok(scores) => Ok(Some(scores)),
-            Err(none) => lost(function, &none, rows, metrics),
+            Err(none) => {
+                let readings = nullable(readings(rows.columns.row(row)))?.unwrap_or_default();
+                lost(session, function, &none, readings.iter().flat_map(Reading::steps).copied(), rows, metrics)
+            }
         }
     });
-    rows.collect()
+    each.collect()
 }
 
 fn judge(session: &SessionModels, scored: &[Scored], chance: f32) {
@@ -129,23 +133,29 @@ fn judge(session: &SessionModels, scored: &[Scored], chance: f32) {
     session.count_chance(all, above, chance);
 }
 
-/// Counts a row without a result, and returns NULL for it, or an error if `asap.on_error` is `fail`.
-pub(super) fn lost<T>(function: &str, none: &Scored, rows: &CallRows, metrics: &CallMetrics) -> Result<Option<T>> {
+/// Counts a row without a result, and returns NULL for it, or an error if `asap.on_error` is `fail`. The reason is
+/// remembered for `cot_no_score`.
+pub(super) fn lost<'a, T>(
+    session: &SessionModels,
+    function: &str,
+    none: &Scored,
+    steps: impl Iterator<Item = &'a str>,
+    rows: &CallRows,
+    metrics: &CallMetrics,
+) -> Result<Option<T>> {
     metrics.failed.add(1);
-    match Settings::of(rows.config())?.on_error {
+    let settings = Settings::of(rows.config())?;
+    session.models.losses().remember(steps, none, settings);
+    match settings.on_error {
         OnError::Reject => Ok(None),
-        OnError::Fail => Err(no_scores(function, none)),
+        OnError::Fail => Err(no_scores(function, none, settings)),
     }
 }
 
 /// Returns the error of a row without scores.
-pub(super) fn no_scores(function: &str, none: &Scored) -> DataFusionError {
+pub(super) fn no_scores(function: &str, none: &Scored, settings: &Settings) -> DataFusionError {
     match none {
         Scored::TooLong(why) => exec_datafusion_err!("{function} was given a chain of {why}"),
-        Scored::Rejected(why) => exec_datafusion_err!("{function}: the scoring model failed on a chain: {why}"),
-        Scored::NoPrompt(why) => exec_datafusion_err!("{function}: the model's chat template failed: {why}"),
-        Scored::NotFinite | Scored::Steps(_) => exec_datafusion_err!(
-            "{function}: the model produced NaN or infinite values for a chain; if asap.scorer.dtype is not f32, use f32"
-        ),
+        none => exec_datafusion_err!("{function}: {}", reason(none, settings.scorer_backend)),
     }
 }

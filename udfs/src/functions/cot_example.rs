@@ -12,7 +12,7 @@ use crate::output::struct_output;
 
 pub(super) const COT_EXAMPLE: RowFunction<(Arc<Tokenizer>, Arc<ExampleTemplate>), Example> = RowFunction {
     name: "cot_example",
-    about: "The tokens to train on, for the tokenizer and chat template of asap.scorer.model, in a struct of input_ids, attention_mask and labels. The prompt is the system prompt, if the question has one, and the question as the user's turn. The labels are -100 on the prompt, and equal input_ids on the response. The response is the chain in think tags, the text that the template writes after the closing tag (a blank line if it defines none), the answer, and the token that ends the turn. If the template writes the opening think tag, this tag belongs to the prompt. Prompt and response are tokenized separately, as in generation. A NULL answer is left out. A NULL chain gives NULL, and so does an example of more than max_length tokens.",
+    about: "The tokens to train on, for the tokenizer and chat template of asap.scorer.model, in a struct of input_ids, attention_mask and labels. The prompt is the system prompt, if the question has one, and the question as the user's turn. The labels are -100 on the prompt, and equal input_ids on the response. The response is the chain in think tags, the text that the template writes after the closing tag (a blank line if it defines none), the answer, and the token that ends the turn. If the template writes the opening think tag, this tag belongs to the prompt. Prompt and response are tokenized separately, as in generation. A NULL answer is left out. A NULL chain gives NULL, and so does an example of more than max_length tokens, or a row that the chat template does not print: `cot_no_score` gives the reason.",
     arguments: &[
         argument!(question: Asked, "The question: a text, or a conversation with its system prompt, such as `cot_prompt` returns."),
         argument!(cot: Text, "The chain of thought."),
@@ -26,6 +26,12 @@ pub(super) const COT_EXAMPLE: RowFunction<(Arc<Tokenizer>, Arc<ExampleTemplate>)
             true => usize::try_from(row.int(3)?).map_err(|_| NoValue::Null)?,
             false => usize::MAX,
         };
+        if template.drops_first_system(asked) {
+            tracing::warn!(
+                "the chat template of asap.scorer.model does not print a system prompt: examples of rows that have one do \
+                 not hold it"
+            );
+        }
         match template.encode(tokenizer, asked, texts, max_length, Long::Drop) {
             Ok(Encoded::Whole(example) | Encoded::Cut(example)) => Ok(example),
             // A question that the template rejects fails only its row.

@@ -170,7 +170,7 @@ impl AsyncCall for CotShortestSurviving {
                 let ladder = row.ladder(tokenizer).map_err(failed)?;
                 match row.climb(ladder, scorer, metrics).await? {
                     Ok(found) => Ok(Some(found)),
-                    Err(none) => lost(DECLARATION.name, &none, rows, metrics),
+                    Err(none) => lost(&self.0, DECLARATION.name, &none, row.steps.iter().copied(), rows, metrics),
                 }
             }
         };

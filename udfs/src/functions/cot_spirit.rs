@@ -63,7 +63,7 @@ impl AsyncCall for CotSpirit {
                         metrics.add_tokens(pruned.tokens, 0);
                         Ok(Some(Numbers(pruned.kept)))
                     }
-                    Err(none) => lost(DECLARATION.name, &none, rows, metrics),
+                    Err(none) => lost(&self.0, DECLARATION.name, &none, chain.steps.iter().copied(), rows, metrics),
                 }
             }
         };

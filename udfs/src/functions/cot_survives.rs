@@ -44,6 +44,7 @@ pub(super) fn cot_survives(session: &SessionModels) -> Result<Function> {
 /// What is checked for a row.
 struct SurvivalRow<'a> {
     question: Asked<'a>,
+    steps: Vec<&'a str>,
     kept: Vec<&'a str>,
     expected: Expected<'a>,
 }
@@ -54,7 +55,7 @@ fn row(row: Args) -> Cell<SurvivalRow> {
     if answer.trim().is_empty() {
         return Err(NoValue::Null);
     }
-    Ok(SurvivalRow { question, kept, expected: Expected::of(answer) })
+    Ok(SurvivalRow { question, steps, kept, expected: Expected::of(answer) })
 }
 
 #[async_trait]
@@ -72,7 +73,9 @@ impl AsyncCall for CotSurvives {
         let mut found = check(&scorer, &readings, metrics).await?.into_iter();
         let judge = |row: &Option<SurvivalRow>| match (row, row.as_ref().and_then(|_| found.next())) {
             (Some(row), Some(Ok(survival))) => Ok(Some(row.expected.judge(&survival))),
-            (_, Some(Err(none))) => lost(DECLARATION.name, &none, rows, metrics),
+            (Some(row), Some(Err(none))) => {
+                lost(&self.0, DECLARATION.name, &none, row.steps.iter().copied(), rows, metrics)
+            }
             _ => Ok(None),
         };
         let judged = read.iter().map(judge).collect::<Result<Vec<_>>>()?;

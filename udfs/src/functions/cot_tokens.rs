@@ -1,14 +1,15 @@
-//! Lengths in tokens, and the limits that they must keep.
+//! Lengths in tokens, the limits that they must keep, and why a row has no score.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use asap_lm::{QuestionAndSteps, Scorer, Tokenizer};
+use asap_lm::{LmError, PromptTemplate, QuestionAndSteps, Scorer, Tokenizer};
 
 use super::arguments::{QUESTION, READ_STEPS};
 use super::by_row::RowFunction;
 use crate::columns::NoValue;
 use crate::declaration::argument;
+use crate::losses::Losses;
 use crate::output::Text;
 use crate::settings::Settings;
 
@@ -45,5 +46,24 @@ pub(super) const COT_TOO_LONG: RowFunction<Arc<Scorer>, Text> = RowFunction {
         let chain = QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? };
         let answer = if row.is_given(2) { Some(row.text(2)?) } else { None };
         scorer.too_long(&chain, answer)?.map(Cow::Owned).ok_or(NoValue::Null)
+    },
+};
+
+/// Loads no weights, so that it costs little where only tokens are made.
+pub(super) const COT_NO_SCORE: RowFunction<(Arc<PromptTemplate>, Losses), Text> = RowFunction {
+    name: "cot_no_score",
+    about: "The reason, in words, why a row has no score by the scoring model (`asap.scorer.model`), or no example, although it is not too long; NULL if there is no such reason. The reason is the error of the chat template with its own message, or that the template does not print the question or the system prompt as it is. With `steps`, it is also how the model failed on these steps earlier in this session: NaN or infinite values, a Python process that died twice, or a server that cannot read the row. A template that prints no system prompt at all is not a reason.",
+    arguments: &[
+        QUESTION,
+        argument!(steps?: TextList, "The steps of the chain that has no score. Without this argument, only the prompt is tried."),
+    ],
+    example: "select cot_no_score('2 + 2?', ['2 + 2 is 4.']);\n-- NULL",
+    row: |(prompt, losses), row| {
+        match prompt.render(row.asked(0)?) {
+            Err(LmError::Prompt(why)) => return Ok(Cow::Owned(why)),
+            rendered => drop(rendered?),
+        }
+        let steps = if row.is_given(1) { row.texts(1)? } else { return Err(NoValue::Null) };
+        losses.of(steps.into_iter()).map(Cow::Owned).ok_or(NoValue::Null)
     },
 };

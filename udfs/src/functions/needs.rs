@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use asap_kernels::gestalt::Gestalt;
 use asap_lm::example::ExampleTemplate;
-use asap_lm::{Scorer, Tokenizer};
+use asap_lm::{PromptTemplate, Scorer, Tokenizer};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::execution::TaskContext;
@@ -14,6 +14,7 @@ use datafusion::logical_expr::Volatility;
 use parking_lot::Mutex;
 
 use crate::anchor::Anchorers;
+use crate::losses::Losses;
 use crate::models::Models;
 use crate::settings::Settings;
 
@@ -129,6 +130,8 @@ needs! {
     Arc<Tokenizer> { true, Models::tokenizer }
     Arc<Scorer> { true, Models::scorer }
     Arc<ExampleTemplate> { false, Models::examples }
+    Arc<PromptTemplate> { false, Models::prompt }
+    Losses { false, |models, _| Ok(models.losses().clone()) }
     Settings { false, |_, config| Settings::of(config).cloned() }
 }
 

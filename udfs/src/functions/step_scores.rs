@@ -81,7 +81,7 @@ pub(super) const COT_FIRST_TOKEN: RowFunction<(Arc<Scorer>, Settings), Texts> = 
         match (scorer.first_tokens(&chain)?, settings.on_error) {
             (Ok(texts), _) => Ok(texts.into_iter().map(|text| text.map(Cow::Owned)).collect()),
             (Err(_), OnError::Reject) => Err(NoValue::Null),
-            (Err(none), OnError::Fail) => Err(no_scores("cot_first_token", &none).into()),
+            (Err(none), OnError::Fail) => Err(no_scores("cot_first_token", &none, settings).into()),
         }
     },
 };

@@ -102,6 +102,8 @@ impl Writing {
             receipt.counts.count_output(&divided.output);
             receipt.counts.count_short_after_stage_1(&divided.output, &self.settings);
             self.progress.count_questions(&divided.output);
+            self.progress.count_systems(&divided.output);
+            self.progress.count_refused(&divided.rejects);
             output.write(&divided.output).await?;
             rejects.write(&divided.rejects).await?;
             seconds += started.elapsed().as_secs_f64();
