@@ -9,6 +9,7 @@ use asap_lm::example::Long;
 use asap_lm::locate;
 use asap_pipelines::corpus::ColumnMapping;
 use asap_pipelines::feed::{Counts, Deciding, Encoder, Fed, Feed, FeedConfig, Mark, Position, Rows, StepSize};
+use asap_pipelines::reasons::Reasons;
 use asap_pipelines::session::session;
 use asap_udfs::Settings;
 use clap::Args;
@@ -19,7 +20,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::output::{at_least_one, count, note, parsed, print};
+use crate::output::{at_least_one, count, note, parsed, print, reasons, without_system};
 use crate::progress::while_opening;
 
 const READER_CHECKED_EVERY: Duration = Duration::from_secs(1);
@@ -96,6 +97,10 @@ struct Total {
     cut: u64,
     too_long: u64,
     rejected: u64,
+    /// Why rows are rejected.
+    reasons: Reasons,
+    /// Examples whose system prompt the chat template does not print.
+    without_system: u64,
     steps: u64,
     position: String,
 }
@@ -142,17 +147,16 @@ pub async fn run(args: FeedArgs) -> Result<(), Failure> {
         };
         writer.write(&batch(&step, &deciding.to_string())?).and_then(|()| writer.flush()).map_err(failed)?;
     }
-    let Counts { examples, cut, too_long, rejected } = feed.counts;
+    let Counts { examples, cut, too_long, rejected, reasons: why, without_system: unsaid } = feed.counts;
     let [long, wrong] = [too_long, rejected].map(count);
-    let lost = format!(
-        "{long} have more than {max_length} tokens, {wrong} have no question or chain, or the chat template refuses them"
-    );
+    let lost = format!("{long} of more than {max_length} tokens, {wrong} rejected{}", reasons(&why));
     if examples == 0 {
         return Err(Failure::Failed(format!("{} has no row to train on: {lost}", args.data)));
     }
     if too_long + rejected > 0 {
         note(format!("rows were left out: {lost}"));
     }
+    without_system(unsaid).iter().for_each(note);
     if cut > 0 {
         note(format!("{} of {} rows were cut at {max_length} tokens", count(cut), count(examples)));
     }
@@ -186,8 +190,8 @@ async fn print_total(
         }
     }
     feed.notes.iter().for_each(note);
-    let Counts { cut, too_long, rejected, .. } = feed.counts;
-    Ok(print(&serde_json::to_string(&Total { cut, too_long, rejected, ..total })?)?)
+    let Counts { cut, too_long, rejected, reasons, without_system, .. } = feed.counts;
+    Ok(print(&serde_json::to_string(&Total { cut, too_long, rejected, reasons, without_system, ..total })?)?)
 }
 
 /// Waits until no process can read our output any more. A feed that waits for new rows does not write, and would not

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use asap_llm::Llm;
-use asap_lm::generate::{Finish, Generated, Generator, SampleIndex};
+use asap_lm::generate::{self, Finish, Generated, Generator, SampleIndex};
 use asap_lm::sampling::Sampling;
 use asap_lm::{LmError, locate};
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
+use asap_pipelines::reasons::Reasons;
 use asap_pipelines::run::Observer;
 use asap_pipelines::session::session;
 use asap_udfs::Settings;
@@ -23,7 +24,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use crate::failure::Failure;
-use crate::output::{count, error_line, note, print, several};
+use crate::output::{count, error_line, note, print, reasons, several, without_system};
 use crate::progress::{Bar, while_opening};
 use crate::rows;
 
@@ -94,7 +95,7 @@ pub(crate) fn not_empty(text: &str) -> Result<String, String> {
 struct Question {
     /// The file and the row; None for a question of the command line.
     source: Option<(String, i64)>,
-    text: String,
+    asked: generate::Question,
 }
 
 #[derive(Serialize)]
@@ -122,7 +123,8 @@ pub async fn run(args: GenerateArgs) -> Result<(), Failure> {
     let bar = Bar::new("answering", std::io::stdout().is_terminal());
     match (&args.prompt, &args.data) {
         (Some(text), _) => {
-            let question = Question { source: None, text: text.clone() };
+            let asked = generate::Question { system: None, text: text.clone() };
+            let question = Question { source: None, asked };
             bar.begin(u64::from(args.samples), 1);
             tokio::spawn(async move { send.send(Ok(question)).await });
         }
@@ -149,15 +151,14 @@ pub async fn run(args: GenerateArgs) -> Result<(), Failure> {
         let begun = Instant::now();
         Ok::<_, Failure>((answer(generator, &args, questions, &bar)?, begun.elapsed().as_secs_f64()))
     });
-    let (Printer { answers, refused, tokens, .. }, seconds) =
+    let (Printer { answers, refused, why, unsaid, tokens, .. }, seconds) =
         answering.await.map_err(|error| Failure::Failed(format!("answering stopped: {error}")))??;
     let rate = count((tokens as f64 / f64::max(seconds, 1e-9)) as u64);
     note(format!("{}, {} tokens, {rate} tokens/s", several(answers, "answer"), count(tokens)));
+    without_system(unsaid).iter().for_each(note);
     if refused > 0 {
-        note(format!(
-            "{} questions could not be asked; the field error of their output lines shows why",
-            count(refused)
-        ));
+        let what = "could not be asked; the field error of their output lines shows why";
+        note(format!("{} {what}{}", several(refused, "question"), reasons(&why)));
     }
     Ok(())
 }
@@ -183,9 +184,9 @@ async fn send_all(
     corpus: &Corpus,
     send: &mpsc::Sender<Result<Question, Failure>>,
 ) -> Result<(), Failure> {
-    let (mut batches, mut empty) = (rows::in_order(context, corpus, [rows::text("question")]).await?, 0);
+    let (mut batches, mut empty) = (rows::in_order(context, corpus, ["question", "system"].map(rows::text)).await?, 0);
     while let Some(batch) = batches.try_next().await? {
-        let [files, questions] = [0, 2].map(|column| batch.column(column).as_string_view());
+        let [files, questions, systems] = [0, 2, 3].map(|column| batch.column(column).as_string_view());
         let rows = batch.column(1).as_primitive::<Int64Type>();
         for row in 0..batch.num_rows() {
             if questions.is_null(row) {
@@ -193,7 +194,9 @@ async fn send_all(
                 continue;
             }
             let source = Some((files.value(row).to_string(), rows.value(row)));
-            let question = Question { source, text: questions.value(row).to_string() };
+            let system = systems.is_valid(row).then(|| systems.value(row).to_string());
+            let asked = generate::Question { system, text: questions.value(row).to_string() };
+            let question = Question { source, asked };
             if send.send(Ok(question)).await.is_err() {
                 return Ok(());
             }
@@ -213,7 +216,8 @@ fn answer(
     bar: &Bar,
 ) -> Result<Printer, Failure> {
     let samples = u64::from(args.samples);
-    let printer = RefCell::new(Printer { samples, ..Printer::default() });
+    let drops_system = generator.drops_system();
+    let printer = RefCell::new(Printer { samples, drops_system, ..Printer::default() });
     let failure = Cell::new(None);
     let fail = |failed| failure.set(Some(failed));
     let asked = std::iter::from_fn(|| {
@@ -234,33 +238,44 @@ fn answer(
 #[derive(Default)]
 struct Printer {
     samples: u64,
+    drops_system: bool,
     asked: u64,
     questions: BTreeMap<u64, Question>,
     waiting: BTreeMap<SampleIndex, (String, bool)>,
     next: SampleIndex,
     answers: u64,
     refused: u64,
+    /// Why the chat template refuses questions.
+    why: Reasons,
+    /// Questions whose system prompt the chat template does not print.
+    unsaid: u64,
     tokens: u64,
 }
 
 impl Printer {
-    fn ask(&mut self, question: Question) -> String {
-        let text = question.text.clone();
+    fn ask(&mut self, question: Question) -> generate::Question {
+        let asked = question.asked.clone();
+        self.unsaid += u64::from(self.drops_system && asked.system.is_some());
         self.questions.insert(self.asked, question);
         self.asked += 1;
-        text
+        asked
     }
 
     fn answer(&mut self, place: SampleIndex, answer: Result<Generated, LmError>) -> Result<(), Failure> {
         match &answer {
             Ok(answer) => (self.answers, self.tokens) = (self.answers + 1, self.tokens + answer.tokens_out as u64),
-            Err(_) => self.refused += 1,
+            Err(error) => {
+                self.refused += 1;
+                if let LmError::Prompt(why) = error {
+                    self.why.count(why, 1);
+                }
+            }
         }
         let Some(question) = self.questions.get(&place.question) else { return Ok(()) };
         let is_last = answer.is_err() || place.sample + 1 == self.samples;
         let text = match (&question.source, answer) {
             (None, answer) => answer?.text,
-            (Some((file, row)), answer) => line(file, *row, &question.text, place, answer)?,
+            (Some((file, row)), answer) => line(file, *row, &question.asked.text, place, answer)?,
         };
         self.waiting.insert(place, (text, is_last));
         while let Some((text, is_last)) = self.waiting.remove(&self.next) {

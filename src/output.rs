@@ -10,6 +10,7 @@ use std::time::Duration;
 use asap_llm::Usage;
 use asap_pipelines::corpus::{CORPUS, FileFailure};
 use asap_pipelines::location::redact;
+use asap_pipelines::reasons::Reasons;
 use asap_udfs::typo;
 use clap::ValueEnum;
 use datafusion::arrow::error::ArrowError;
@@ -205,6 +206,19 @@ pub fn rough(seconds: u64) -> String {
 /// Formats a count of a thing whose plural takes an s.
 pub fn several(number: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+/// Why rows were rejected, in brackets; nothing without a reason.
+pub(crate) fn reasons(reasons: &Reasons) -> String {
+    let all: Vec<String> =
+        reasons.by_rows().iter().map(|(reason, rows)| format!("{}: {reason}", several(*rows, "row"))).collect();
+    if all.is_empty() { String::new() } else { format!(" ({})", all.join("; ")) }
+}
+
+/// Says that a chat template prints no system prompt, if rows have one.
+pub(crate) fn without_system(rows: u64) -> Option<String> {
+    let what = "the chat template does not print a system prompt";
+    (rows > 0).then(|| format!("{what}: it is not in the prompt of {}", several(rows, "row")))
 }
 
 /// Formats a share as a percentage. A share that is not 0 is not shown as 0 %.

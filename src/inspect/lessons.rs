@@ -8,6 +8,7 @@ use asap_lm::Asked;
 use asap_lm::example::{Example, ExampleTemplate, Long};
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
 use asap_pipelines::feed::{Encoder, Fed, Feed, FeedConfig, Rows};
+use asap_pipelines::reasons::Reasons;
 use asap_pipelines::run::Observer;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::functions::core::expr_ext::FieldAccessor;
@@ -18,7 +19,7 @@ use serde::Serialize;
 
 use super::shortened;
 use crate::failure::Failure;
-use crate::output::{count, percent, table};
+use crate::output::{count, percent, several, table, without_system};
 use crate::progress::Bar;
 use crate::rows::text;
 
@@ -38,6 +39,10 @@ pub(super) struct Lessons {
     /// stays empty.
     packed_steps: u64,
     packing_loss: f64,
+    /// Why rows have nothing to learn.
+    left_out: Reasons,
+    /// Rows whose system prompt the chat template does not print.
+    without_system: u64,
     /// Rows on which a chat template was tried. None without a chat template.
     template_tried: Option<u64>,
     sample: Vec<Marked>,
@@ -121,6 +126,11 @@ impl Lessons {
             bar.advance(step.len() as u64, 0);
         }
         bar.finish();
+        let (mut left_out, unread) = (feed.counts.reasons.clone(), feed.counts.rejected);
+        if total.nothing > unread {
+            left_out.count("the prompt fills --max-length", total.nothing - unread);
+        }
+        let without_system = feed.counts.without_system;
         let tried = chains_kept(context, corpus, &encoder.template, &mut files).await?;
         total.chain_dropped = files.values().map(|taught| taught.chain_dropped).sum();
         let places = packed.steps * max_length as u64;
@@ -131,6 +141,8 @@ impl Lessons {
             files,
             packed_steps: packed.steps,
             packing_loss: if places == 0 { 0.0 } else { 1.0 - packed.tokens as f64 / places as f64 },
+            left_out,
+            without_system,
             template_tried: (tried > 0).then_some(tried),
             sample,
         })
@@ -185,6 +197,9 @@ impl Lessons {
                 ),
             },
         ];
+        let left_out = self.left_out.by_rows().into_iter();
+        lines.extend(left_out.map(|(reason, rows)| format!("left out  {}: {reason}", several(rows, "row"))));
+        lines.extend(without_system(self.without_system).map(|what| format!("system    {what}")));
         for Marked { file, row, prompt, supervised } in &self.sample {
             let [prompt, supervised] = [prompt, supervised].map(|text| shortened(Some(text), SHOWN_CHARACTERS));
             lines.push(format!("row {row} of {file}\n  {prompt} [[{supervised}]]"));

@@ -8,7 +8,7 @@ use super::settings::{Settings, StepSettings};
 use super::store::Folder;
 use super::{TrainArgs, checkpoint};
 use crate::failure::Failure;
-use crate::output::{count, several};
+use crate::output::{count, reasons, several};
 
 /// Bytes per parameter in a checkpoint: the weight and two moments in f32.
 const CHECKPOINT_BYTES: u64 = 12;
@@ -120,12 +120,13 @@ impl Plan {
 }
 
 fn examples_of(survey: &Survey) -> String {
-    let Survey { counts: Counts { examples, cut, too_long, rejected }, tokens, longest, .. } = *survey;
+    let Survey { counts: Counts { examples, cut, too_long, rejected, .. }, tokens, longest, .. } = *survey;
     let [examples, tokens, longest] = [examples, tokens, longest].map(count);
     let [cut, too_long, held_out, rejected] = [cut, too_long, survey.held_out.len() as u64, rejected].map(count);
     format!(
         "{examples} examples ({tokens} tokens, the longest {longest}), {cut} cut, {too_long} too long, \
-         {held_out} held out, {rejected} without a chain"
+         {held_out} held out, {rejected} rejected{}",
+        reasons(&survey.counts.reasons)
     )
 }
 

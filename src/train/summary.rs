@@ -1,8 +1,9 @@
 //! The summary of a training, for people and programs.
 
+use asap_pipelines::reasons::Reasons;
 use serde::{Deserialize, Serialize};
 
-use crate::output::count;
+use crate::output::{count, reasons};
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct TrainingSummary {
@@ -10,6 +11,11 @@ pub(crate) struct TrainingSummary {
     /// The version of the training table; for other files, their fingerprint.
     pub version: u64,
     pub rows_rejected: u64,
+    #[serde(default)]
+    pub rejected_because: Reasons,
+    /// Examples whose system prompt the chat template does not print.
+    #[serde(default)]
+    pub rows_without_system: u64,
     pub traces: u64,
     pub traces_cut: u64,
     pub traces_left_out: u64,
@@ -68,11 +74,12 @@ impl TrainingSummary {
     pub(crate) fn table(&self) -> String {
         let Self { out, vocabulary, traces, traces_cut, traces_left_out, rows_rejected, .. } = self;
         let [rows, cut, long, rejected] = [traces, traces_cut, traces_left_out, rows_rejected].map(|rows| count(*rows));
+        let why = reasons(&self.rejected_because);
         let Learning { steps, tokens, loss, .. } = self.learning;
         let [steps, tokens] = [steps, tokens].map(count);
         let mut lines = vec![
             format!("{out}: {:.2} million parameters, {vocabulary} tokens", self.parameters as f64 / 1e6),
-            format!("rows       {rows} learned, {cut} of them cut, {long} too long, {rejected} without a chain"),
+            format!("rows       {rows} learned, {cut} of them cut, {long} too long, {rejected} rejected{why}"),
             format!("training   {steps} steps, {tokens} tokens, loss {loss:.3} nats per token in the last epoch"),
         ];
         if let Some(held @ HeldOut { traces, tokens, unigram_entropy, .. }) = &self.held_out {

@@ -19,7 +19,7 @@ use super::store::Folder;
 use super::summary::{HeldOut, TrainingSummary};
 use super::{TrainArgs, model};
 use crate::failure::Failure;
-use crate::output::{complain, note};
+use crate::output::{complain, note, reasons, without_system};
 use crate::progress::while_opening;
 use crate::signals::Stop;
 
@@ -77,6 +77,7 @@ impl Training {
         let (rows, survey) = while_opening(std::slice::from_ref(&args.data), false, survey).await?;
         let table = rows.table.clone();
         let plan = planned(args, &settings, &base, survey.as_ref(), &out).await?;
+        survey.iter().filter_map(|survey| without_system(survey.counts.without_system)).for_each(note);
         let feed = Feed::begin(rows, config.clone(), Arc::clone(&encoder))?;
         feed.notes.iter().for_each(note);
         let (clip, weight_decay) = (settings.steps.clip, settings.steps.weight_decay);
@@ -254,7 +255,9 @@ impl Training {
             // Rows that came after the start are known only now.
             None => {
                 let config = FeedConfig { resume: Some(self.position), ..self.config };
-                Rows::open(context, &config).await?.survey(&self.encoder).await?
+                let survey = Rows::open(context, &config).await?.survey(&self.encoder).await?;
+                without_system(survey.counts.without_system).iter().for_each(note);
+                survey
             }
         };
         let end = self.encoder.template.end;
@@ -279,6 +282,8 @@ impl Training {
             out: self.out.shown().to_string(),
             version: self.position.version,
             rows_rejected: survey.counts.rejected,
+            rejected_because: survey.counts.reasons,
+            rows_without_system: survey.counts.without_system,
             traces: survey.counts.examples,
             traces_cut: survey.counts.cut,
             traces_left_out: survey.counts.too_long,
@@ -310,7 +315,8 @@ async fn planned(
     plan.check_disk(out, args.checkpoints).await?;
     match survey {
         Some(survey) if survey.counts.examples == 0 => {
-            Err(Failure::Failed(format!("{} has no row to train on", args.data)))
+            let why = reasons(&survey.counts.reasons);
+            Err(Failure::Failed(format!("{} has no row to train on{why}", args.data)))
         }
         _ => Ok(plan),
     }

@@ -38,7 +38,7 @@ macro_rules! cases {
 
 cases! {
     anchoring bad_input commits delta_input environment eval files first_hour flags generate identity outage outputs
-    refusals refused run sql stores survival system train
+    refusals refused run sql stores survival system templates train
 }
 
 struct Case<'a> {

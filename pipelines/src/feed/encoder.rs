@@ -27,8 +27,8 @@ pub enum FedRow {
     Cut(Example),
     HeldOut(Example),
     TooLong,
-    /// No question or chain, or the chat template rejects it.
-    Rejected,
+    /// It cannot be learned: the corpus rejects it, or the chat template does. With the reason.
+    Rejected(String),
 }
 
 impl Encoder {
@@ -62,7 +62,7 @@ impl Encoder {
     pub fn encode(&self, asked: Asked, [cot, answer]: [&str; 2]) -> Result<FedRow> {
         let is_held_out = self.is_held_out(asked.question);
         let encoded = match self.template.encode(&self.tokenizer, asked, [cot, answer], self.max_length, self.long) {
-            Err(LmError::Prompt(_)) => return Ok(FedRow::Rejected),
+            Err(LmError::Prompt(why)) => return Ok(FedRow::Rejected(why)),
             encoded => encoded?,
         };
         Ok(match encoded {

@@ -29,7 +29,9 @@ pub use position::{Deciding, Mark, Position};
 pub use rows::{Rows, WINDOW_ROWS};
 
 use crate::corpus::ColumnMapping;
+use crate::reasons::Reasons;
 use rows::{order_of_rows, order_of_windows};
+use segment::RowWithSource;
 
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -79,14 +81,18 @@ pub struct Survey {
 }
 
 /// Counts of rows. A feed counts the rows read so far of the first epoch fed, for all trainers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
     pub examples: u64,
     /// Those of `examples` that were cut.
     pub cut: u64,
     pub too_long: u64,
-    /// Rows without a question or chain, or that the chat template rejects.
+    /// Rows that the corpus or the chat template rejects.
     pub rejected: u64,
+    /// Why: the status in the corpus, or what the chat template does.
+    pub reasons: Reasons,
+    /// Those of `examples` whose system prompt the chat template does not print.
+    pub without_system: u64,
 }
 
 /// The examples of a window, and the counts of its rows.
@@ -271,7 +277,7 @@ async fn read_window(
     let (mut fed, mut counts) = (Vec::new(), Counts::default());
     for (place, index) in order.into_iter().enumerate() {
         let Some(found) = found[index].take() else { continue };
-        counts.count(&found.row);
+        counts.count(&found);
         let (FedRow::Learned(example) | FedRow::Cut(example)) = found.row else { continue };
         if place as u64 >= at.row {
             let position = Position { row: place as u64 + 1, ..at };
@@ -282,34 +288,41 @@ async fn read_window(
 }
 
 impl Counts {
-    fn count(&mut self, row: &FedRow) {
+    fn count(&mut self, RowWithSource { row, lacks_system, .. }: &RowWithSource) {
         match row {
             FedRow::Learned(_) => self.examples += 1,
             FedRow::Cut(_) => (self.examples, self.cut) = (self.examples + 1, self.cut + 1),
             FedRow::HeldOut(_) => {}
             FedRow::TooLong => self.too_long += 1,
-            FedRow::Rejected => self.rejected += 1,
+            FedRow::Rejected(why) => {
+                self.rejected += 1;
+                self.reasons.count(why, 1);
+            }
         }
+        let is_learned = matches!(row, FedRow::Learned(_) | FedRow::Cut(_));
+        self.without_system += u64::from(is_learned && *lacks_system);
     }
 
-    fn add(&mut self, Self { examples, cut, too_long, rejected }: Self) {
+    fn add(&mut self, Self { examples, cut, too_long, rejected, reasons, without_system }: Self) {
         self.examples += examples;
         self.cut += cut;
         self.too_long += too_long;
         self.rejected += rejected;
+        self.reasons.add(&reasons);
+        self.without_system += without_system;
     }
 }
 
 impl Survey {
-    fn count(&mut self, row: FedRow) {
-        self.counts.count(&row);
-        match row {
+    fn count(&mut self, found: RowWithSource) {
+        self.counts.count(&found);
+        match found.row {
             FedRow::Learned(example) | FedRow::Cut(example) => {
                 self.tokens += example.ids.len() as u64;
                 self.longest = self.longest.max(example.ids.len() as u64);
             }
             FedRow::HeldOut(example) => self.held_out.push(example),
-            FedRow::TooLong | FedRow::Rejected => {}
+            FedRow::TooLong | FedRow::Rejected(_) => {}
         }
     }
 }

@@ -167,7 +167,7 @@ impl Rows {
         let mut survey = Survey::default();
         for window in 0..self.windows() {
             for found in self.read(window, encoder).await? {
-                survey.count(found.row);
+                survey.count(found);
             }
         }
         Ok(survey)

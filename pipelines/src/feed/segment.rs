@@ -37,6 +37,8 @@ struct SourceRow {
 pub(super) struct RowWithSource {
     pub row: FedRow,
     pub source: (Arc<str>, u64),
+    /// Whether it has a system prompt that the chat template does not print.
+    pub lacks_system: bool,
 }
 
 impl Segment {
@@ -87,10 +89,10 @@ impl Segment {
             text_of(col("cot")),
             text_of(col("answer")),
             text_of(col("system")),
-            col("status").is_null(),
+            text_of(col("status")),
         ])?;
         let numbers: HashMap<&str, u32> = self.files.iter().map(|file| file.as_ref()).zip(0..).collect();
-        let mut found: HashMap<(u32, u32), FedRow> = HashMap::with_capacity(places.len());
+        let mut found: HashMap<(u32, u32), (FedRow, bool)> = HashMap::with_capacity(places.len());
         let mut batches = rows.execute_stream().await?;
         while let Some(batch) = batches.next().await {
             let batch = batch?;
@@ -104,10 +106,11 @@ impl Segment {
             found.extend(places.into_iter().zip(encoded));
         }
         let take = |place: &SourceRow| {
-            let Some(row) = found.remove(&(place.file, place.row)) else {
+            let Some((row, lacks_system)) = found.remove(&(place.file, place.row)) else {
                 return exec_err!("row {} of {} no longer exists", place.row, self.files[place.file as usize]);
             };
-            Ok(RowWithSource { row, source: (Arc::clone(&self.files[place.file as usize]), u64::from(place.row)) })
+            let source = (Arc::clone(&self.files[place.file as usize]), u64::from(place.row));
+            Ok(RowWithSource { row, source, lacks_system })
         };
         places.iter().map(take).collect()
     }
@@ -125,19 +128,20 @@ fn text_of(expr: Expr) -> Expr {
     cast(expr, DataType::Utf8View)
 }
 
-/// Encodes a batch with the columns file, row, question, chain, answer, system prompt, and whether the row can be
-/// learned.
-fn encode(encoder: &Encoder, batch: &RecordBatch) -> Result<Vec<FedRow>> {
-    let [questions, cots, answers, systems] = [2, 3, 4, 5].map(|column| batch.column(column).as_string_view());
-    let is_good = batch.column(6).as_boolean();
+/// Encodes a batch with the columns file, row, question, chain, answer, system prompt and status. Also returns whether
+/// the chat template does not print the row's system prompt.
+fn encode(encoder: &Encoder, batch: &RecordBatch) -> Result<Vec<(FedRow, bool)>> {
+    let columns = [2, 3, 4, 5, 6].map(|column| batch.column(column).as_string_view());
+    let drops_system = encoder.template.drops_system();
     let row = |row: usize| {
-        if !is_good.value(row) || questions.is_null(row) || cots.is_null(row) {
-            return Ok(FedRow::Rejected);
-        }
-        let answer = if answers.is_valid(row) { answers.value(row) } else { "" };
-        let system = systems.is_valid(row).then(|| systems.value(row));
-        let asked = Asked { system, question: questions.value(row) };
-        encoder.encode(asked, [cots.value(row), answer]).map_err(models::failed)
+        let [question, cot, answer, system, status] =
+            columns.map(|column| column.is_valid(row).then(|| column.value(row)));
+        let (Some(question), Some(cot), None) = (question, cot, status) else {
+            let missing = if question.is_none() { "no question" } else { "no chain" };
+            return Ok((FedRow::Rejected(status.unwrap_or(missing).to_string()), false));
+        };
+        let encoded = encoder.encode(Asked { system, question }, [cot, answer.unwrap_or_default()]);
+        Ok((encoded.map_err(models::failed)?, drops_system && system.is_some()))
     };
     (0..batch.num_rows()).into_par_iter().map(row).collect()
 }

@@ -14,7 +14,7 @@ import warnings
 import zlib
 from pathlib import Path
 
-from asap import _asap, _settings
+from asap import _asap, _messages, _settings
 
 _SHOWN_SECONDS = 30.0
 _KEPT = 2
@@ -80,10 +80,27 @@ def check_rows(args, total):
     if total["examples"]:
         return
     if total["too_long"]:
-        others = f", and asap cannot read {total['rejected']:,} others" if total["rejected"] else ""
+        others = f", and {total['rejected']:,} others are rejected{why(total)}" if total["rejected"] else ""
         raise _asap.Error(f"{args.data} has no row to train on: all {total['too_long']:,} examples have more than "
                           f"{args.max_length:,} tokens (--max-length){others}; use a larger --max-length")
-    raise _asap.Error(f"{args.data} has no row to train on" + (f": {total['rejected']:,} rows are rejects" if total["rejected"] else ""))
+    rejected = f": {total['rejected']:,} rows are rejected{why(total)}" if total["rejected"] else ""
+    raise _asap.Error(f"{args.data} has no row to train on{rejected}")
+
+
+def why(total):
+    """Why rows are rejected, in brackets; nothing without a reason."""
+    reasons = sorted(total["reasons"].items(), key=lambda each: -each[1])
+    said = "; ".join(f"{rows:,} row{'' if rows == 1 else 's'}: {reason}" for reason, rows in reasons)
+    return f" ({said})" if said else ""
+
+
+def note_rows(total):
+    """Reports what is not trained on: rejected rows, and system prompts that the chat template does not print."""
+    if total["rejected"]:
+        _messages.note(f"{total['rejected']:,} rows are rejected{why(total)}")
+    if total["without_system"]:
+        rows = f"{total['without_system']:,} row{'' if total['without_system'] == 1 else 's'}"
+        _messages.note(f"the chat template does not print a system prompt: it is not in the prompt of {rows}")
 
 
 def check_packages(names):

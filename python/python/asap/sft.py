@@ -105,6 +105,8 @@ def train(args):
     total = processes_agree(processes, feed.count)
     if not args.follow:
         _sft.check_rows(args, total)
+        if processes.is_main_process:
+            _sft.note_rows(total)
     _sft.check_memory(args, processes, total)
     out.start(total["position"])
     training = Training(args, processes, out, total)
@@ -113,6 +115,8 @@ def train(args):
     if args.follow:
         total = processes_agree(processes, feed.count)
         _sft.check_rows(args, total)
+        if processes.is_main_process:
+            _sft.note_rows(total)
     training.finish(total)
 
 
@@ -267,6 +271,7 @@ class Training:
         model = model.merge_and_unload() if self.args.lora else model
         summary = {
             "version": int(self.state["position"].split(":")[0]), "rows_rejected": total["rejected"],
+            "rejected_because": total["reasons"], "rows_without_system": total["without_system"],
             "traces": total["examples"], "traces_cut": total["cut"], "traces_left_out": total["too_long"],
             "parameters": sum(each.numel() for each in model.parameters()), "vocabulary": model.config.vocab_size,
             **self.state["learning"], "held_out": None, "tokens_per_second": self.tokens / max(self.seconds, 1e-9),

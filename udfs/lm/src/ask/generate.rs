@@ -50,6 +50,13 @@ pub struct SampleIndex {
     pub sample: u64,
 }
 
+/// A question, and the system prompt before it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Question {
+    pub system: Option<String>,
+    pub text: String,
+}
+
 /// The tokens before an answer.
 #[derive(Debug, Clone)]
 pub struct Prompt {
@@ -82,6 +89,11 @@ impl Generator {
         let prompt = PromptTemplate::load(folder, None)?;
         let config = GenerationConfig::load(folder, &tokenizer)?;
         Ok(Self { decoder, tokenizer, prompt, config, read: Memo::new(memory, share::PROMPTS) })
+    }
+
+    /// Whether the chat template prints nothing of a system prompt, so that the model does not read it.
+    pub fn drops_system(&self) -> bool {
+        self.prompt.drops_system()
     }
 
     /// Renders and tokenizes a conversation. With `thinks`, the template may open a thought, and one that it closes is
@@ -126,7 +138,7 @@ impl Generator {
     /// depend only on the seed and its place.
     pub fn answer_all(
         &mut self,
-        questions: impl Iterator<Item = String>,
+        questions: impl Iterator<Item = Question>,
         samples: u64,
         sampling: Sampling,
         each: impl FnMut(SampleIndex, Result<Generated>) -> bool,
@@ -139,8 +151,11 @@ impl Generator {
                 return None;
             }
             if sample == samples {
-                let (question, text) = questions.next()?;
-                let prompt = generator.prompt(&[Message { role: "user", content: &text }], true);
+                let (question, Question { system, text }) = questions.next()?;
+                let system = system.as_deref().map(|content| Message { role: "system", content });
+                let messages: Vec<Message> =
+                    system.into_iter().chain([Message { role: "user", content: &text }]).collect();
+                let prompt = generator.prompt(&messages, true);
                 match prompt.and_then(|prompt| Ok((generator.read_prompt(&prompt.ids, is_wanted)?, prompt))) {
                     Ok((of_prompt, prompt)) => (read, sample) = (Some((question, prompt, of_prompt)), 0),
                     Err(error) => return Some((SampleIndex { question, sample: 0 }, Err(error))),

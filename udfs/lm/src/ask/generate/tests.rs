@@ -153,7 +153,13 @@ fn texts_that_go_on_together_are_those_that_go_on_alone() {
     generator.config.ends.extend(0..300);
     let mut found = std::collections::BTreeMap::new();
     let each = |place: SampleIndex, answer: Result<Generated>| found.insert(place, answer.unwrap()).is_none();
-    generator.answer_all((0..30).map(question), 3, sampling.clone(), each, &|| true);
+    generator.answer_all(
+        (0..30).map(|i| Question { system: None, text: question(i) }),
+        3,
+        sampling.clone(),
+        each,
+        &|| true,
+    );
     let places: Vec<SampleIndex> =
         (0..30).flat_map(|question| (0..3).map(move |sample| SampleIndex { question, sample })).collect();
     assert!(found.keys().eq(&places));
