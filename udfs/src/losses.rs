@@ -17,7 +17,11 @@ const MOST: usize = 16_384;
 pub(crate) struct Losses(Arc<Mutex<HashMap<u64, String>>>);
 
 impl Losses {
+    /// Remembers a failure of the model. Other causes follow from the row alone, so they are found again.
     pub(crate) fn remember<'a>(&self, steps: impl Iterator<Item = &'a str>, none: &Scored, settings: &Settings) {
+        if matches!(none, Scored::NoPrompt(_) | Scored::TooLong(_)) {
+            return;
+        }
         let mut held = self.0.lock();
         if held.len() == MOST {
             held.clear();
@@ -68,13 +72,13 @@ mod tests {
             (Scored::NotFinite, &settings, "NaN or infinite"),
             (Scored::NotFinite, &served, "the server of the scoring model cannot read the chain"),
             (Scored::Rejected("PyTorch on cpu died".to_string()), &settings, "on the chain: PyTorch on cpu died"),
-            (Scored::NoPrompt("the chat template refuses".to_string()), &settings, "the chat template refuses"),
         ];
         for (none, settings, why) in causes {
             losses.remember(["Two and two.", "That is 4."].into_iter(), &none, settings);
             let found = losses.of(["Two and two.\n\n\nThat is 4.\n"].into_iter()).unwrap();
             assert!(found.contains(why), "{found}");
         }
+        losses.remember(["Two and two."].into_iter(), &Scored::NoPrompt("refused".to_string()), &settings);
         assert_eq!(losses.of(["Two and two."].into_iter()), None);
     }
 }
