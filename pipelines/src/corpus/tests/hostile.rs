@@ -54,10 +54,10 @@ const PIECES: [&[u8]; 34] = [
 const ENDINGS: [&str; 8] = [".jsonl", ".jsonl", ".ndjson", ".JSONL", ".jsonl.gz", ".csv", ".txt", ""];
 
 /// A generator of Knuth: these tests need no better one.
-struct Random(u64);
+pub(super) struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, end: usize) -> usize {
+    pub(super) fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) as usize % end
     }

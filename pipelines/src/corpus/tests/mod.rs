@@ -3,6 +3,7 @@
 mod damage;
 mod files;
 mod hostile;
+mod kept;
 mod refusals;
 mod rows;
 
