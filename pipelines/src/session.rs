@@ -9,7 +9,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use asap_llm::Llm;
-use asap_udfs::{Models, Settings, plan, register_all};
+use asap_udfs::{Models, Settings, bounded, plan, register_all};
 
 use crate::corpus::SmallBatches;
 use crate::corpus::function::{TableFunction, cot_corpus};
@@ -43,6 +43,7 @@ pub fn session_of(settings: Settings, llm: &Llm, models: &Models) -> Result<Sess
         .build_arc()?;
     let builder = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
     let mut state = plan::install(builder).with_physical_optimizer_rule(Arc::new(SmallBatches)).build();
+    bounded::install(&mut state)?;
     register_all(&mut state, models, llm)?;
     let mut register = |name, function| state.register_udtf(name, Arc::new(TableFunction(function)));
     register("cot_corpus", cot_corpus);

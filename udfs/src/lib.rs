@@ -12,6 +12,7 @@
 //! | [`declaration`], [`columns`], [`output`] | the declaration of a function, its arguments row by row, its results |
 //! | [`anchor`] | anchorers: they write direct thoughts, prune by them, and answer prompts |
 //! | [`llm`] | settings and errors of language models; the calls themselves are the crate `asap-llm` |
+//! | [`bounded`] | functions of the engine whose results may be too long |
 //! | [`models`] | the scoring model of a session; the language models themselves are the crate `asap-lm` |
 //! | [`scorers`] | the backends of the scoring model: which one runs it, how it is opened |
 //! | `cores` | work on all cores |
@@ -25,6 +26,7 @@
 //! command line.
 
 pub mod anchor;
+pub mod bounded;
 pub mod call_metrics;
 pub mod columns;
 mod cores;
