@@ -8,6 +8,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
+use asap_pipelines::statement::STACK_BYTES;
 use asap_udfs::typo;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -119,19 +120,19 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
     log_events(cli.log);
     IS_WIDE.store(cli.wide, Ordering::Relaxed);
     let result = match cli.command {
-        Command::Inspect(args) => block_on(unless_interrupted(inspect::run(args))),
-        Command::Model(args) => block_on(model::run(args)),
-        Command::View(args) => block_on(view::run(args)),
-        Command::Run(args) => block_on(run::run(args)),
-        Command::Sql(args) => block_on(sql::run(args)),
-        Command::Table(args) => block_on(table::run(args)),
-        Command::Export(args) => block_on(export::run(args)),
-        Command::Schedule(args) => block_on(schedule::run(args)),
-        Command::Feed(args) => refuse_terminal().and_then(|()| block_on(unless_interrupted(feed::run(args)))),
-        Command::Train(args) => block_on(train::run(args)),
-        Command::Generate(args) => block_on(unless_interrupted(generate::run(args))),
-        Command::Eval(args) => block_on(unless_interrupted(eval::run(*args))),
-        Command::Exam(args) => block_on(exam::run(args)),
+        Command::Inspect(args) => block_on(|| unless_interrupted(inspect::run(args))),
+        Command::Model(args) => block_on(|| model::run(args)),
+        Command::View(args) => block_on(|| view::run(args)),
+        Command::Run(args) => block_on(|| run::run(args)),
+        Command::Sql(args) => block_on(|| sql::run(args)),
+        Command::Table(args) => block_on(|| table::run(args)),
+        Command::Export(args) => block_on(|| export::run(args)),
+        Command::Schedule(args) => block_on(|| schedule::run(args)),
+        Command::Feed(args) => refuse_terminal().and_then(|()| block_on(|| unless_interrupted(feed::run(args)))),
+        Command::Train(args) => block_on(|| train::run(args)),
+        Command::Generate(args) => block_on(|| unless_interrupted(generate::run(args))),
+        Command::Eval(args) => block_on(|| unless_interrupted(eval::run(*args))),
+        Command::Exam(args) => block_on(|| exam::run(args)),
         Command::Completions(args) => complete(args.shell),
         // No thread has been started: the restrictions bind this one.
         Command::SandboxedPython(args) => Err(Failure::Failed(asap_programs::enter(&args.arguments).to_string())),
@@ -270,15 +271,25 @@ pub fn runtime() -> std::io::Result<Runtime> {
     // One slice more than there are cores computes at the same time. A further thread serves signals, timers and
     // connections.
     let threads = std::thread::available_parallelism().map_or(1, usize::from) + 2;
-    tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()
+    // Deep expressions are evaluated by recursion.
+    let builder = &mut tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(threads).thread_stack_size(STACK_BYTES).enable_all().build()
 }
 
-fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    let runtime = runtime()?;
-    let result = runtime.block_on(command);
-    // No one waits for computations that outlive the command.
-    runtime.shutdown_background();
-    result
+/// Runs a command on a thread of its own: a deep expression is planned by recursion, and the stack of the first thread may
+/// be small.
+fn block_on<F: Future<Output = Result<(), Failure>>>(command: impl FnOnce() -> F + Send) -> Result<(), Failure> {
+    let work = || {
+        let runtime = runtime()?;
+        let result = runtime.block_on(command());
+        // No one waits for computations that outlive the command.
+        runtime.shutdown_background();
+        result
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work)?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// If a shard cannot be written, deltalake aborts its upload with a deliberate panic, and catches it. The failure

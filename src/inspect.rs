@@ -11,18 +11,20 @@ use asap_llm::Llm;
 use asap_lm::locate;
 use asap_pipelines::corpus::inspect::{Inspected, InspectedRow};
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
+use asap_pipelines::location::{self, command};
+use asap_pipelines::outputs;
 use asap_pipelines::outputs::rejects::RejectsOfStatus;
-use asap_pipelines::{location, outputs};
 use asap_udfs::Settings;
 use clap::Args;
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output::{
-    SummaryFormat, at_least_one, count, failed_files, has_color, note, parsed, print, print_as, several,
+    SummaryFormat, at_least_one, count, failed_files, has_color, note, parsed, print, print_as, quoted, several,
 };
 use crate::progress::while_opening;
 use crate::view;
+use crate::view::chain::Chain;
 use health::Health;
 use lessons::Lessons;
 
@@ -88,7 +90,7 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
         let chain = view::chain::find(&args.from, named).await?;
         return match args.format {
             SummaryFormat::Json => Ok(print(&serde_json::to_string(&chain)?)?),
-            SummaryFormat::Table => page(&chain.terminal(has_color(&std::io::stdout()))),
+            SummaryFormat::Table => page(&chain),
         };
     }
     if let Some(output) = args.from.trim_end_matches('/').strip_suffix("/.asap/rejects") {
@@ -125,17 +127,17 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
     }
 }
 
-/// Shows a text through the user's pager, if stdout is a terminal.
-fn page(text: &str) -> Result<(), Failure> {
+/// Shows a chain through the user's pager, if stdout is a terminal.
+fn page(chain: &Chain) -> Result<(), Failure> {
     let pager = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty()).unwrap_or("less -R".to_string());
     let pager = std::io::stdout().is_terminal().then(|| {
         let mut shell = Command::new("sh");
         shell.args(["-c", &pager]).env("LESS", "FRX").stdin(Stdio::piped()).spawn()
     });
-    let Some(Ok(mut pager)) = pager else { return Ok(print(text)?) };
+    let Some(Ok(mut pager)) = pager else { return Ok(print(&chain.terminal(false))?) };
     if let Some(mut stdin) = pager.stdin.take() {
         // A reader that quits before the end has seen enough.
-        drop(stdin.write_all(text.as_bytes()));
+        drop(stdin.write_all(chain.terminal(has_color(&std::io::stdout())).as_bytes()));
     }
     pager.wait()?;
     Ok(())
@@ -148,7 +150,8 @@ fn rejects(output: &str, found: &[RejectsOfStatus]) -> String {
         lines.extend(sample.iter().map(|row| format!("  row {} of {}: {}", row.row, row.file, row.error)));
     }
     if !found.is_empty() {
-        lines.push(format!("\nasap sql -c \"SELECT * FROM '{output}/.asap/rejects'\" shows their columns."));
+        let sql = format!("SELECT * FROM {}", quoted(&format!("{output}/.asap/rejects")));
+        lines.push(format!("\n{} shows their columns.", command(&["asap", "sql", "-c", &sql])));
     }
     lines.join("\n")
 }
@@ -170,7 +173,7 @@ fn table(location: &str, Inspection { schemas, failures, lessons, health }: &Ins
             ("answer", Some(schema.answer.clone())),
             ("system", schema.system.clone()),
             ("columns", Some(columns.join(", "))),
-            ("to change", Some(format!("--columns '{}'", schema.mapping))),
+            ("to change", Some(command(&["--columns", &schema.mapping.to_string()]))),
             ("rejected", schema.flag.as_ref().map(|flag| format!("rows whose {flag} is false or 0"))),
         ];
         lines.extend(parts.into_iter().filter_map(|(what, part)| Some(format!("  {what:<9}  {}", part?))));

@@ -5,7 +5,7 @@
 //! | [`cli`] | the command line; each command has a module of its name: [`inspect`], [`run`], [`sql`], [`table`], [`export`], [`model`], [`view`], [`schedule`], [`feed`], [`train`], [`generate`], [`eval`], [`exam`] |
 //! | [`config`] | settings from files, variables and the command line |
 //! | [`failure`] | why a command failed, and its exit code |
-//! | [`output`], [`progress`] | output for people and machines |
+//! | [`output`], [`progress`], `terminal` | output for people and machines |
 //! | [`signals`], [`program`] | graceful shutdown; the command that starts this program again |
 
 pub mod cli;
@@ -28,5 +28,6 @@ pub mod signals;
 pub mod sql;
 pub mod statistics;
 pub mod table;
+mod terminal;
 pub mod train;
 pub mod view;

@@ -7,6 +7,7 @@ use asap_llm::Llm;
 use asap_lm::config::{Limits, ModelConfig};
 use asap_lm::{PromptTemplate, QuestionAndSteps, Reading, Scorer, Wanted, locate};
 use asap_pipelines::corpus::Corpus;
+use asap_pipelines::location::command;
 use asap_pipelines::session::session;
 use asap_udfs::settings::ScorerBackend;
 use asap_udfs::{Models, Settings, scorers};
@@ -182,7 +183,10 @@ async fn read(from: &str, settings: &Settings) -> Result<(u64, usize), Failure> 
         numbers.flat_map(|numbers| numbers.values().iter().copied()).sum::<i64>().unsigned_abs()
     });
     if chains == 0 {
-        return Err(Failure::Failed(format!("{from} has no chain (asap inspect {from} shows how it is read)")));
+        return Err(Failure::Failed(format!(
+            "{from} has no chain ({} shows how it is read)",
+            command(&["asap", "inspect", from])
+        )));
     }
     Ok((tokens, tokens.div_ceil(chains) as usize))
 }

@@ -21,22 +21,31 @@ use indicatif::{HumanCount, ProgressBar};
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use crate::terminal::shown;
+
+/// Writes a line to stdout.
 pub fn print(text: &str) -> io::Result<()> {
+    write_out(&format!("{text}\n"))
+}
+
+/// Writes a text to stdout, from which all that goes there for people passes. On a terminal, it does nothing but appear.
+pub(crate) fn write_out(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{text}")?;
+    let shown = shown(text, &stdout);
+    stdout.write_all(shown.as_bytes())?;
     stdout.flush()
+}
+
+/// Writes a text to stderr, as [`write_out`] to stdout.
+fn write_err(text: &str) -> io::Result<()> {
+    let mut stderr = io::stderr().lock();
+    let shown = shown(text, &stderr);
+    stderr.write_all(shown.as_bytes())
 }
 
 /// A location or a text as a literal of SQL.
 pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
-}
-
-/// A location or a name as a shell reads it.
-pub(crate) fn shell(text: &str) -> String {
-    let shown = redact(text);
-    let is_plain = shown.chars().all(|char| char.is_alphanumeric() || "/._-:@+=".contains(char));
-    if is_plain { shown } else { format!("'{}'", shown.replace('\'', "'\\''")) }
 }
 
 /// Whether output is colored: on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
@@ -82,7 +91,8 @@ pub(crate) fn complain(text: &str) {
         let timestamp = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
         line = serde_json::json!({ "timestamp": timestamp, "level": level, "message": message }).to_string();
     }
-    above_the_bar(|| drop(writeln!(io::stderr().lock(), "{line}")));
+    line.push('\n');
+    above_the_bar(|| drop(write_err(&line)));
 }
 
 pub(crate) fn note(text: impl Display) {
@@ -112,7 +122,7 @@ pub struct Log;
 impl Write for Log {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = redact(&String::from_utf8_lossy(event));
-        above_the_bar(|| io::stderr().lock().write_all(text.as_bytes()))?;
+        above_the_bar(|| write_err(&text))?;
         Ok(event.len())
     }
 

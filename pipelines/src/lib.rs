@@ -15,6 +15,7 @@ pub mod pruned;
 pub mod reasons;
 pub mod run;
 pub mod session;
+pub mod statement;
 mod stopping;
 pub(crate) mod system_prompts;
 

@@ -2,6 +2,7 @@
 
 mod address;
 mod azure;
+mod command;
 mod folder;
 mod gcs;
 #[cfg(feature = "hf")]
@@ -25,6 +26,7 @@ use datafusion::execution::object_store::ObjectStoreRegistry;
 use object_store::ObjectStore;
 use url::{Position, Url};
 
+pub use command::command;
 pub use folder::Folder;
 pub(crate) use local::{if_exists, unfinished};
 pub use redact::redact;

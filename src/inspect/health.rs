@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use asap_pipelines::corpus::{CORPUS, ColumnMapping, Corpus};
 use asap_pipelines::health::{Known, contaminated, near_duplicates};
+use asap_pipelines::location::command;
 use asap_pipelines::run::Observer;
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::datatypes::Int64Type;
@@ -14,7 +15,7 @@ use serde::Serialize;
 
 use super::shortened;
 use crate::failure::Failure;
-use crate::output::{count, percent, quoted, several, shell, table};
+use crate::output::{count, percent, quoted, several, table};
 use crate::progress::Bar;
 
 const EXAMPLES: usize = 3;
@@ -166,8 +167,11 @@ impl Health {
             faults.extend(is_checked.then(|| found.fault(fault, rows, format!("({is_faulty}) IS NOT TRUE"))));
         }
         faults.append(&mut known);
-        let columns = columns.map_or(String::new(), |columns| format!(" --columns '{columns}'"));
-        let command = format!("asap sql --from {}{columns} -c \"SELECT * FROM corpus WHERE …\"", shell(location));
+        let columns = columns.map(ToString::to_string);
+        let columns = columns.iter().flat_map(|columns| ["--columns", columns]);
+        let words = ["asap", "sql", "--from", location].into_iter().chain(columns);
+        let words: Vec<_> = words.chain(["-c", "SELECT * FROM corpus WHERE …"]).collect();
+        let command = command(&words);
         Ok(Self { rows, faults, unknown_finish_reasons, not_checked, command })
     }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use asap_llm::Usage;
 use asap_pipelines::builtin;
 use asap_pipelines::corpus::ColumnMapping;
+use asap_pipelines::location::command;
 use asap_pipelines::run::{
     MaxRejects, Observer, OnChange, OnSchemaChange, Originals, Part, Request, Summary, estimate, run as run_pipeline,
 };
@@ -370,8 +371,9 @@ fn verdict(summary: &Summary, may_be_empty: bool) -> Result<(), Failure> {
     match counts.rows_out == 0 && counts.rows_rejected > 0 && says_something && !may_be_empty {
         false => Ok(()),
         true => Err(Failure::TooManyRejects(format!(
-            "none of {} rows reached the output; asap inspect {}/.asap/rejects shows why, row by row",
-            counts.rows_in, summary.to
+            "none of {} rows reached the output; {} shows why, row by row",
+            counts.rows_in,
+            command(&["asap", "inspect", &format!("{}/.asap/rejects", summary.to)])
         ))),
     }
 }

@@ -1,5 +1,6 @@
 //! Formats the summary of a run, and the estimate of a dry run.
 
+use asap_pipelines::location::command;
 use asap_pipelines::run::{Estimate, Summary};
 use serde::Serialize;
 use serde_json::Value;
@@ -78,7 +79,8 @@ pub(super) fn table(summary: &Summary) -> String {
     if !counts.rejects.is_empty() {
         let reasons = counts.rejects.iter().map(|(status, rows)| format!("{status} {}", count(*rows)));
         let reasons = reasons.collect::<Vec<_>>().join(", ");
-        lines.push(format!("rejects   {reasons} (asap inspect {}/.asap/rejects shows them)", summary.to));
+        let rejects = format!("{}/.asap/rejects", summary.to);
+        lines.push(format!("rejects   {reasons} ({} shows them)", command(&["asap", "inspect", &rejects])));
     }
     lines.extend(calls(&summary.anchor));
     lines.extend(stages(summary));

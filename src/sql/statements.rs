@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use asap_pipelines::location;
+use asap_pipelines::statement::check_size;
 use datafusion::arrow::util::display::FormatOptions;
 use datafusion::common::{plan_datafusion_err, plan_err};
 use datafusion::dataframe::DataFrame;
@@ -33,6 +34,7 @@ const STDIN_STORE: &str = "stdin://stdin/";
 pub(super) async fn run(context: &SessionContext, text: &str, print: &Print) -> Result<()> {
     let dialect = context.state().config_options().sql_parser.dialect;
     let dialect = dialect_from_str(dialect).ok_or_else(|| plan_datafusion_err!("there is no SQL dialect {dialect}"))?;
+    check_size(text, dialect.as_ref())?;
     for statement in DFParser::parse_sql_with_dialect(text, dialect.as_ref())? {
         run_one(context, statement, print).await?;
     }

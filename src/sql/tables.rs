@@ -6,14 +6,18 @@ use std::sync::Arc;
 use asap_pipelines::corpus::{self, plain_table};
 use asap_pipelines::location;
 use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{DynamicFileCatalog, Session, TableProvider, TableProviderFactory, UrlTableFactory};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, GetExt, plan_err};
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::datasource::file_format::json::JsonFormatFactory;
 use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::CreateExternalTable;
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::{CreateExternalTable, Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use deltalake_core::delta_datafusion::DeltaTableFactory;
 use futures::TryStreamExt;
@@ -74,7 +78,13 @@ impl TableProviderFactory for DeltaTables {
                 return plan_err!("there is no Delta table at {named}");
             }
         }
-        DeltaTableFactory {}.create(session, command).await
+        self.open(session, command).await
+    }
+}
+
+impl DeltaTables {
+    async fn open(&self, session: &dyn Session, command: &CreateExternalTable) -> Result<Arc<dyn TableProvider>> {
+        Ok(Arc::new(DeltaRows(DeltaTableFactory {}.create(session, command).await?)))
     }
 }
 
@@ -85,7 +95,59 @@ fn is_delta_table(folder: &Url) -> bool {
 
 async fn delta(session: &dyn Session, folder: &str) -> Result<Arc<dyn TableProvider>> {
     let create = CreateExternalTable::builder("delta", folder, "DELTATABLE", Arc::new(DFSchema::empty()));
-    DeltaTableFactory {}.create(session, &create.build()).await
+    DeltaTables.open(session, &create.build()).await
+}
+
+/// The longest list of a condition that a Delta table uses to skip files.
+const SKIPS_BY: usize = 1_000;
+
+/// A Delta table that gets no long lists of values: its reader makes an expression of one level for each value, which
+/// overflows the stack. The engine evaluates these conditions on the rows.
+#[derive(Debug)]
+struct DeltaRows(Arc<dyn TableProvider>);
+
+fn has_long_list(condition: &Expr) -> bool {
+    let is_long = |part: &Expr| Ok(matches!(part, Expr::InList(list) if list.list.len() > SKIPS_BY));
+    // The closure cannot fail, so the walk cannot fail.
+    condition.exists(is_long).unwrap_or(true)
+}
+
+#[async_trait]
+impl TableProvider for DeltaRows {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        self.0.table_type()
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| match has_long_list(filter) {
+            true => Ok(TableProviderFilterPushDown::Unsupported),
+            false => self.0.supports_filters_pushdown(&[filter]).map(|found| found[0].clone()),
+        };
+        filters.iter().map(support).collect()
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.0.scan(session, projection, filters, limit).await
+    }
+
+    async fn insert_into(
+        &self,
+        session: &dyn Session,
+        rows: Arc<dyn ExecutionPlan>,
+        how: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.0.insert_into(session, rows, how).await
+    }
 }
 
 /// Files, folders and Delta tables as the engine finds them, but a failing store is not reported as a missing table.

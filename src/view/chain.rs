@@ -1,14 +1,19 @@
 //! Chains with what pruning did to each step: as a part of a page, and for a terminal.
 
+use asap_pipelines::location::command;
 use datafusion::common::Result;
+use datafusion::functions::core::expr_fn::get_field;
+use datafusion::logical_expr::{Expr, ident, lit};
 use maud::{Markup, html};
 use serde::Serialize;
 
-use super::source::{QueryRow, Source};
+use super::filter::Condition;
+use super::source::{Listing, QueryRow, Source};
 use super::svg;
-use super::text::{FOLDED, folded, visible};
+use super::text::{FOLDED, folded};
 use crate::failure::Failure;
 use crate::output::{count, percent, quoted, several};
+use crate::terminal::visible;
 
 /// The row of an input file that a chain comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -28,8 +33,16 @@ impl InputRow {
         Some(Self { file: file.to_string(), row: row.parse().ok()? })
     }
 
-    fn filter(&self) -> String {
-        format!("source['file'] = {} AND source['row'] = {}", quoted(&self.file), self.row)
+    /// The condition that a row comes from one of these places.
+    fn condition(places: &[Self]) -> Condition {
+        let field = |name: &str| get_field(ident("source"), name);
+        // As SQL reads it: a literal of another type would convert the column.
+        let row = |row: u64| i64::try_from(row).map_or_else(|_| lit(row), lit);
+        let is = |place: &Self| field("file").eq(lit(place.file.as_str())).and(field("row").eq(row(place.row)));
+        let text = |place: &Self| format!("({FILE} = {} AND {ROW} = {})", quoted(&place.file), place.row);
+        let texts: Vec<_> = places.iter().map(text).collect();
+        let expr = places.iter().map(is).reduce(Expr::or).unwrap_or_else(|| lit(false));
+        Condition { expr, text: texts.join("\n   OR ") }
     }
 }
 
@@ -38,6 +51,13 @@ impl std::fmt::Display for InputRow {
         write!(f, "{}:{}", self.file, self.row)
     }
 }
+
+/// The file and the row of the input that a row comes from.
+pub(crate) const FILE: &str = "source['file']";
+pub(crate) const ROW: &str = "source['row']";
+/// Both as columns, and as an order.
+pub(crate) const PLACE: [&str; 2] = ["source['file'] AS file", "source['row'] AS row"];
+pub(crate) const BY_PLACE: [(&str, bool); 2] = [(FILE, false), (ROW, false)];
 
 pub(crate) const COUNTED_ALONE: &str =
     "Each step is counted alone, so that all steps may have some tokens more than the chain.";
@@ -73,16 +93,34 @@ pub(crate) struct Chain {
     pub messages: Vec<(String, String)>,
 }
 
-/// The query for chains. Only the pages with these rows are read: a condition on a column that is no struct makes the
+/// What a page reads of a chain.
+const COLUMNS: [&str; 11] = [
+    PLACE[0],
+    PLACE[1],
+    "id",
+    "question",
+    "answer",
+    "original_tokens",
+    "pruned_tokens",
+    "steps",
+    "cot_steps(original_cot) AS texts",
+    "prompt",
+    "completion",
+];
+
+/// The condition of chains. Only the pages with these rows are read: a condition on a column that is no struct makes the
 /// reader load the index of the pages.
-pub(crate) fn query(location: &str, places: &[InputRow]) -> String {
-    let places: Vec<_> = places.iter().map(|place| format!("({})", place.filter())).collect();
-    format!(
-        "SELECT source['file'] AS file, source['row'] AS row, id, question, answer, original_tokens, pruned_tokens, steps,\n       \
-         cot_steps(original_cot) AS texts, prompt, completion\nFROM {}\nWHERE original_tokens >= 0 AND ({})",
-        quoted(location),
-        places.join("\n   OR ")
-    )
+pub(crate) fn at(places: &[InputRow]) -> Condition {
+    let Condition { expr, text } = InputRow::condition(places);
+    Condition {
+        expr: ident("original_tokens").gt_eq(lit(0i64)).and(expr),
+        text: format!("original_tokens >= 0 AND ({text})"),
+    }
+}
+
+/// The query for the chains of a condition.
+pub(crate) fn query<'a>(table: &'a str, condition: &'a Condition) -> Listing<'a> {
+    Listing { table, columns: &COLUMNS, condition: Some(condition), order: &[], first: 0, rows: None }
 }
 
 /// Reads chains of an output, in the order of `places`; some may be missing.
@@ -90,7 +128,7 @@ pub(crate) async fn read(source: &Source, location: &str, places: &[InputRow]) -
     if places.is_empty() {
         return Ok(vec![]);
     }
-    let rows = source.rows(&query(location, places)).await?;
+    let rows = source.listed(&query(location, &at(places))).await?;
     let mut chains: Vec<_> = rows.iter().map(Chain::of).collect();
     chains.sort_by_key(|chain| places.iter().position(|place| *place == chain.place));
     Ok(chains)
@@ -101,8 +139,11 @@ pub(crate) async fn reject(source: &Source, place: &InputRow) -> Result<Option<S
     if source.status.rejects.is_empty() {
         return Ok(None);
     }
-    let rejects = source.rejects();
-    let found = source.rows(&format!("SELECT status, error FROM {rejects} WHERE {} LIMIT 1", place.filter())).await?;
+    let (rejects, condition) = (source.rejects(), InputRow::condition(std::slice::from_ref(place)));
+    let columns = &["status", "error"];
+    let listing =
+        Listing { table: &rejects, columns, condition: Some(&condition), order: &[], first: 0, rows: Some(1) };
+    let found = source.listed(&listing).await?;
     let said = |row: QueryRow<'_>| {
         format!("row {} of {} was rejected ({}): {}", place.row, place.file, row.text("status"), row.text("error"))
     };
@@ -121,16 +162,15 @@ pub(crate) async fn find(location: &str, named: &str) -> Result<Chain, Failure> 
     {
         return Err(Failure::Failed(format!("{location} has no chain '{named}': {reject}")));
     }
-    let sql = format!(
-        "SELECT source['file'] AS file, source['row'] AS row FROM {} WHERE CAST(id AS VARCHAR) = {} ORDER BY file, row LIMIT 5",
-        quoted(&source.location),
-        quoted(named)
-    );
-    let places: Vec<_> = source.rows(&sql).await?.iter().map(InputRow::of).collect();
+    let condition = Some(&Condition::is("id", named));
+    let listing =
+        Listing { table: &source.location, columns: &PLACE, condition, order: &BY_PLACE, first: 0, rows: Some(5) };
+    let places: Vec<_> = source.listed(&listing).await?.iter().map(InputRow::of).collect();
     let missing = || {
         Failure::Usage(format!(
             "{location} has no chain '{named}': expected an id, or FILE:ROW with the name of an input file and its row from 0; \
-             asap sql -c \"SELECT source, id FROM '{location}'\" lists them"
+             {} lists them",
+            command(&["asap", "sql", "-c", &format!("SELECT source, id FROM {}", quoted(location))])
         ))
     };
     match places.as_slice() {
@@ -234,7 +274,7 @@ impl Chain {
         html! {
             (visible(text))
             @if hidden > 0 {
-                " " span.folded { "… " (several(hidden as u64, "more character")) ": asap inspect OUT --chain '" (visible(&self.place.to_string())) "' shows them" }
+                " " span.folded { "… " (several(hidden as u64, "more character")) ": " (visible(&command(&["asap", "inspect", "OUT", "--chain", &self.place.to_string()]))) " shows them" }
             }
         }
     }

@@ -1,65 +1,119 @@
-//! Filters that a user types: expressions over the columns of an output, and nothing else.
+//! Filters that a user types: conditions over the columns of an output, and nothing else.
+//!
+//! A filter is parsed and planned once. The plan is what runs, and the text is only shown: a text that became part of a
+//! query again could close a quote and add a query of its own.
 
 use std::ops::ControlFlow;
 
 use asap_llm::Llm;
+use asap_pipelines::statement::check_size;
 use asap_udfs::{Models, register_all};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, plan_err};
 use datafusion::execution::SessionStateBuilder;
-use datafusion::logical_expr::{Expr, Volatility};
+use datafusion::logical_expr::expr::{Cast, TryCast};
+use datafusion::logical_expr::{Expr, ExprSchemable, Operator, Volatility, cast, ident, lit};
 use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, ExprWithAlias, visit_expressions};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-/// Functions that make a value of any size from a number.
-const GROWING: [&str; 7] = ["repeat", "lpad", "rpad", "array_repeat", "array_resize", "range", "generate_series"];
+use crate::output::quoted;
 
-/// Returns a filter as it is parsed, so that it can be part of a query.
-///
-/// # Errors
-/// If it is not one expression, names a column that the output does not have, or needs more than the row: a table, a
-/// file, a model or a clock.
-pub(crate) fn checked(text: &str, schema: &DFSchema) -> Result<String> {
-    if text.trim().is_empty() {
-        return plan_err!("expected a condition such as pruned_tokens > 100, found an empty text");
-    }
-    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text)?;
-    let expr = parser.parse_expr()?;
-    if parser.peek_token().token != Token::EOF {
-        return plan_err!("expected one expression over the columns, found '{}' after it", parser.peek_token());
-    }
-    let is_query =
-        |expr: &SqlExpr| matches!(expr, SqlExpr::Subquery(_) | SqlExpr::Exists { .. } | SqlExpr::InSubquery { .. });
-    let found = visit_expressions(&expr, |expr| match is_query(expr) {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
-    });
-    if found.is_break() {
-        return plan_err!("a filter cannot contain a query: write a condition over the columns of the output");
-    }
-    // A session without files, tables and models: no name in the filter can reach one.
-    let mut state = SessionStateBuilder::new().with_default_features().build();
-    register_all(&mut state, &Models::default(), &Llm::default())?;
-    let shown = expr.to_string();
-    let planned = state.create_logical_expr_from_sql_expr(ExprWithAlias { expr, alias: None }, schema)?;
-    planned.apply(|expr| refuse(expr).map(|()| TreeNodeRecursion::Continue))?;
-    let kind = datafusion::logical_expr::ExprSchemable::get_type(&planned, schema)?;
-    if kind != datafusion::arrow::datatypes::DataType::Boolean {
-        return plan_err!("expected a condition such as pruned_tokens > 100, found a value of type {kind}");
-    }
-    Ok(shown)
+/// Functions whose result is not longer than their arguments; the case of some letters takes a byte more. Other functions
+/// that a filter may call return a value of a fixed size, such as a number.
+#[rustfmt::skip]
+const NOT_LONGER: [&str; 32] = [
+    "array_distinct", "array_element", "array_except", "array_intersect", "array_max", "array_min", "array_remove",
+    "array_remove_all", "array_reverse", "array_slice", "array_sort", "btrim", "coalesce", "cot_answer",
+    "cot_response", "cot_steps", "cot_think", "get_field", "greatest", "initcap", "least", "left", "lower", "ltrim",
+    "nullif", "nvl", "reverse", "right", "rtrim", "split_part", "substr", "upper",
+];
+
+/// A condition as it runs, and as it is shown.
+#[derive(Debug, Clone)]
+pub(crate) struct Condition {
+    pub expr: Expr,
+    /// The same in SQL.
+    pub text: String,
 }
 
-fn refuse(expr: &Expr) -> Result<()> {
-    match expr {
-        Expr::ScalarFunction(call) if call.func.signature().volatility != Volatility::Immutable => plan_err!(
-            "a filter cannot call {}: its result depends on more than the row (a model, a setting or a clock)",
-            call.func.name()
-        ),
-        Expr::ScalarFunction(call) if GROWING.contains(&call.func.name()) => {
-            plan_err!("a filter cannot call {}: it may need any amount of memory", call.func.name())
+impl Condition {
+    /// Whether a column is this text.
+    pub(crate) fn is(column: &str, text: &str) -> Self {
+        let expr = cast(ident(column), DataType::Utf8).eq(lit(text));
+        Self { expr, text: format!("{column} = {}", quoted(text)) }
+    }
+
+    /// The filter of a form; None, which all rows pass, if the form is empty.
+    pub(crate) fn typed(text: &str, schema: &DFSchema) -> Result<Option<Self>> {
+        if text.trim().is_empty() { Ok(None) } else { Self::checked(text, schema).map(Some) }
+    }
+
+    /// # Errors
+    /// If it is not one expression, names a column that the output does not have, or needs more than the row and its size:
+    /// a table, a file, a model, a clock, or memory without a bound.
+    pub(crate) fn checked(text: &str, schema: &DFSchema) -> Result<Self> {
+        if text.trim().is_empty() {
+            return plan_err!("expected a condition such as pruned_tokens > 100, found an empty text");
+        }
+        check_size(text, &GenericDialect {})?;
+        let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text)?;
+        let parsed = parser.parse_expr()?;
+        if parser.peek_token().token != Token::EOF {
+            return plan_err!("expected one expression over the columns, found '{}' after it", parser.peek_token());
+        }
+        if visit_expressions(&parsed, is_query).is_break() {
+            return plan_err!("a filter cannot contain a query: write a condition over the columns of the output");
+        }
+        // A session without files, tables and models: no name in the filter can reach one.
+        let mut state = SessionStateBuilder::new().with_default_features().build();
+        register_all(&mut state, &Models::default(), &Llm::default())?;
+        let expr = state.create_logical_expr_from_sql_expr(ExprWithAlias { expr: parsed, alias: None }, schema)?;
+        expr.apply(|part| refuse(part, schema).map(|()| TreeNodeRecursion::Continue))?;
+        let kind = expr.get_type(schema)?;
+        if kind != DataType::Boolean {
+            return plan_err!("expected a condition such as pruned_tokens > 100, found a value of type {kind}");
+        }
+        Ok(Self { expr, text: text.trim().to_string() })
+    }
+}
+
+/// Stops at a query. The planner would look for its tables first, and report that they are missing.
+fn is_query(part: &SqlExpr) -> ControlFlow<()> {
+    match part {
+        SqlExpr::Subquery(_) | SqlExpr::Exists { .. } | SqlExpr::InSubquery { .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    }
+}
+
+/// Refuses what needs more than the row and its size. What is not listed is refused, so that a new kind of expression is
+/// no way around.
+fn refuse(part: &Expr, schema: &DFSchema) -> Result<()> {
+    match part {
+        Expr::ScalarFunction(call) => {
+            let name = call.func.name();
+            if call.func.signature().volatility != Volatility::Immutable {
+                return plan_err!(
+                    "a filter cannot call {name}: its result depends on more than the row (a model, a setting or a clock)"
+                );
+            }
+            match is_fixed(&part.get_type(schema)?) || NOT_LONGER.contains(&name) {
+                true => Ok(()),
+                false => plan_err!(
+                    "a filter cannot call {name}: its result may be longer than its arguments, and need any amount of memory"
+                ),
+            }
+        }
+        Expr::BinaryExpr(binary) if binary.op == Operator::StringConcat => {
+            plan_err!("a filter cannot join texts with ||: compare each text alone")
+        }
+        // A list may have a length, which a NULL needs too.
+        Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. })
+            if !is_fixed(field.data_type()) && !field.data_type().is_string() =>
+        {
+            plan_err!("a filter cannot convert values to {}", field.data_type())
         }
         Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_) => {
             plan_err!("a filter cannot contain a query")
@@ -67,19 +121,32 @@ fn refuse(expr: &Expr) -> Result<()> {
         Expr::AggregateFunction(_) | Expr::WindowFunction(_) | Expr::Unnest(_) => {
             plan_err!("a filter is about one row: it cannot aggregate or unnest")
         }
-        _ => Ok(()),
+        Expr::Alias(_)
+        | Expr::Column(_)
+        | Expr::Literal(..)
+        | Expr::BinaryExpr(_)
+        | Expr::Like(_)
+        | Expr::SimilarTo(_)
+        | Expr::Not(_)
+        | Expr::IsNotNull(_)
+        | Expr::IsNull(_)
+        | Expr::IsTrue(_)
+        | Expr::IsFalse(_)
+        | Expr::IsUnknown(_)
+        | Expr::IsNotTrue(_)
+        | Expr::IsNotFalse(_)
+        | Expr::IsNotUnknown(_)
+        | Expr::Negative(_)
+        | Expr::Between(_)
+        | Expr::Case(_)
+        | Expr::Cast(_)
+        | Expr::TryCast(_)
+        | Expr::InList(_) => Ok(()),
+        other => plan_err!("a filter is a condition over the columns of a row: it cannot contain {other}"),
     }
 }
 
-/// The filter that all rows pass.
-pub(crate) const ALL: &str = "true";
-
-/// The filter of a form, or the one that all rows pass if the form is empty.
-pub(crate) fn or_all(text: &str, schema: &DFSchema) -> Result<String> {
-    if text.trim().is_empty() { Ok(ALL.to_string()) } else { checked(text, schema) }
-}
-
-/// The clause of a query that selects the rows of a filter.
-pub(crate) fn clause(filter: &str) -> String {
-    if filter == ALL { String::new() } else { format!("\nWHERE {filter}") }
+/// Whether all values of a type have the same small size.
+fn is_fixed(kind: &DataType) -> bool {
+    kind.is_primitive() || matches!(kind, DataType::Boolean | DataType::Null)
 }

@@ -31,6 +31,7 @@ use clap::Args;
 use crate::failure::Failure;
 use crate::output::note;
 use crate::signals::unless_interrupted;
+use filter::Condition;
 use report::Report;
 use source::Source;
 
@@ -101,9 +102,9 @@ async fn show(args: ViewArgs) -> Result<(), Failure> {
 }
 
 /// A filter that was typed, and the number of chains that it selects. Some mistakes show only on rows.
-async fn selected(source: &Source, typed: &str) -> datafusion::common::Result<(String, u64)> {
-    let filter = filter::checked(typed, &source.schema)?;
-    let selected = source.selected(&filter).await?;
+async fn selected(source: &Source, typed: &str) -> datafusion::common::Result<(Condition, u64)> {
+    let filter = Condition::checked(typed, &source.schema)?;
+    let selected = source.selected(Some(&filter)).await?;
     Ok((filter, selected))
 }
 

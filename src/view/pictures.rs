@@ -5,8 +5,8 @@ use maud::{Markup, html};
 use super::queries::Picture;
 use super::source::QueryRow;
 use super::svg::{Bar, Columns, Line, bars, columns, lines};
-use super::text::visible;
 use crate::output::{count, percent};
+use crate::terminal::visible;
 
 /// Draws a picture; the numbers of the others are enough.
 pub(crate) fn picture(of: &Picture, edge: i64) -> Markup {

@@ -3,9 +3,9 @@
 use datafusion::common::Result;
 use serde::Serialize;
 
-use super::chain::COUNTED_ALONE;
-use super::filter::{ALL, clause};
-use super::source::{QueryRows, Source};
+use super::chain::{BY_PLACE, COUNTED_ALONE, FILE, InputRow, PLACE, ROW};
+use super::filter::Condition;
+use super::source::{Listing, QueryRows, Source};
 use crate::output::quoted;
 
 /// The rows whose text the overview reads.
@@ -41,17 +41,15 @@ pub(crate) const THINGS: [(&str, &str, &str); 4] = [
 
 /// The hash by which rows are drawn: it depends on the place of a row and a seed.
 fn draw(salt: &str) -> String {
-    format!("md5(concat(source['file'], ':', source['row'], ':{salt}{SEED}'))")
+    format!("md5(concat({FILE}, ':', {ROW}, ':{salt}{SEED}'))")
 }
 
-/// The places of `rows` rows, drawn with a seed.
-pub(crate) fn drawn(location: &str, filter: &str, rows: usize) -> String {
-    format!(
-        "SELECT source['file'] AS file, source['row'] AS row FROM {}{}\nORDER BY {}, file, row LIMIT {rows}",
-        quoted(location),
-        clause(filter),
-        draw("chain")
-    )
+/// The places of `rows` rows that pass a filter, drawn with a seed.
+pub(crate) async fn drawn(source: &Source, condition: Option<&Condition>, rows: usize) -> Result<Vec<InputRow>> {
+    let (hash, rows) = (draw("chain"), Some(rows as u64));
+    let order = [(hash.as_str(), false), BY_PLACE[0], BY_PLACE[1]];
+    let listing = Listing { table: &source.location, columns: &PLACE, condition, order: &order, first: 0, rows };
+    Ok(source.listed(&listing).await?.iter().map(InputRow::of).collect())
 }
 
 pub(crate) struct Overview {
@@ -67,7 +65,7 @@ pub(crate) struct Overview {
 pub(crate) async fn overview(source: &Source) -> Result<Overview> {
     let table = quoted(&source.location);
     let sample = sample(source, &table).await?;
-    let sampled = clause(&sample);
+    let sampled = sample.as_ref().map_or(String::new(), |sample| format!("\nWHERE {sample}"));
     let of = async |name, title, about: &str, sql: String| {
         let rows = source.rows(&sql).await?;
         Ok::<_, datafusion::common::DataFusionError>(Picture { name, title, about: about.to_string(), sql, rows })
@@ -79,7 +77,10 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
     let runs = of("runs", "Calls, money, time", "One row for each run that wrote to the output, from its history. Calls and costs are those of language models.", format!(
         "SELECT run, sum(rows_in) AS rows_in, sum(rows_out) AS rows_out, sum(rows_rejected) AS rejected, sum(rows_filtered) AS filtered,\n       max(calls) AS calls, max(tokens_in) AS tokens_in, max(tokens_out) AS tokens_out, max(cost) AS cost, max(seconds) AS seconds\nFROM cot_history({table}) WHERE run IS NOT NULL GROUP BY run ORDER BY min(version), run"
     )).await?;
-    let all_of = |filter: &str| if sample == ALL { filter.to_string() } else { format!("{sample} AND ({filter})") };
+    let all_of = |filter: &str| match &sample {
+        Some(sample) => format!("{sample} AND ({filter})"),
+        None => filter.to_string(),
+    };
     let tests: Vec<_> = THINGS.iter().map(|(name, _, filter)| format!(
         "SELECT '{name}' AS thing, count(*) AS chains, min(concat(source['file'], ':', source['row'])) AS example\nFROM {table} WHERE {}",
         all_of(filter)
@@ -118,7 +119,7 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
     if !source.status.rejects.is_empty() {
         pictures.push(of("rejects", "Rejects, with examples", "The first three rejects of each status.", format!(
             "SELECT status, file, row, error FROM (\n  SELECT status, source['file'] AS file, source['row'] AS row, error,\n         row_number() OVER (PARTITION BY status ORDER BY source['file'], source['row']) AS place FROM {})\nWHERE place <= 3 ORDER BY status, place",
-            source.rejects()
+            quoted(&source.rejects())
         )).await?);
     }
     if source.has("rung") {
@@ -150,16 +151,16 @@ pub(crate) fn said(source: &Source) -> String {
     }
 }
 
-/// The filter of the rows whose text is read.
-async fn sample(source: &Source, table: &str) -> Result<String> {
+/// The condition of the rows whose text is read; None if all are.
+async fn sample(source: &Source, table: &str) -> Result<Option<String>> {
     if source.status.rows <= SAMPLE {
-        return Ok(ALL.to_string());
+        return Ok(None);
     }
     let hash = draw("");
     let last = SAMPLE - 1;
     let found = source.rows(&format!("SELECT {hash} AS hash FROM {table} ORDER BY hash LIMIT 1 OFFSET {last}")).await?;
     let last = found.first().map(|row| row.text("hash").to_string()).unwrap_or_default();
-    Ok(format!("{hash} <= '{last}'"))
+    Ok(Some(format!("{hash} <= '{last}'")))
 }
 
 /// A query over this output, or over the rows that it and the other one have. `of` gets the name of a table and its rows.
@@ -180,7 +181,7 @@ fn fates(source: &Source, table: &str) -> String {
         true => kept,
         false => format!(
             "{kept}\nUNION ALL SELECT status, count(*) FROM {} GROUP BY status\nORDER BY rows DESC, fate",
-            source.rejects()
+            quoted(&source.rejects())
         ),
     }
 }

@@ -1,18 +1,20 @@
 //! The overview of an output: as a part of a page, as Markdown and as JSON.
 
+use asap_pipelines::location::command;
 use asap_pipelines::run::output::provenance::Provenance;
 use datafusion::common::Result;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::chain::{self, COUNTED_ALONE, Chain, InputRow, On};
-use super::filter::ALL;
+use super::filter::Condition;
 use super::page::page;
 use super::pictures::picture;
 use super::queries::{Overview, Picture, THINGS, drawn, edge, overview, said};
 use super::source::{QueryRow, QueryRows, Source};
-use super::text::{cell, visible};
-use crate::output::{count, percent, several, shell};
+use super::text::cell;
+use crate::output::{count, percent, several};
+use crate::terminal::visible;
 
 const KEYS: [(&str, &str); 3] =
     [("j k", "next, previous chain"), ("n p", "next, previous dropped step"), ("s", "numbers and SQL")];
@@ -24,7 +26,7 @@ pub(crate) struct Report {
     pub source: Source,
     pub overview: Overview,
     /// The filter of the chains, and their number.
-    pub selected: Option<(String, u64)>,
+    pub selected: Option<(Condition, u64)>,
 }
 
 impl Report {
@@ -35,10 +37,9 @@ impl Report {
 
     /// Chains drawn with a seed among those that pass the filter, each with that of the other output.
     pub(crate) async fn drawn(&self, chains: usize) -> Result<Vec<(Chain, Option<Chain>)>> {
-        let filter = self.selected.as_ref().map_or(ALL, |(filter, _)| filter);
+        let filter = self.selected.as_ref().map(|(filter, _)| filter);
         let source = &self.source;
-        let places = source.rows(&drawn(&source.location, filter, chains)).await?;
-        let places: Vec<_> = places.iter().map(InputRow::of).collect();
+        let places = drawn(source, filter, chains).await?;
         let mut others = self.other(&places).await?;
         let own = chain::read(source, &source.location, &places).await?.into_iter();
         let pair = |chain: Chain| {
@@ -93,7 +94,7 @@ impl Report {
     /// What the run did, in a few sentences. Then the command that measures what was not measured.
     pub(crate) fn sentences(&self) -> (Vec<String>, Option<String>) {
         let mut said = Vec::new();
-        let mut command = None;
+        let mut to_measure = None;
         let all = several(self.source.status.rows, "chain");
         if let Some(row) = self.tokens() {
             let kept = |row: QueryRow<'_>| percent(row.number("pruned"), row.number("original"));
@@ -110,7 +111,7 @@ impl Report {
         }
         if let Some((filter, selected)) = &self.selected {
             let chains = several(*selected, "chain");
-            said.push(format!("These numbers are about all rows; --where selects {chains}: {filter}."));
+            said.push(format!("These numbers are about all rows; --where selects {chains}: {}.", filter.text));
         }
         match self.survival() {
             Some(survival) => said.extend(survival),
@@ -119,7 +120,8 @@ impl Report {
                 let (from, pipeline) = self.provenance().map_or(("LOC", "PIPELINE"), |made| {
                     (made.input.first().map_or("LOC", String::as_str), made.pipeline.as_str())
                 });
-                command = Some(format!("asap exam --from {from} --pipelines {pipeline} --to out/exam"));
+                let words = ["asap", "exam", "--from", from, "--pipelines", pipeline, "--to", "out/exam"];
+                to_measure = Some(command(&words));
             }
         }
         let sum = |name: &str| self.overview.runs.rows.iter().map(|run| run.number(name)).sum::<f64>();
@@ -130,7 +132,7 @@ impl Report {
         if !self.source.status.finished {
             said.push("The output is not finished: asap table status shows which rows are missing.".to_string());
         }
-        (said, command)
+        (said, to_measure)
     }
 
     /// The survival of this pipeline's answers, at the share of the exam that is nearest to this output's, and the
@@ -190,7 +192,7 @@ impl Report {
 
     /// The command that shows a chain.
     fn reading(&self, example: &str) -> String {
-        format!("asap inspect {} --chain {}", shell(&self.source.location), shell(example))
+        command(&["asap", "inspect", &self.source.location, "--chain", example])
     }
 
     /// The overview as a page within a frame: a notebook and the page cannot change each other's style.
@@ -265,13 +267,13 @@ impl Report {
     fn written(&self, with_sql: bool) -> String {
         let (sentences, command) = self.sentences();
         let mut lines = vec![markdown(&sentences.join(" "))];
-        lines.extend(command.map(|command| format!("\nTo measure it: `{command}`")));
+        lines.extend(command.map(|command| format!("\nTo measure it: {}", code(&command))));
         lines.extend(self.warning().map(|warning| format!("\nNote: {}.", markdown(&warning))));
         let things = self.things();
         if !things.is_empty() {
             lines.push(format!("\n### Things to look at\n\nIn {}:\n", said(&self.source)));
             lines.extend(things.iter().map(|(what, example, _)| format!("- {what}, such as {}", markdown(example))));
-            lines.extend(with_sql.then(|| format!("\nTo read the first: `{}`", self.reading(&things[0].1))));
+            lines.extend(with_sql.then(|| format!("\nTo read the first: {}", code(&self.reading(&things[0].1)))));
         }
         let all = [&self.overview.tokens].into_iter().chain(&self.overview.pictures).chain([&self.overview.runs]);
         for each in all.filter(|each| with_sql || !matches!(each.name, "rejects" | "runs")) {
@@ -338,6 +340,15 @@ fn table(rows: &QueryRows) -> String {
         rows.iter().map(|row| line(rows.columns.iter().map(|column| markdown(&cell(row.get(column)))).collect())),
     );
     lines.join("\n")
+}
+
+/// A command in Markdown, between more backticks than it has.
+fn code(command: &str) -> String {
+    let command = visible(command).replace(['\n', '\t'], " ");
+    match command.matches('`').count() {
+        0 => format!("`{command}`"),
+        ticks => format!("{0} {command} {0}", "`".repeat(ticks + 1)),
+    }
 }
 
 /// A text without effect in Markdown.

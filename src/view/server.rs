@@ -5,7 +5,13 @@
 //! of the output: see [`super::filter`].
 
 use std::convert::Infallible;
+use std::fs::Permissions;
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::PathBuf;
+use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::common::{Result, plan_err};
 use hyper::header::{
@@ -14,37 +20,49 @@ use hyper::header::{
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
-use maud::{Markup, html};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use maud::{DOCTYPE, Markup, html};
+use tempfile::TempDir;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use url::form_urlencoded;
 
-use super::chain::{self, InputRow, On};
-use super::filter;
+use super::chain::{self, BY_PLACE, InputRow, On, PLACE};
+use super::filter::Condition;
 use super::page::{page, policy};
 use super::report::Report;
-use super::source::{QueryRow, QueryRows};
-use super::text::visible;
+use super::source::{Listing, QueryRow, QueryRows};
 use crate::failure::Failure;
-use crate::output::{complain, count, error_line, percent, print, quoted, several};
+use crate::output::{complain, count, error_line, note, percent, print, several};
+use crate::terminal::visible;
 
 /// Rows of a list.
 const PAGE: u64 = 50;
+/// Connections at a time. A usual process may open 1,024 files, and each request reads some.
+const CONNECTIONS: usize = 32;
+/// How long a connection may take for the head of its request, and for all of it.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+const ANSWER_TIME: Duration = Duration::from_secs(600);
+/// The longest head: an address with a long filter.
+const HEAD_BYTES: usize = 64 << 10;
+/// The pause after a connection that could not be accepted.
+const PAUSE: Duration = Duration::from_millis(100);
 const KEYS: [(&str, &str); 4] = [
     ("j k", "next, previous chain"),
     ("n p", "next, previous dropped step"),
     ("s", "numbers and SQL"),
     ("/", "filter"),
 ];
-/// The orders of the list: what the address and the form call them, and the SQL.
-const ORDERS: [(&str, &str, &str); 6] = [
-    ("place", "place in the input", ""),
-    ("longest", "longest first", "original_tokens DESC, "),
-    ("shortest", "shortest first", "original_tokens, "),
-    ("least", "least kept first", "pruned_tokens / CAST(greatest(original_tokens, 1) AS DOUBLE), "),
-    ("most", "most kept first", "pruned_tokens / CAST(greatest(original_tokens, 1) AS DOUBLE) DESC, "),
-    ("steps", "most steps first", "cardinality(steps) DESC, "),
+/// The orders of the list: what the address and the form call them, the SQL, and whether the largest is first.
+const ORDERS: [(&str, &str, &[(&str, bool)]); 6] = [
+    ("place", "place in the input", &[]),
+    ("longest", "longest first", &[("original_tokens", true)]),
+    ("shortest", "shortest first", &[("original_tokens", false)]),
+    ("least", "least kept first", &[(KEPT, false)]),
+    ("most", "most kept first", &[(KEPT, true)]),
+    ("steps", "most steps first", &[("cardinality(steps)", true)]),
 ];
+const KEPT: &str = "pruned_tokens / CAST(greatest(original_tokens, 1) AS DOUBLE)";
 
 pub(super) struct Server {
     pub report: Report,
@@ -90,8 +108,9 @@ impl Asked {
         asked
     }
 
-    fn sql_order(&self) -> &'static str {
-        ORDERS.iter().find(|(name, ..)| *name == self.order).map_or("", |(.., sql)| sql)
+    fn sorted(&self) -> Vec<(&'static str, bool)> {
+        let by = ORDERS.iter().find(|(name, ..)| *name == self.order).map_or(&[][..], |(.., by)| by);
+        by.iter().chain(&BY_PLACE).copied().collect()
     }
 
     /// The address of a page with the same filter and order.
@@ -119,24 +138,61 @@ pub(super) async fn serve(report: Report, port: u16, is_opened: bool) -> std::re
     let url = format!("http://127.0.0.1:{port}/{}/", server.token);
     print(&url)?;
     complain("Ctrl-C ends the server");
-    if is_opened {
-        let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
-        if let Err(error) = std::process::Command::new(opener).arg(&url).spawn() {
-            complain(&format!("note: cannot open a browser ({opener}: {error}): open the address yourself"));
-        }
-    }
+    // Its folder is deleted with it, at the end of the server.
+    let _redirect = is_opened.then(|| open(&url));
+    let slots = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        let (stream, _) = listener.accept().await?;
+        // A connection more waits in the queue of the system, without a file of this process.
+        let slot = Arc::clone(&slots).acquire_owned().await.map_err(|error| Failure::Failed(error.to_string()))?;
+        let Ok((stream, _)) = listener.accept().await else {
+            // The other side may have gone, or all files be open: the next one may be fine.
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
         let server = Arc::clone(&server);
         tokio::spawn(async move {
             let answer = service_fn(move |request| {
                 let server = Arc::clone(&server);
                 async move { Ok::<_, Infallible>(server.answer(request).await) }
             });
+            // A page is one request. A connection that stays open would keep its slot.
+            let mut http = http1::Builder::new();
+            http.keep_alive(false).timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES);
             // A browser that closes its connection is no failure.
-            drop(http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await);
+            drop(tokio::time::timeout(ANSWER_TIME, http.serve_connection(TokioIo::new(stream), answer)).await);
+            drop(slot);
         });
     }
+}
+
+/// Opens the address in a browser. Other users can read the arguments of a process, so the browser gets the name of a file
+/// that only this user can read, and that leads to the address.
+fn open(url: &str) -> Option<TempDir> {
+    let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let opened = redirect(url).and_then(|(folder, file)| {
+        std::process::Command::new(opener).arg(file).stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+        Ok(folder)
+    });
+    opened
+        .inspect_err(|error| note(format!("cannot open a browser ({opener}: {error}): open the address yourself")))
+        .ok()
+}
+
+/// Writes a page that leads to an address, in a folder of its own that only this user can enter.
+fn redirect(url: &str) -> std::io::Result<(TempDir, PathBuf)> {
+    let own = Permissions::from_mode(0o700);
+    let folder = tempfile::Builder::new().prefix("asap-view-").permissions(own).tempdir()?;
+    let file = folder.path().join("open.html");
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head { meta charset="utf-8"; meta http-equiv="refresh" content={ "0; url=" (url) }; title { "asap view" } }
+            body { p { a href=(url) rel="noreferrer" { "asap view" } } }
+        }
+    };
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600).open(&file)?.write_all(page.into_string().as_bytes())?;
+    Ok((folder, file))
 }
 
 impl Server {
@@ -216,17 +272,18 @@ impl Server {
 
     async fn chains(&self, asked: &Asked) -> Result<Markup> {
         let source = &self.report.source;
-        let table = quoted(&source.location);
-        let filter = filter::or_all(&asked.filter, &source.schema)?;
-        let total = source.selected(&filter).await?;
-        let sql = format!(
-            "SELECT source['file'] AS file, source['row'] AS row, id, original_tokens, pruned_tokens, cardinality(steps) AS steps\n\
-             FROM {table}{}\nORDER BY {}file, row LIMIT {PAGE} OFFSET {}",
-            filter::clause(&filter),
-            asked.sql_order(),
-            asked.from
-        );
-        let rows = source.rows(&sql).await?;
+        let filter = Condition::typed(&asked.filter, &source.schema)?;
+        let total = source.selected(filter.as_ref()).await?;
+        let counted = ["id", "original_tokens", "pruned_tokens", "cardinality(steps) AS steps"];
+        let listing = Listing {
+            table: &source.location,
+            columns: &[&PLACE[..], &counted].concat(),
+            condition: filter.as_ref(),
+            order: &asked.sorted(),
+            first: asked.from,
+            rows: Some(PAGE),
+        };
+        let rows = source.listed(&listing).await?;
         let questions = self.questions(&rows).await?;
         Ok(html! {
             h1 { "Chains" }
@@ -251,7 +308,7 @@ impl Server {
                 }
             }
             (pager(asked, "chains", total))
-            (shown(&sql))
+            (shown(&listing))
         })
     }
 
@@ -261,8 +318,9 @@ impl Server {
             return Ok(QueryRows::default());
         }
         let places: Vec<_> = rows.iter().map(InputRow::of).collect();
-        let chains = chain::query(&self.report.source.location, &places);
-        self.report.source.rows(&format!("SELECT file, row, left(question, 300) AS question FROM ({chains})")).await
+        let (source, condition) = (&self.report.source, chain::at(&places));
+        let columns = &[PLACE[0], PLACE[1], "left(question, 300) AS question"];
+        source.listed(&Listing { columns, ..chain::query(&source.location, &condition) }).await
     }
 
     /// None if there is no such chain.
@@ -295,21 +353,23 @@ impl Server {
                 }
                 (chain.html(other.first(), if asked.is_whole { On::WholePage } else { On::Page }))
             }
-            (shown(&chain::query(&source.location, &[place])))
+            (shown(&chain::query(&source.location, &chain::at(&[place]))))
         }))
     }
 
     /// The place of a chain of the list, and the indices of the chains around it.
     async fn neighbors(&self, asked: &Asked, at: u64) -> Result<(Option<InputRow>, Option<u64>, Option<u64>)> {
         let source = &self.report.source;
-        let rows = source
-            .rows(&format!(
-                "SELECT source['file'] AS file, source['row'] AS row FROM {}{} ORDER BY {}file, row LIMIT 2 OFFSET {at}",
-                quoted(&source.location),
-                filter::clause(&filter::or_all(&asked.filter, &source.schema)?),
-                asked.sql_order()
-            ))
-            .await?;
+        let filter = Condition::typed(&asked.filter, &source.schema)?;
+        let listing = Listing {
+            table: &source.location,
+            columns: &PLACE,
+            condition: filter.as_ref(),
+            order: &asked.sorted(),
+            first: at,
+            rows: Some(2),
+        };
+        let rows = source.listed(&listing).await?;
         let places: Vec<_> = rows.iter().map(InputRow::of).collect();
         Ok((places.first().cloned(), at.checked_sub(1), (places.len() > 1).then_some(at + 1)))
     }
@@ -320,19 +380,18 @@ impl Server {
         if rejects.is_empty() {
             return Ok(html! { h1 { "Rejects" } p { "No row was rejected." } });
         }
-        let filter = match asked.status.as_str() {
-            "" => filter::ALL.to_string(),
-            status => format!("status = {}", quoted(status)),
-        };
+        let status = (!asked.status.is_empty()).then(|| Condition::is("status", &asked.status));
         let total = rejects.iter().filter(|(status, _)| asked.status.is_empty() || **status == asked.status);
         let total = total.map(|(_, rows)| rows).sum();
-        let sql = format!(
-            "SELECT status, source['file'] AS file, source['row'] AS row, error FROM {}{}\nORDER BY file, row LIMIT {PAGE} OFFSET {}",
-            source.rejects(),
-            filter::clause(&filter),
-            asked.from
-        );
-        let rows = source.rows(&sql).await?;
+        let listing = Listing {
+            table: &source.rejects(),
+            columns: &["status", PLACE[0], PLACE[1], "error"],
+            condition: status.as_ref(),
+            order: &BY_PLACE,
+            first: asked.from,
+            rows: Some(PAGE),
+        };
+        let rows = source.listed(&listing).await?;
         let cell = |row: QueryRow<'_>, column| visible(row.text(column)).into_owned();
         Ok(html! {
             h1 { "Rejects" }
@@ -347,7 +406,7 @@ impl Server {
                 }
             }
             (pager(asked, "rejects", total))
-            (shown(&sql))
+            (shown(&listing))
         })
     }
 }
@@ -381,6 +440,6 @@ fn pager(asked: &Asked, page: &str, total: u64) -> Markup {
     }
 }
 
-fn shown(sql: &str) -> Markup {
-    html! { details { summary { "SQL" } pre.sql tabindex="0" { code { (sql) } } } }
+fn shown(listing: &Listing) -> Markup {
+    html! { details { summary { "SQL" } pre.sql tabindex="0" { code { (visible(&listing.sql())) } } } }
 }

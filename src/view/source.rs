@@ -1,15 +1,19 @@
 //! An output of a run as asap view reads it: checked, at one version, and queried with SQL.
 
 use asap_llm::Llm;
-use asap_pipelines::location;
+use asap_pipelines::location::{self, command};
 use asap_pipelines::outputs::status::{Status, status};
 use asap_pipelines::outputs::whole_table;
 use asap_udfs::{Models, Settings};
 use datafusion::common::{DFSchema, Result, TableReference};
+use datafusion::dataframe::DataFrame;
 use datafusion::execution::context::SessionContext;
+use datafusion::functions_aggregate::expr_fn::sum;
+use datafusion::logical_expr::{lit, when};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::filter::Condition;
 use crate::exam::variants::{BLOCK, ORIGINAL, RANDOM};
 use crate::failure::Failure;
 use crate::output::{count, error_line, quoted};
@@ -85,15 +89,25 @@ impl Source {
         rows(&self.context, sql).await
     }
 
-    /// The number of chains that pass a filter. No `WHERE`: the reader of files would evaluate it and wrap its errors.
-    pub(crate) async fn selected(&self, filter: &str) -> Result<u64> {
-        let sql = format!("SELECT sum(CASE WHEN {filter} THEN 1 ELSE 0 END) AS chains FROM {}", quoted(&self.location));
-        Ok(self.rows(&sql).await?.first().map_or(0, |row| row.count("chains")))
+    /// The rows of a listing.
+    pub(crate) async fn listed(&self, listing: &Listing<'_>) -> Result<QueryRows> {
+        let rows = self.context.table(TableReference::bare(listing.table)).await?;
+        collected(listing.over(rows)?).await
     }
 
-    /// Its rejects, as SQL names a table.
+    /// The number of chains that pass a filter. It is no filter here: the reader of files would evaluate it and wrap its
+    /// errors.
+    pub(crate) async fn selected(&self, filter: Option<&Condition>) -> Result<u64> {
+        let Some(filter) = filter else { return Ok(self.status.rows) };
+        let rows = self.context.table(TableReference::bare(self.location.as_str())).await?;
+        let passed = when(filter.expr.clone(), lit(1)).otherwise(lit(0))?;
+        let found = collected(rows.aggregate(vec![], vec![sum(passed).alias("chains")])?).await?;
+        Ok(found.first().map_or(0, |row| row.count("chains")))
+    }
+
+    /// The location of its rejects.
     pub(crate) fn rejects(&self) -> String {
-        quoted(&format!("{}/.asap/rejects", self.location))
+        format!("{}/.asap/rejects", self.location)
     }
 
     pub(crate) fn has(&self, column: &str) -> bool {
@@ -101,8 +115,51 @@ impl Source {
     }
 }
 
+/// Rows of a table that pass a condition. The condition is a plan, so that no text of a user becomes a part of a query.
+pub(crate) struct Listing<'a> {
+    pub table: &'a str,
+    pub columns: &'a [&'a str],
+    pub condition: Option<&'a Condition>,
+    /// Expressions over the columns of the table, and whether the largest is first.
+    pub order: &'a [(&'a str, bool)],
+    pub first: u64,
+    pub rows: Option<u64>,
+}
+
+impl Listing<'_> {
+    fn over(&self, table: DataFrame) -> Result<DataFrame> {
+        let filtered = match self.condition {
+            Some(condition) => table.filter(condition.expr.clone())?,
+            None => table,
+        };
+        let order = self
+            .order
+            .iter()
+            .map(|(by, is_largest_first)| Ok(filtered.parse_sql_expr(by)?.sort(!is_largest_first, *is_largest_first)));
+        let order = order.collect::<Result<Vec<_>>>()?;
+        let sorted = if order.is_empty() { filtered } else { filtered.sort(order)? };
+        let number = |rows: u64| rows.min(i64::MAX as u64) as usize;
+        sorted.limit(number(self.first), self.rows.map(number))?.select_exprs(self.columns)
+    }
+
+    /// The same query for asap sql.
+    pub(crate) fn sql(&self) -> String {
+        let mut lines = vec![format!("SELECT {}", self.columns.join(", ")), format!("FROM {}", quoted(self.table))];
+        lines.extend(self.condition.map(|condition| format!("WHERE {}", condition.text)));
+        let by =
+            |(by, is_largest_first): &(&str, bool)| format!("{by}{}", if *is_largest_first { " DESC" } else { "" });
+        let order: Vec<_> = self.order.iter().map(by).collect();
+        lines.extend((!order.is_empty()).then(|| format!("ORDER BY {}", order.join(", "))));
+        lines.extend(self.rows.map(|rows| format!("LIMIT {rows} OFFSET {}", self.first)));
+        lines.join("\n")
+    }
+}
+
 async fn rows(context: &SessionContext, sql: &str) -> Result<QueryRows> {
-    let found = context.sql(sql).await?;
+    collected(context.sql(sql).await?).await
+}
+
+async fn collected(found: DataFrame) -> Result<QueryRows> {
     let columns = found.schema().fields().iter().map(|field| field.name().clone()).collect();
     Ok(QueryRows { columns, rows: whole_table::rows_of(&found.collect().await?)? })
 }
@@ -124,7 +181,11 @@ async fn output(context: &SessionContext, location: &str) -> Result<(String, Sta
         let advice = match rejects {
             0 => "run asap run first, or wait for its first commit".to_string(),
             rejects => {
-                format!("all {} rows are rejects: asap inspect {location}/.asap/rejects shows why", count(rejects))
+                format!(
+                    "all {} rows are rejects: {} shows why",
+                    count(rejects),
+                    command(&["asap", "inspect", &format!("{location}/.asap/rejects")])
+                )
             }
         };
         return Err(Failure::Failed(format!("{location} has no pruned rows to show: {advice}")));

@@ -2,11 +2,15 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Stdio};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::common::Workplace;
+use crate::runs::place::wait_until;
 
 /// An output of the whole method in `out`, and one of random steps in `random`.
 fn pruned(rows: usize) -> (Workplace, Value) {
@@ -249,8 +253,11 @@ struct Viewer {
 
 impl Viewer {
     fn of(workplace: &Workplace) -> Self {
-        let mut child =
-            workplace.command(["view", "out"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        Self::by(workplace.command(["view", "out"]))
+    }
+
+    fn by(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let (host, token) = line.trim().strip_prefix("http://").unwrap().split_once('/').unwrap();
@@ -272,9 +279,104 @@ impl Viewer {
 
 impl Drop for Viewer {
     fn drop(&mut self) {
-        self.child.kill().unwrap();
+        // It may have ended.
+        drop(self.child.kill());
         self.child.wait().unwrap();
     }
+}
+
+/// The plan of a filter runs, and its text is never a part of another query.
+#[test]
+fn a_filter_means_what_sql_says() {
+    let ids = ["a''b", "a'b", "a\\'b", "a\\b", "it", "x -- y"];
+    let line = |id: &&str| json!({"id": id, "question": "q", "cot": format!("One {id}.\n\nTwo."), "answer": "2"});
+    let workplace = truncated(&ids.iter().map(line).collect::<Vec<_>>(), 100);
+    workplace.write("secret.jsonl", "{\"content\": \"TOPSECRET\"}\n");
+    let injected = "id = '\\'' THEN 1 ELSE 0 END) AS chains FROM \"out\" WHERE \
+                    CAST((SELECT content FROM \"secret.jsonl\" LIMIT 1) AS INT) = 1 --'";
+    let filters = ["id = 'a''''b'", "id = 'a''b'", "id = 'a\\''b'", "id = 'a\\b'", "id IN ('it', 'x -- y')", injected];
+    for filter in filters.into_iter().chain(["id LIKE '%''%' -- quotes", "id = 'it' /* ' */"]) {
+        let sql = format!("SELECT id FROM 'out' WHERE {filter}\nORDER BY id");
+        let expected: Vec<Value> =
+            serde_json::from_str(workplace.run(["sql", "-q", "--format", "json", "-c", &sql]).ok()).unwrap();
+        let found: Value = serde_json::from_str(&report(&workplace, "r.json", &["--where", filter])).unwrap();
+        let mut ids: Vec<_> = found["chains"].as_array().unwrap().iter().map(|chain| chain["id"].clone()).collect();
+        ids.sort_by_key(Value::to_string);
+        let mut expected: Vec<_> = expected.iter().map(|row| row["id"].clone()).collect();
+        expected.sort_by_key(Value::to_string);
+        assert_eq!(ids, expected, "{filter}");
+        assert!(!found.to_string().contains("TOPSECRET") && found.to_string().contains("--where selects"));
+    }
+    for (filter, said) in [("id = 'it' /* '", "--where: "), ("id = '", "--where: ")] {
+        workplace.run(["view", "out", "--to", "r.json", "--where", filter]).ends(2, &[said]);
+    }
+}
+
+#[test]
+fn idle_connections_and_long_requests_do_not_end_the_server() {
+    let workplace = truncated(&[json!({"id": "a", "question": "q", "cot": "One.\n\nTwo.", "answer": "2"})], 100);
+    // Each connection is a file of the process, which may open 64.
+    let viewer = Viewer::by(workplace.shell_command("ulimit -n 64 && exec asap view out"));
+    let mut idle: Vec<TcpStream> = (0..120).map(|_| TcpStream::connect(&viewer.host).unwrap()).collect();
+    for stream in &mut idle {
+        write!(stream, "GET / HTTP/1.1\r\nHost:").unwrap();
+    }
+    let begun = Instant::now();
+    let (status, _) = viewer.page("chains");
+    assert!(status == 200 && begun.elapsed() < Duration::from_secs(90), "{status} after {:?}", begun.elapsed());
+    // It may close the connection before all of the head is sent.
+    let mut long = TcpStream::connect(&viewer.host).unwrap();
+    drop(write!(long, "GET /{} HTTP/1.1\r\nHost: {}\r\n", "x".repeat(200_000), viewer.host));
+    let mut response = String::new();
+    drop(long.read_to_string(&mut response));
+    assert!(response.is_empty() || response.starts_with("HTTP/1.1 431"), "{response}");
+    for more in ["-1", "||id", "::TEXT", "+OR+id=%27%27"] {
+        let (status, said) = viewer.page(&format!("chains?where=id{}", more.repeat(4_000)));
+        assert!(status == 400 && said.contains("at most 1000 operators"), "{more}: {said}");
+    }
+    assert_eq!(viewer.page("chains").0, 200);
+}
+
+/// Other users can read the arguments of a process.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_browser_gets_the_address_from_a_file_of_this_user() {
+    let workplace = truncated(&[json!({"id": "a", "question": "q", "cot": "One.\n\nTwo.", "answer": "2"})], 100);
+    workplace.write("xdg-open", "#!/bin/sh\necho \"$@\" > opened.new && mv opened.new opened\n");
+    let script = "chmod +x xdg-open && PATH=\"$PWD:$PATH\" exec asap view out --open";
+    let viewer = Viewer::by(workplace.shell_command(script));
+    wait_until("the browser", || workplace.path("opened").exists());
+    let file = PathBuf::from(std::fs::read_to_string(workplace.path("opened")).unwrap().trim());
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700), "{}", file.display());
+    let page = std::fs::read_to_string(&file).unwrap();
+    assert!(page.contains(&format!("url=http://{}/{}/\"", viewer.host, viewer.token)), "{page}");
+    let pid = nix::unistd::Pid::from_raw(viewer.child.id().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    wait_until("the end of the file", || !file.parent().unwrap().exists());
+}
+
+#[test]
+fn commands_to_copy_run_nothing_of_a_name() {
+    let workplace = Workplace::empty();
+    workplace.write(
+        "d$(touch mark)/it's;touch mark.jsonl",
+        "{\"id\": \"a\", \"question\": \"q\", \"cot\": \"One.\\n\\nTwo.\", \"answer\": \"2\"}\n".repeat(2),
+    );
+    let out = "o$(touch mark)'s";
+    workplace.run(["run", "truncate", "--from", "d$(touch mark)", "--to", out]).ok();
+    workplace.run(["view", out, "--to", "r.json"]).ok();
+    workplace.run(["view", out, "--to", "r.html"]).ok();
+    let found: Value = serde_json::from_slice(&std::fs::read(workplace.path("r.json")).unwrap()).unwrap();
+    let measure = found["to_measure"].as_str().unwrap();
+    let missing = workplace.run(["inspect", out, "--chain", "nowhere:7"]).ends(2, &["lists them"]);
+    let (_, listing) = missing.stderr.split_once("asap sql").unwrap();
+    let (listing, _) = listing.split_once(" lists them").unwrap();
+    workplace.shell(&format!("asap sql{listing}")).ok();
+    workplace.shell(&format!("set -- {measure}; printf '%s\\n' \"$4\" > from")).ok();
+    let from = std::fs::read_to_string(workplace.path("from")).unwrap();
+    assert!(from.trim_end().ends_with("d$(touch mark)"), "{from}");
+    assert!(!workplace.path("mark").exists());
 }
 
 #[test]

@@ -151,10 +151,11 @@ fn unreadable(output: &Output, shard: &LiveFile, error: DataFusionError) -> Data
     }
     let to = location::display(&output.url);
     exec_datafusion_err!(
-        "shard {} of {to} cannot be read ({}): asap table verify {to} lists all such shards; delete them, and run the same asap \
+        "shard {} of {to} cannot be read ({}): {} lists all such shards; delete them, and run the same asap \
          run command again, which processes their rows again",
         shard.path,
-        error.strip_backtrace()
+        error.strip_backtrace(),
+        location::command(&["asap", "table", "verify", &to])
     )
 }
 

@@ -9,6 +9,7 @@ use datafusion::common::{Result, config_err, exec_err};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
 use object_store::ObjectStore;
 use serde_json::json;
 use url::Url;
@@ -40,6 +41,7 @@ use crate::run::output::provenance::Provenance;
 use crate::run::output::table_properties::{Design, HeldOriginals, slice_rows};
 use crate::run::output::write_shards::Writing;
 use crate::session::session_of;
+use crate::statement::check_size;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
@@ -145,6 +147,7 @@ fn starts_anywhere(request: &Request, output: &Output) -> bool {
 
 async fn planned(context: &SessionContext, corpus: &Corpus, request: &Request) -> Result<LogicalPlan> {
     context.register_table(CORPUS, Arc::new(plan::CorpusTable::new(corpus.schema())))?;
+    check_size(&request.sql, &GenericDialect {})?;
     let pipeline = context.state().create_logical_plan(&request.sql).await?;
     plan::check(&pipeline)?;
     Ok(pipeline)

@@ -15,6 +15,7 @@ use object_store::{ObjectMeta, ObjectStore};
 use crate::corpus::files::file::{MAGIC, get_range};
 use crate::corpus::files::is_hidden;
 use crate::delta::FOLDER;
+use crate::location::command;
 use crate::objects::named;
 
 /// Signs of a table format: the name of its log folder, and the ending of the file names in it.
@@ -113,9 +114,12 @@ pub(crate) async fn refuse_file<T>(store: &dyn ObjectStore, file: &ObjectMeta, n
     let is_named = |ending: &str| name.ends_with(ending) || name.ends_with(&format!("{ending}.gz"));
     let (folder, file) = name.rsplit_once('/').unwrap_or((".", name));
     if file.ends_with(".arrow") || ["state.json", "dataset_info.json"].contains(&file) {
+        let folder = folder.replace('\\', "\\\\").replace('\'', "\\'");
+        let script =
+            format!("from datasets import load_from_disk; load_from_disk('{folder}').to_parquet('converted.parquet')");
+        let convert = command(&["python", "-c", &script]);
         return exec_err!(
-            "{name} is part of a dataset saved with save_to_disk, not Parquet; convert it first: python -c \"from datasets import \
-             load_from_disk; load_from_disk('{folder}').to_parquet('converted.parquet')\""
+            "{name} is part of a dataset saved with save_to_disk, not Parquet; convert it first: {convert}"
         );
     }
     match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
@@ -141,14 +145,15 @@ fn refuse_csv<T>(name: &str, start: &[u8], format: &str, delimiter: &str) -> Res
     let header = String::from_utf8_lossy(&header);
     let reader = Format::default().with_header(true).with_delimiter(if delimiter.is_empty() { b',' } else { b'\t' });
     let (schema, _) = reader.infer_schema(header.trim_start_matches('\u{feff}').as_bytes(), Some(0))?;
-    let quoted = |field: &FieldRef| format!("\\\"{}\\\" TEXT", field.name().replace('"', "\\\"\\\""));
+    let quoted = |field: &FieldRef| format!("\"{}\" TEXT", field.name().replace('"', "\"\""));
     let columns: Vec<String> = schema.fields().iter().map(quoted).collect();
     let compression = if is_compressed { ", 'format.compression' 'GZIP'" } else { "" };
-    exec_err!(
-        "{name} is {format}, not Parquet; convert it first: asap sql \
-         -c \"CREATE EXTERNAL TABLE t ({}) STORED AS CSV LOCATION '{}' OPTIONS ({delimiter}'format.has_header' 'true', \
-         'format.newlines_in_values' 'true'{compression})\" -c \"COPY t TO 'converted.parquet'\"",
+    let create = format!(
+        "CREATE EXTERNAL TABLE t ({}) STORED AS CSV LOCATION '{}' OPTIONS ({delimiter}'format.has_header' 'true', \
+         'format.newlines_in_values' 'true'{compression})",
         columns.join(", "),
         name.replace('\'', "''")
-    )
+    );
+    let convert = command(&["asap", "sql", "-c", &create, "-c", "COPY t TO 'converted.parquet'"]);
+    exec_err!("{name} is {format}, not Parquet; convert it first: {convert}")
 }

@@ -119,8 +119,8 @@ fn of_hub(typed: &str) -> String {
     let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".parquet");
     match typed.split('/').collect::<Vec<_>>().as_slice() {
         [organisation, name] if is_part(organisation) && is_part(name) => format!(
-            "; for a dataset of the Hugging Face Hub, run hf download --repo-type dataset {typed} --local-dir DIR and name \
-             DIR, or use hf://datasets/{typed}"
+            "; for a dataset of the Hugging Face Hub, run {} and name DIR, or use hf://datasets/{typed}",
+            location::command(&["hf", "download", "--repo-type", "dataset", typed, "--local-dir", "DIR"])
         ),
         _ => String::new(),
     }

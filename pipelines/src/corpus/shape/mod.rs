@@ -28,6 +28,7 @@ use crate::corpus::shape::path::{Path, is_text, item, item_fields, turn_field};
 use crate::corpus::shape::rules::{
     ANSWERS, BY_TAGS, BY_USER, CHAINS, CONVERSATIONS, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, SYSTEMS,
 };
+use crate::location::command;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shape {
@@ -390,10 +391,14 @@ impl Shape {
     fn check_types(&self, schema: &Schema, file: &str) -> Result<()> {
         let misfit = |place: &dyn fmt::Display, expected: &str, found: Option<&DataType>| {
             let cast = match found.is_some_and(DataType::is_binary) {
-                true => format!(
-                    "; if it is text, convert it: asap sql -c \"COPY (SELECT * REPLACE (CAST(\\\"{place}\\\" AS VARCHAR) AS \
-                     \\\"{place}\\\") FROM '{file}') TO 'converted.parquet'\""
-                ),
+                true => {
+                    let (column, file) = (place.to_string().replace('"', "\"\""), file.replace('\'', "\'\'"));
+                    let sql = format!(
+                        "COPY (SELECT * REPLACE (CAST(\"{column}\" AS VARCHAR) AS \"{column}\") FROM '{file}') TO \
+                         'converted.parquet'"
+                    );
+                    format!("; if it is text, convert it: {}", command(&["asap", "sql", "-c", &sql]))
+                }
                 false => String::new(),
             };
             let found = found.map_or("nothing".to_string(), kind);

@@ -1,4 +1,5 @@
 use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::json;
 
@@ -10,17 +11,18 @@ fn assert_names(error: &str, names: &[&str]) {
     }
 }
 
+/// Runs the SQL of the command that an error shows, as a shell reads it.
 async fn follow(error: &str, folder: &Path) -> PathBuf {
     let converted = folder.join("converted.parquet");
     let context = context();
-    // Quotes within a shell's quotes.
-    let error = error.replace("\\\"", "\u{1}");
-    let commands: Vec<&str> = error.split("-c \"").skip(1).filter_map(|command| command.split('"').next()).collect();
-    assert_eq!(commands.len(), 2, "{error}");
-    for command in commands {
-        let command =
-            command.replace('\u{1}', "\"").replace("'converted.parquet'", &format!("'{}'", converted.display()));
-        context.sql(&command).await.unwrap().collect().await.unwrap();
+    let (_, command) = error.split_once("asap sql ").unwrap();
+    let words = Command::new("sh").args(["-c", &format!("printf '%s\\0' {command}")]).output().unwrap();
+    let words = String::from_utf8(words.stdout).unwrap();
+    let words: Vec<&str> = words.split_terminator('\0').collect();
+    assert_eq!((words.len(), words[0], words[2]), (4, "-c", "-c"), "{error}");
+    for sql in [words[1], words[3]] {
+        let sql = sql.replace("'converted.parquet'", &format!("'{}'", converted.display()));
+        context.sql(&sql).await.unwrap().collect().await.unwrap();
     }
     converted
 }
@@ -48,6 +50,18 @@ async fn other_formats_come_with_the_way_to_convert_them() {
         assert_eq!(query(&corpus, sql).await, ["q | c | a | 007 | NULL"], "{name}");
         assert_eq!(corpus.rows(), 30);
     }
+}
+
+#[tokio::test]
+async fn a_name_in_a_command_runs_no_command_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("mark");
+    let path = folder.path().join("it's $(touch mark).csv");
+    let header = format!("question,cot,answer,`touch {0}`,$(touch {0}),a'b", mark.display());
+    std::fs::write(&path, format!("{header}\nq,c,a,1,2,3\n")).unwrap();
+    let converted = follow(&refusal(&path).await, folder.path()).await;
+    assert_eq!(query(&open(&converted, None).await.unwrap(), "SELECT \"a'b\" FROM corpus").await, ["3"]);
+    assert!(!mark.exists());
 }
 
 #[tokio::test]

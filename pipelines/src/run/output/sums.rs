@@ -72,7 +72,7 @@ pub(crate) async fn compare(url: &Url, state: &LogState) -> Result<Option<String
         return Ok(None);
     }
     let (table, store) = (location::display(url), delta::store_of(url)?);
-    let advice = format!("asap table verify {table} names the files that differ");
+    let advice = format!("{} names the files that differ", location::command(&["asap", "table", "verify", &table]));
     let name = format!("{KEPT}/{}", generation(state));
     for version in (0..=state.version).rev() {
         let lines = delta::read_commit(store.as_ref(), version).await?;

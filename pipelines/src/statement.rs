@@ -1,0 +1,207 @@
+//! The size of SQL text: the engine walks an expression by recursion, and a stack has an end.
+
+use datafusion::common::{Result, plan_err};
+use datafusion::sql::sqlparser::dialect::Dialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+
+/// The most levels of an expression, far below what overflows a stack of [`STACK_BYTES`].
+pub const MOST_LEVELS: usize = 1_000;
+/// The stack of a thread that plans or evaluates expressions: an unoptimized build needs kilobytes for each level.
+pub const STACK_BYTES: usize = 64 << 20;
+/// The longest text: a parsed text takes hundreds of times its length.
+const MOST_BYTES: usize = 8 << 20;
+
+/// Refuses a text whose expressions are too long or too deep to be planned.
+///
+/// Each operator can put what is left of it one level deeper: `1-1-1` is `(1-1)-1`. A comma begins at the level of its
+/// bracket again, so lists of any length are flat.
+///
+/// # Errors
+/// If the text is longer than 8 MiB, or an expression may have more than [`MOST_LEVELS`] levels.
+pub fn check_size(sql: &str, dialect: &dyn Dialect) -> Result<()> {
+    if sql.len() > MOST_BYTES {
+        return plan_err!(
+            "expected SQL of at most {} MiB, found {} MiB: put the values into a file, and JOIN it",
+            MOST_BYTES >> 20,
+            sql.len().div_ceil(1 << 20)
+        );
+    }
+    // What is no token is an error of the parser.
+    let tokens = Tokenizer::new(dialect, sql).tokenize().unwrap_or_default();
+    if deepest(&tokens) > MOST_LEVELS {
+        return plan_err!(
+            "expected an expression of at most {MOST_LEVELS} operators, found more: write a list of values as x IN (…), or put \
+             the values into a file, and JOIN it"
+        );
+    }
+    Ok(())
+}
+
+/// A bracket or a CASE that is open.
+#[derive(Default, Clone, Copy)]
+struct Open {
+    is_case: bool,
+    /// Operators since its last comma: AND and OR, and others after the last of these, which bind closer.
+    joined: usize,
+    others: usize,
+}
+
+impl Open {
+    fn levels(self) -> usize {
+        self.joined + self.others
+    }
+}
+
+/// The levels of the deepest expression, up to half too few where AND and OR join deep ones.
+fn deepest(tokens: &[Token]) -> usize {
+    let mut outer: Vec<Open> = Vec::new();
+    let mut inner = Open::default();
+    let (mut below, mut deepest) = (0, 0);
+    for token in tokens {
+        let keyword = if let Token::Word(word) = token { word.keyword } else { Keyword::NoKeyword };
+        match token {
+            Token::LParen | Token::LBracket | Token::LBrace => {
+                below += inner.levels() + 1;
+                outer.push(std::mem::take(&mut inner));
+            }
+            Token::Word(_) if keyword == Keyword::CASE => {
+                below += inner.levels() + 1;
+                outer.push(std::mem::replace(&mut inner, Open { is_case: true, ..Open::default() }));
+            }
+            Token::RParen | Token::RBracket | Token::RBrace => close(&mut outer, &mut inner, &mut below),
+            Token::Word(_) if keyword == Keyword::END && inner.is_case => close(&mut outer, &mut inner, &mut below),
+            Token::Word(_) if inner.is_case && matches!(keyword, Keyword::WHEN | Keyword::THEN | Keyword::ELSE) => {
+                (inner.joined, inner.others) = (0, 0);
+            }
+            Token::Comma => (inner.joined, inner.others) = (0, 0),
+            Token::SemiColon => {
+                outer.clear();
+                (inner, below) = (Open::default(), 0);
+            }
+            Token::Word(_) if matches!(keyword, Keyword::AND | Keyword::OR) => {
+                (inner.joined, inner.others) = (inner.joined + 1, 0);
+            }
+            Token::Word(_) if OPERATORS.contains(&keyword) => inner.others += 1,
+            token if is_operand(token) => {}
+            _ => inner.others += 1,
+        }
+        deepest = deepest.max(below + inner.levels());
+    }
+    deepest
+}
+
+/// Keywords that are an operator, or join tables or queries.
+const OPERATORS: [Keyword; 23] = [
+    Keyword::APPLY,
+    Keyword::AT,
+    Keyword::BETWEEN,
+    Keyword::COLLATE,
+    Keyword::DIV,
+    Keyword::EXCEPT,
+    Keyword::ILIKE,
+    Keyword::IN,
+    Keyword::INTERSECT,
+    Keyword::IS,
+    Keyword::JOIN,
+    Keyword::LIKE,
+    Keyword::MATCH,
+    Keyword::MEMBER,
+    Keyword::MINUS,
+    Keyword::NOT,
+    Keyword::NOTNULL,
+    Keyword::OVERLAPS,
+    Keyword::REGEXP,
+    Keyword::RLIKE,
+    Keyword::SIMILAR,
+    Keyword::UNION,
+    Keyword::XOR,
+];
+
+/// Closes a bracket. What follows it may be an operator on it, such as another subscript: so it counts as a level.
+fn close(outer: &mut Vec<Open>, inner: &mut Open, below: &mut usize) {
+    if let Some(before) = outer.pop() {
+        *below -= before.levels() + 1;
+        *inner = Open { others: before.others + 1, ..before };
+    }
+}
+
+fn is_operand(token: &Token) -> bool {
+    use Token::{
+        DoubleQuotedString, EOF, EscapedStringLiteral, HexStringLiteral, NationalStringLiteral, Number, Period,
+        SingleQuotedString, UnicodeStringLiteral, Whitespace, Word,
+    };
+    matches!(
+        token,
+        Word(_)
+            | Number(..)
+            | Period
+            | Whitespace(_)
+            | SingleQuotedString(_)
+            | DoubleQuotedString(_)
+            | NationalStringLiteral(_)
+            | EscapedStringLiteral(_)
+            | UnicodeStringLiteral(_)
+            | HexStringLiteral(_)
+            | EOF
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+
+    use super::*;
+
+    fn levels(sql: &str) -> usize {
+        deepest(&Tokenizer::new(&GenericDialect {}, sql).tokenize().unwrap())
+    }
+
+    #[test]
+    fn operators_are_levels_and_lists_are_not() {
+        for (sql, expected) in [
+            ("a", 0),
+            ("1-1-1", 2),
+            ("a || b, c || d", 1),
+            ("id IN ('a', 'b', 'c', 'd')", 2),
+            ("(1, 2), (3, 4 + 5)", 2),
+            ("a['b']['c']", 3),
+            ("f(a - b, c) - d", 2),
+            ("((a))", 2),
+            ("CASE WHEN a = 1 THEN 2 WHEN a = 2 THEN 3 ELSE 4 END", 2),
+            ("a.end - case.b", 2),
+            ("1-1-1; 1-1", 2),
+            ("'1-1-1' -- 1-1-1-1", 0),
+            ("a IS NULL IS NULL", 2),
+            ("id = 'a' OR id = 'b' OR id = 'c'", 3),
+            ("a IN (1) AND b - 1 - 1", 3),
+            ("1)))) - 1", 1),
+        ] {
+            assert_eq!(levels(sql), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn long_lists_pass_and_deep_expressions_do_not() {
+        let listed = (0..50_000).map(|n| format!("'x{n}'")).collect::<Vec<_>>().join(", ");
+        let arms = (0..5_000).map(|n| format!("WHEN id = 'x{n}' THEN {n}")).collect::<Vec<_>>().join(" ");
+        for sql in [format!("id IN ({listed})"), format!("CASE {arms} END"), format!("SELECT {listed}")] {
+            check_size(&sql, &GenericDialect {}).unwrap();
+        }
+        let repeated = |what: &str| what.repeat(8_000);
+        for sql in [
+            format!("id = 'x'{}", repeated(" OR id = 'x'")),
+            format!("id{}", repeated("||id")),
+            format!("id{}", repeated("::TEXT")),
+            format!("1{}", repeated("-1")),
+            format!("a{}", repeated("['b']")),
+            format!("a{}", repeated(" IS NULL")),
+            format!("SELECT 1{}", repeated(" UNION ALL SELECT 1")),
+        ] {
+            let said = check_size(&sql, &GenericDialect {}).unwrap_err().to_string();
+            assert!(said.contains("at most 1000 operators"), "{said}");
+        }
+        let long = format!("SELECT '{}'", "x".repeat(MOST_BYTES));
+        assert!(check_size(&long, &GenericDialect {}).unwrap_err().to_string().contains("at most 8 MiB, found 9 MiB"));
+    }
+}
