@@ -17,8 +17,9 @@ use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
 use crate::failure::Failure;
-use crate::output::{IS_WIDE, Log, complain, complain_as_json, has_color, print};
+use crate::output::{IS_WIDE, Log, complain, complain_as_json, print};
 use crate::signals::unless_interrupted;
+use crate::terminal::is_hidden;
 use crate::{config, eval, exam, export, feed, generate, inspect, model, run, schedule, sql, table, train, view};
 
 /// Prune chain-of-thought corpora, so that reasoning models can be fine-tuned at a fraction of the cost.
@@ -111,6 +112,8 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
         Err(error) => {
             match refusal(&error, &arguments) {
                 Some(message) => complain(&message),
+                // An argument may be the name of a file that somebody else chose, so it is not printed with the colors.
+                None if error.use_stderr() => complain(error.render().to_string().trim_end()),
                 None => drop(error.print()),
             }
             // Help and version are not failures, even if no one reads them.
@@ -259,7 +262,8 @@ fn log_events(format: Option<LogFormat>) {
             complain_as_json();
             drop(subscriber.json().flatten_event(true).try_init());
         }
-        _ => drop(subscriber.with_ansi(has_color(&std::io::stderr())).try_init()),
+        // Colors are control characters, which the lines that are shown have none of.
+        _ => drop(subscriber.with_ansi(false).try_init()),
     }
 }
 
@@ -301,8 +305,12 @@ fn hide_expected_panic() {
             return;
         }
         let from_upload = panic.location().is_some_and(|place| place.file().ends_with("src/buffered.rs"));
-        if !(from_upload && panic.payload_as_str() == Some("Already shut down")) {
-            shown(panic);
+        let said = panic.payload_as_str().unwrap_or_default();
+        match said.contains(is_hidden) {
+            _ if from_upload && said == "Already shut down" => {}
+            // A panic may quote a text of the corpus.
+            true => complain(&format!("error: a thread panicked: {said}")),
+            false => shown(panic),
         }
     }));
 }

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::output::{complain, count, rough, show_below};
+use crate::terminal::visible;
 
 pub(crate) const LINES: Duration = Duration::from_secs(30);
 /// Work shorter than this shows no progress.
@@ -62,7 +63,7 @@ fn opening(locations: &[String]) -> Shown {
         let begun = Instant::now();
         tokio::time::sleep(SHORT).await;
         if std::io::stderr().is_terminal() {
-            draw(None, style("{spinner} {msg}, {elapsed}")).set_message(format!("opening {shown}"));
+            draw(None, style("{spinner} {msg}, {elapsed}")).set_message(format!("opening {}", visible(&shown)));
             return;
         }
         tokio::time::sleep(SHORT).await;

@@ -14,7 +14,7 @@ use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::arrow::util::pretty::pretty_format_batches_with_options;
 use datafusion::error::Result;
 
-use crate::output::{complain, fit, width};
+use crate::output::{complain, fit, width, write_out};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RowFormat {
@@ -90,9 +90,7 @@ impl Print {
             // Only rows may be on stdout in a format for programs.
             if self.is_for_people() { writeln!(text, "{count}")? } else { complain(&count) }
         }
-        let mut stdout = std::io::stdout().lock();
-        stdout.write_all(&text)?;
-        Ok(stdout.flush()?)
+        Ok(write_out(&String::from_utf8_lossy(&text))?)
     }
 
     fn first(&self, rows: &ResultRows) -> Vec<RecordBatch> {

@@ -28,6 +28,7 @@ use super::watch::{Watch, end};
 use super::{Session, execute};
 use crate::failure::Failure;
 use crate::output::{complain, error_line, note, print};
+use crate::terminal::is_hidden;
 
 const COMMANDS: &str = "\
 \\d            list tables
@@ -178,6 +179,8 @@ impl Prompt<'_> {
         names.extend(KEYWORDS.split(", ").map(str::to_string));
         let schema = self.session.corpus.as_ref().map(Corpus::schema);
         names.extend(schema.iter().flat_map(|schema| schema.fields()).map(|field| field.name().clone()));
+        // A name that says something to the terminal is not offered.
+        names.retain(|name| !name.contains(is_hidden));
         names.sort();
         names.dedup();
         Names { files: FilenameCompleter::new(), names, has_color: self.has_color }
@@ -228,7 +231,8 @@ impl Completer for Names {
     fn complete(&self, line: &str, place: usize, context: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
         // Inside open quotes is a location.
         if line[..place].matches('\'').count() % 2 == 1 {
-            return self.files.complete(line, place, context);
+            let (start, found) = self.files.complete(line, place, context)?;
+            return Ok((start, found.into_iter().filter(|pair| !pair.replacement.contains(is_hidden)).collect()));
         }
         let is_word = |character: char| character.is_alphanumeric() || character == '_';
         let before = line[..place].char_indices().rev().find(|(_, character)| !is_word(*character));

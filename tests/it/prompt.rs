@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use nix::pty::{Winsize, openpty};
+use serde_json::json;
 
 use crate::common::Workplace;
+use crate::runs::place::wait_until;
 
 struct Terminal {
     keyboard: File,
@@ -227,4 +229,52 @@ fn tables_fit_the_terminal_and_are_never_cut_elsewhere() {
     let history = shown_on(90, &workplace, &["table", "history", "out"]);
     assert!(is_within(&history, 90) && history.concat().contains('…'), "{history:?}");
     assert!(!workplace.run(["table", "history", "out"]).ok().contains('…'));
+}
+
+/// A text may ask a terminal to set its title or its clipboard, to clear its screen, or to write backwards.
+const SPEAKS: &str = "\u{1b}]0;evil\u{7} \u{1b}[2J \u{9b}31m \u{202e}live \u{2066}so";
+const SILENT: &str = "␛]0;evil␇ ␛[2J ⟨U+009B⟩31m ⟨U+202E⟩live ⟨U+2066⟩so";
+
+#[test]
+fn text_of_a_corpus_does_not_speak_to_the_terminal() {
+    let workplace = Workplace::new();
+    let row = json!({"question": SPEAKS, "cot": format!("One {SPEAKS}.\n\nTwo."), "answer": SPEAKS, SPEAKS: "x"});
+    workplace.write("in/a.jsonl", format!("{row}\n").repeat(2));
+    workplace.write(&format!("names/{SPEAKS}.jsonl"), "{\"n\": 1}\n");
+    let one = "SELECT question FROM corpus";
+    let thrown = format!("SELECT CAST('{SPEAKS}' AS INT)");
+    let column = format!("SELECT \"{SPEAKS}\" FROM corpus");
+    for arguments in [
+        &["sql", "--from", "in", "-c", one][..],
+        &["sql", "--from", "in", "--wide", "-c", "SELECT * FROM corpus"],
+        &["sql", "--from", "in", "--format", "csv", "-c", one],
+        &["sql", "--from", "in", "--format", "json", "-c", one],
+        &["sql", "-c", &thrown],
+        &["sql", "--from", "in", "-c", &column],
+        &["inspect", "in"],
+        &["inspect", "names"],
+        &["table", "status", SPEAKS],
+        &["run", "truncate", "--from", "in", "--to", "out", SPEAKS],
+        &["run", "truncate", "--from", SPEAKS, "--to", "out"],
+    ] {
+        let mut terminal = Terminal::start(&workplace, arguments);
+        wait_until("the end of the command", || terminal.process.try_wait().unwrap().is_some());
+        wait_until("its text", || terminal.plain().contains("evil"));
+        let screen = terminal.screen.lock().unwrap().clone();
+        let speaks = ["\u{1b}]0", "\u{7}", "\u{1b}[2J", "\u{9b}", "\u{202e}", "\u{2066}"];
+        for part in speaks.into_iter().filter(|part| screen.contains(part)) {
+            panic!("{arguments:?} writes {part:?}: {screen:?}");
+        }
+        // A message may quote a name with escapes.
+        assert!(
+            ["⟨U+202E⟩live", "\\u{202e}live"].iter().any(|shown| screen.contains(shown)),
+            "{arguments:?}: {screen:?}"
+        );
+    }
+    let mut terminal = Terminal::start(&workplace, &["sql", "--from", "in", "--format", "csv", "-c", one]);
+    terminal.wait_for(SILENT);
+    // Elsewhere, bytes stay as they are, on each stream alone.
+    let found = workplace.run(["sql", "-q", "--from", "in", "--format", "csv", "-c", one]);
+    assert!(found.ok().contains(SPEAKS), "{found:?}");
+    workplace.run(["sql", "-c", &thrown]).ends(1, &[SPEAKS]);
 }

@@ -118,7 +118,9 @@ fn reasoning(message: &Value) -> Option<String> {
 
 /// Reads the list of models; None if it is not such a list.
 pub(super) fn served(list: &Value) -> Option<Vec<Served>> {
-    let model = |model: &Value| Some(Served { id: word(&model["id"])?, window: model["max_model_len"].as_u64() });
+    // A name with a line end could forge a line of the log.
+    let name = |model: &Value| word(&model["id"]).filter(|name| !name.contains(char::is_control));
+    let model = |model: &Value| Some(Served { id: name(model)?, window: model["max_model_len"].as_u64() });
     Some(list["data"].as_array()?.iter().filter_map(model).collect())
 }
 
