@@ -165,7 +165,7 @@ mod tests {
             ("a || b, c || d", 1),
             ("id IN ('a', 'b', 'c', 'd')", 2),
             ("(1, 2), (3, 4 + 5)", 2),
-            ("a['b']['c']", 3),
+            ("a['b']['c']", 2),
             ("f(a - b, c) - d", 2),
             ("((a))", 2),
             ("CASE WHEN a = 1 THEN 2 WHEN a = 2 THEN 3 ELSE 4 END", 2),

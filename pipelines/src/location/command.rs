@@ -56,7 +56,7 @@ mod tests {
             let expected: String = words.iter().map(|word| format!("{word}\0")).collect();
             assert_eq!(String::from_utf8(printed.stdout).unwrap(), expected, "{script}");
         }
-        assert_eq!(command(&["asap", "inspect", "s3://user:key@b/a"]), "asap inspect s3://b/a");
+        assert_eq!(command(&["asap", "inspect", "s3://user:key@b/a"]), "asap inspect 's3://…@b/a'");
         assert_eq!(command(&["asap", "sql", "-c", "SELECT * FROM 'a'"]), "asap sql -c \"SELECT * FROM 'a'\"");
     }
 }
