@@ -33,6 +33,8 @@ const COLUMNS: [&str; 9] = [
     "steps",
 ];
 
+const STEPS: &str = "asap.chain.steps";
+
 pub(crate) struct Source {
     context: SessionContext,
     /// The location as typed, for SQL.
@@ -51,6 +53,10 @@ impl Source {
         let context = crate::sql::session(Settings::default(), &Llm::default(), &Models::default())?;
         prepare(&context);
         let (location, status, schema) = output(&context, location).await?;
+        // The pages cut chains as the run did.
+        if let Some(separator) = status.pipeline.get(STEPS) {
+            context.state_ref().write().config_mut().options_mut().set(STEPS, separator)?;
+        }
         let against = match against {
             Some(against) if location::parse(against.trim_end_matches('/'))? == location::parse(&location)? => {
                 return Err(Failure::Usage(format!(

@@ -18,8 +18,9 @@ use crate::corpus::shape::path::{self, is_text};
 use crate::corpus::shape::reading::{Functions, Reading};
 use crate::corpus::shape::repeats::Repeats;
 use crate::corpus::shape::rules::{BY_USER, Form, OWN, QUESTIONS, RULES};
+use crate::corpus::shape::types::{is_chain, is_plain};
 use crate::corpus::shape::view::{self, Original};
-use crate::corpus::shape::{Question, Response, Shape, has_type, is_chain, is_plain};
+use crate::corpus::shape::{Question, Response, Shape, has_type};
 
 /// Thresholds of a note on repeated questions: different answers, and one in this many rows with that question.
 const ANSWERS: usize = 4;

@@ -15,6 +15,7 @@ use crate::corpus::shape::mapping::{BLANK, ColumnMapping};
 use crate::corpus::shape::path::Path;
 use crate::corpus::shape::reading::Functions;
 use crate::corpus::shape::rules::{ANSWERS, CHAINS, FLAGS, OWN, QUESTIONS};
+use crate::corpus::shape::types::are_turns;
 use crate::corpus::shape::{self, Response, Shape, doubts, flags, view};
 
 struct TextTags {
@@ -182,7 +183,7 @@ async fn count_tags(session: &dyn Session, table: &FilesTable) -> Result<Vec<Tex
         return Ok(vec![]);
     }
     let functions = Functions::of(session)?;
-    let value = |path: &Path| match shape::has_type(schema, path.name(), shape::are_turns) {
+    let value = |path: &Path| match shape::has_type(schema, path.name(), are_turns) {
         // In a conversation, the text could be from any speaker.
         true => Ok(path.expr(schema)),
         false => path.first_that(schema, |text| functions.think(text)),

@@ -27,7 +27,8 @@ impl Writer {
 
     fn text(&mut self) -> String {
         self.words += 1;
-        let around = [("Say ", "."), ("", " holds.\n\nSo it does."), ("Cut at `</think>`: ", "."), ("", ""), ("A\nb ", " c")];
+        let around =
+            [("Say ", "."), ("", " holds.\n\nSo it does."), ("Cut at `</think>`: ", "."), ("", ""), ("A\nb ", " c")];
         let (before, after) = around[self.random.below(around.len())];
         format!("{before}w{}{after}", self.words)
     }
@@ -35,9 +36,18 @@ impl Writer {
     fn tagged(&mut self) -> String {
         let (chain, answer) = (self.text(), self.text());
         let forms = [
-            "<think>\nC\n</think>\n\nA", "C\n</think>\n\nA", "<think n=\"1\">C</think>A", "<thinking>C</thinking>\nA",
-            "[THINK]C[/THINK]A", "<think>\nC\n</think>\n\n<answer>A</answer>", "<think>\nC", "A", "<think>\n\n</think>A",
-            "B\n<think>\nC\n</think>\n\nA", "<think>\nC\n</think>\n\nA `</think>` B", "<think>C</think>A<think>B</think>",
+            "<think>\nC\n</think>\n\nA",
+            "C\n</think>\n\nA",
+            "<think n=\"1\">C</think>A",
+            "<thinking>C</thinking>\nA",
+            "[THINK]C[/THINK]A",
+            "<think>\nC\n</think>\n\n<answer>A</answer>",
+            "<think>\nC",
+            "A",
+            "<think>\n\n</think>A",
+            "B\n<think>\nC\n</think>\n\nA",
+            "<think>\nC\n</think>\n\nA `</think>` B",
+            "<think>C</think>A<think>B</think>",
             "<|channel|>analysis<|message|>C<|end|><|start|>assistant<|channel|>final<|message|>A<|return|>",
         ];
         let form = self.one(&forms);
@@ -75,10 +85,15 @@ impl Writer {
     }
 
     fn conversation(&mut self, names: [&str; 2], field: &str, in_parts: bool) -> Value {
-        let roles = ["system", "user", "assistant", "tool", "Human", "gpt", "function", "critic", "developer", "observation"];
+        let roles =
+            ["system", "user", "assistant", "tool", "Human", "gpt", "function", "critic", "developer", "observation"];
         let orders: [&[&str]; 6] = [
-            &["user", "assistant"], &["system", "user", "assistant"], &["user", "tool", "assistant"], &["assistant", "user"],
-            &["user", "assistant", "user", "assistant"], &["system", "developer", "human", "gpt"],
+            &["user", "assistant"],
+            &["system", "user", "assistant"],
+            &["user", "tool", "assistant"],
+            &["assistant", "user"],
+            &["user", "assistant", "user", "assistant"],
+            &["system", "developer", "human", "gpt"],
         ];
         let mut order: Vec<&str> = orders[self.random.below(orders.len())].to_vec();
         if self.chance(4) {
@@ -120,7 +135,9 @@ impl Writer {
             }
             5 => json!({"prompt": self.rendered(), "completion": self.tagged(), "system": self.null_or(3, Self::text)}),
             6 => json!({"text": self.rendered()}),
-            7 => json!({"question": self.text(), field: self.null_or(6, Self::text), "answer": self.null_or(6, Self::text)}),
+            7 => {
+                json!({"question": self.text(), field: self.null_or(6, Self::text), "answer": self.null_or(6, Self::text)})
+            }
             _ => {
                 let prompt = self.conversation(["role", "content"], field, false);
                 json!({"prompt": prompt, "completion": [self.said("assistant", ["role", "content"], field, false)]})
@@ -150,7 +167,8 @@ async fn each_text_of_a_row_is_read_or_the_row_has_a_status() {
             Ok(corpus) => corpus,
             Err(refused) => panic!("{refused}\n{}", rows[0]),
         };
-        let sql = "SELECT concat_ws(' ', question, cot, answer, system) AS held, status FROM corpus ORDER BY source['row']";
+        let sql =
+            "SELECT concat_ws(' ', question, cot, answer, system) AS held, status FROM corpus ORDER BY source['row']";
         let found = query(&corpus, sql).await;
         assert_eq!(found.len(), rows.len());
         for (row, found) in rows.iter().zip(found) {
