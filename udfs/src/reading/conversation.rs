@@ -16,7 +16,7 @@ use crate::messages::{self, Speaker, TURN_CHAINS};
 /// A column of conversations.
 pub(super) enum Conversation {
     /// Messages in lists.
-    Messages(Messages),
+    Messages(Box<Messages>),
     /// Texts, rendered by a chat template or the user's turn alone.
     Texts(StringViewArray),
 }
@@ -62,7 +62,7 @@ impl Conversation {
         let [speakers, said] = [0, 1].map(|place| turns.column(place).as_list::<i32>().clone());
         let field = |name: &str| messages::texts_of_field(column, name);
         let chains = TURN_CHAINS.iter().filter_map(|name| field(name).transpose()).collect::<Result<_>>()?;
-        Ok(Self::Messages(Messages {
+        Ok(Self::Messages(Box::new(Messages {
             speakers,
             texts: said,
             chains,
@@ -70,7 +70,7 @@ impl Conversation {
             summaries: field("summary")?,
             others: messages::others(column)?,
             nulls: turns.nulls().cloned(),
-        }))
+        })))
     }
 
     fn messages(&self, row: usize) -> Vec<Message<'_>> {

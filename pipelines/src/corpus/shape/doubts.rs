@@ -77,19 +77,25 @@ pub(crate) async fn notes(session: &dyn Session, table: &FilesTable, shape: &Sha
             }
         }
     }
-    notes.extend(single_line_breaks(session, &batches, file)?);
     let is_untagged = batches.iter().any(|batch| batch.column(1).null_count() > 0);
     notes.extend(unread(session, table, shape, is_untagged, file).await?);
     notes.extend(repeats.note(ANSWERS, SHARE).map(|note| format!("{file}, its first {FIRST_ROWS} rows: {note}")));
     Ok(notes)
 }
 
-/// A note if many chains are one step of several lines, since nothing but single line breaks separates their steps.
-fn single_line_breaks(session: &dyn Session, batches: &[RecordBatch], file: &str) -> Result<Option<String>> {
+/// A note if many of the first chains are one step of several lines, since nothing but single line breaks separates their steps.
+pub(crate) async fn single_line_breaks(
+    session: &dyn Session,
+    table: &FilesTable,
+    shape: &Shape,
+    file: &str,
+) -> Result<Option<String>> {
     if Settings::of(session.config_options())?.chain_steps == Separator::Line {
         return Ok(None);
     }
-    let chains = batches.iter().flat_map(|batch| batch.column(1).as_string::<i32>().iter().flatten());
+    let rows = |table: &FilesTable| view::of_files(session, table, shape, &[]);
+    let batches = first_rows(session, table, FIRST_ROWS, &[text(col("cot"))], rows).await?;
+    let chains = batches.iter().flat_map(|batch| batch.column(0).as_string::<i32>().iter().flatten());
     let chains: Vec<&str> = chains.filter(|chain| !chain.trim().is_empty()).collect();
     let is_one = |chain: &&&str| steps(chain).len() == 1 && Separator::Line.steps(chain).len() >= LINES;
     let found = chains.iter().filter(is_one).count();

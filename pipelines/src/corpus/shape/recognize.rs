@@ -40,6 +40,10 @@ pub(crate) async fn shape_of(
         Some(mapping) => shape::mapped(schema, mapping, file)?,
         None => recognized(session, table, schema, file, notes).await?,
     };
+    // The chains of an output are pruned.
+    if shape.rule != OWN || shape::find(schema, "source").is_none() {
+        notes.extend(doubts::single_line_breaks(session, table, &shape, file).await?);
+    }
     if shape.rule == OWN {
         return Ok(shape);
     }
