@@ -53,8 +53,10 @@ const KEYS: [(&str, &str); 4] = [
     ("s", "numbers and SQL"),
     ("/", "filter"),
 ];
-/// The orders of the list: what the address and the form call them, the SQL, and whether the largest is first.
-const ORDERS: [(&str, &str, &[(&str, bool)]); 6] = [
+/// SQL, and whether the largest is first.
+type Keys = &'static [(&'static str, bool)];
+/// The orders of the list: what the address and the form call them, and by what they sort.
+const ORDERS: [(&str, &str, Keys); 6] = [
     ("place", "place in the input", &[]),
     ("longest", "longest first", &[("original_tokens", true)]),
     ("shortest", "shortest first", &[("original_tokens", false)]),

@@ -109,12 +109,13 @@ impl Reader {
 
 /// Whether a step and the next are parts of one list or table, so that their text would be one step.
 pub(super) fn are_one(step: &str, next: &str) -> bool {
-    let first = |text: &'_ str| place_of(text.lines().next().unwrap_or_default(), Place::Prose);
-    let before = match step.ends_with("\n\n") || step.ends_with("\n\r\n") {
-        true => Place::Prose,
-        false => step.lines().fold(first(step), |before, line| place_of(line, before)),
-    };
-    before != Place::Prose && place_of(next.lines().next().unwrap_or_default(), before) == before
+    let (mut reader, mut at) = (Reader { open_fence: open_fence(step), ..Reader::default() }, 0);
+    for line in step.split_inclusive('\n') {
+        at += line.len();
+        reader.begins_step(line, at - line.len(), &step[at..]);
+    }
+    let first = next.lines().next().unwrap_or_default();
+    reader.before != Place::Prose && place_of(first, reader.before) == reader.before
 }
 
 /// What a line outside of fences and formulas is part of, after a line of this place.
