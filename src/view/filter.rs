@@ -101,6 +101,9 @@ fn refuse(part: &Expr, schema: &DFSchema) -> Result<()> {
                     "a filter cannot call {name}: its result depends on more than the row (a model, a setting or a clock)"
                 );
             }
+            if name == "levenshtein" {
+                return plan_err!("a filter cannot call {name}: on long chains it takes minutes");
+            }
             match is_fixed(&part.get_type(schema)?) || NOT_LONGER.contains(&name) {
                 true => Ok(()),
                 false => plan_err!(

@@ -52,6 +52,10 @@ fn replace(entry: &Entry) -> SandboxError {
     use std::os::unix::process::CommandExt;
 
     let limits = [entry.memory_bytes, entry.file_bytes, entry.seconds];
+    let inherited = match inherited() {
+        Ok(inherited) => inherited,
+        Err(error) => return SandboxError::Io { what: "list its open files in /proc/self/fd", source: error },
+    };
     let files = match file_in_memory().and_then(|input| Ok([input, file_in_memory()?])) {
         Ok(files) => files,
         Err(error) => return SandboxError::Io { what: "make a file in memory", source: error.into() },
@@ -59,11 +63,22 @@ fn replace(entry: &Entry) -> SandboxError {
     let mut python = std::process::Command::new(&entry.python);
     // Sets of texts have the same order in each run. The harness empties the environment.
     python.args(["-s", "-B", "-X", "utf8", "-c", include_str!("harness.py")]).env_clear().env("PYTHONHASHSEED", "0");
-    python.args(files.each_ref().map(|file| file.as_raw_fd().to_string())).current_dir("/");
+    python.arg(inherited).args(files.each_ref().map(|file| file.as_raw_fd().to_string())).current_dir("/");
     match crate::restrict::restrict(&entry.readable, limits) {
         Ok(()) => SandboxError::Io { what: "start Python in the sandbox", source: python.exec() },
         Err(error) => error,
     }
+}
+
+/// The descriptors that this process inherited, but for the standard streams, for the harness to close: what started asap may
+/// have left files open.
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn inherited() -> std::io::Result<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        found.extend(entry?.file_name().to_str().and_then(|name| name.parse().ok()).filter(|fd: &u32| *fd > 2));
+    }
+    Ok(found.iter().map(u32::to_string).collect::<Vec<_>>().join(","))
 }
 
 /// A file for what a program reads or prints. It is on no disk, and stays open in what this process executes.

@@ -42,9 +42,13 @@ class Unparsed(BaseException):
 
 def main(write=os.write, leave=os._exit):
     request = json.load(sys.stdin.buffer)
+    inherited, *streams = sys.argv[1:]
+    for fd in filter(None, inherited.split(",")):
+        with contextlib.suppress(OSError):
+            os.close(int(fd))
     # The reports, and the files that take the places of standard input and output.
     null = os.open(os.devnull, os.O_RDWR)
-    reports, *request["files"] = (fcntl.fcntl(fd, fcntl.F_DUPFD, OWN) for fd in (1, *map(int, sys.argv[1:]), null))
+    reports, *request["files"] = (fcntl.fcntl(fd, fcntl.F_DUPFD, OWN) for fd in (1, *map(int, streams), null))
     for stream in (0, 1, 2):
         os.dup2(null, stream)
     os.closerange(3, OWN)

@@ -30,7 +30,7 @@ const REFUSED: &[i64] = calls! {
     SYS_fsetxattr SYS_removexattr SYS_lremovexattr SYS_fremovexattr
     // The kernel and the machine.
     SYS_bpf SYS_perf_event_open SYS_userfaultfd SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register
-    SYS_add_key SYS_request_key SYS_keyctl SYS_unshare SYS_setns SYS_mount SYS_umount2 SYS_pivot_root SYS_chroot
+    SYS_io_setup SYS_add_key SYS_request_key SYS_keyctl SYS_unshare SYS_setns SYS_mount SYS_umount2 SYS_pivot_root SYS_chroot
     SYS_open_tree SYS_move_mount SYS_fsopen SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr
     SYS_name_to_handle_at SYS_open_by_handle_at SYS_fanotify_init SYS_quotactl SYS_swapon SYS_swapoff SYS_reboot
     SYS_syslog SYS_acct SYS_init_module SYS_finit_module SYS_delete_module SYS_kexec_load SYS_settimeofday
@@ -55,12 +55,13 @@ const REFUSED_WITHOUT_NAME: &[i64] = &[452, 457, 458, 463, 464, 465, 466, 469];
 #[cfg(target_arch = "x86_64")]
 const X32: (i64, std::ops::RangeInclusive<i64>) = (0x4000_0000, 512..=547);
 
-/// Requests that change the attributes of a file (`FS_IOC_SETFLAGS`, `FS_IOC_FSSETXATTR`), type into a terminal, or choose
-/// the process that a socket signals (`FIOSETOWN`, `SIOCSPGRP`).
-const IOCTLS: [u64; 5] = [0x4008_6602, 0x401c_5820, 0x5412, 0x8901, 0x8902];
-/// Choose the process that a file signals, and the signal: `F_SETOWN`, `F_SETSIG`, `F_SETOWN_EX`. Make writers of a file
-/// wait, and watch a folder: `F_SETLEASE`, `F_NOTIFY`.
-const FCNTLS: [u64; 5] = [8, 10, 15, 1024, 1026];
+/// The only requests to files and terminals. Others change attributes of files that are open for reading: `TCGETS`, `TIOCGWINSZ`,
+/// `FIONREAD`, `FIONBIO`, `FIONCLEX`, `FIOCLEX`.
+const IOCTLS: [u64; 6] = [0x5401, 0x5413, 0x541b, 0x5421, 0x5450, 0x5451];
+/// Choose the process that a file signals, and the signal: `F_SETOWN`, `F_SETSIG`, `F_SETOWN_EX`. Make others wait for a file:
+/// `F_SETLK`, `F_SETLKW`, `F_OFD_SETLK`, `F_OFD_SETLKW`, `F_SETLEASE`. Watch a folder, and change hints of a file: `F_NOTIFY`,
+/// `F_SET_RW_HINT`, `F_SET_FILE_RW_HINT`.
+const FCNTLS: [u64; 11] = [6, 7, 8, 10, 15, 37, 38, 1024, 1026, 1036, 1038];
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
@@ -76,10 +77,10 @@ pub(crate) fn filters() -> Result<Vec<BpfProgram>, Error> {
     rules.insert(libc::SYS_prlimit64, vec![when(2, SeccompCmpOp::Ne, 0)?]);
     // The signal at the end of asap stays.
     rules.insert(libc::SYS_prctl, vec![when(0, SeccompCmpOp::Eq, libc::PR_SET_PDEATHSIG as u64)?]);
-    for (call, requests) in [(libc::SYS_ioctl, &IOCTLS[..]), (libc::SYS_fcntl, &FCNTLS)] {
-        let refused = requests.iter().map(|request| when(1, SeccompCmpOp::Eq, *request));
-        rules.insert(call, refused.collect::<Result<_, _>>()?);
-    }
+    let refused = FCNTLS.iter().map(|request| when(1, SeccompCmpOp::Eq, *request));
+    rules.insert(libc::SYS_fcntl, refused.collect::<Result<_, _>>()?);
+    let others = IOCTLS.iter().map(|request| condition(1, SeccompCmpOp::Ne, *request));
+    rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(others.collect::<Result<_, _>>()?)?]);
     #[cfg(target_arch = "x86_64")]
     {
         let (bit, only) = X32;
@@ -94,9 +95,13 @@ pub(crate) fn filters() -> Result<Vec<BpfProgram>, Error> {
 
 /// Matches the low 32 bits of an argument, or all of a pointer.
 fn when(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, Error> {
+    Ok(SeccompRule::new(vec![condition(argument, operator, value)?])?)
+}
+
+fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, Error> {
     let length =
         if value == 0 && operator == SeccompCmpOp::Ne { SeccompCmpArgLen::Qword } else { SeccompCmpArgLen::Dword };
-    Ok(SeccompRule::new(vec![SeccompCondition::new(argument, length, operator, value)?])?)
+    Ok(SeccompCondition::new(argument, length, operator, value)?)
 }
 
 fn filter(rules: Rules, errno: i32) -> Result<BpfProgram, Error> {
