@@ -149,7 +149,7 @@ pub async fn run(args: FeedArgs) -> Result<(), Failure> {
     }
     let Counts { examples, cut, too_long, rejected, reasons: why, without_system: unsaid } = feed.counts;
     let [long, wrong] = [too_long, rejected].map(count);
-    let lost = format!("{long} have more than {max_length} tokens, {wrong} are rejected{}", reasons(&why));
+    let lost = format!("{long} have more than {max_length} tokens, {wrong} rejected{}", reasons(&why));
     if examples == 0 {
         return Err(Failure::Failed(format!("{} has no row to train on: {lost}", args.data)));
     }
