@@ -2,12 +2,12 @@
 
 use super::alone::LONGEST;
 use super::expression::{Expression, Function, Op};
-use super::extract::MARKS;
 use super::lexer::{Reading, tokens};
 use super::reader;
 use super::shape::{Quantity, Shape};
 use super::span::{Span, Tokens};
 use super::token::{Relation, Token};
+use super::words::MARKS;
 use super::work::Work;
 use super::{values, words};
 

@@ -4,8 +4,7 @@ use std::sync::LazyLock;
 
 use super::alone::{self, is_value};
 use super::asked;
-use super::extract::MARKS;
-use super::words::{self, List};
+use super::words::{self, List, MARKS};
 use super::{choices, equal, units};
 
 /// What may be between "answer" and its value.

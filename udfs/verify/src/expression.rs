@@ -1,10 +1,13 @@
 //! Expressions as programs of a stack machine, so that nested brackets do not nest calls.
 
+mod sample;
+
 use num_bigint::BigInt;
+
+use sample::Sample;
 
 use super::number::Number;
 use super::rational::Rational;
-use super::sample::Sample;
 use super::work::{MAX_BITS, Work};
 
 macro_rules! functions {

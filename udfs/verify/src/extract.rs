@@ -9,14 +9,12 @@ use aho_corasick::{AhoCorasick, Match};
 use super::boxes::{BETWEEN, Boxes, Unfinished, boxed, joins};
 use super::characters::unescaped;
 use super::markdown::unemphasised;
-use super::words::SEEN;
+use super::words::{MARKS, SEEN};
 use super::{alone, choices, clauses, equal, words};
 use asap_kernels::code_fences::Blocks;
 use asap_kernels::tags;
 
 const SEARCHED: usize = 65_536;
-/// The marks of formulas.
-pub(crate) const MARKS: [(&str, &str); 4] = [("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")];
 /// The maximum bytes of a heading before "answer".
 const HEADING: usize = 40;
 

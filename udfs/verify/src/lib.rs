@@ -14,7 +14,7 @@
 //! | `asked` | equations that state a value |
 //! | `choices`, `bound`, `family` | letters of choices; names that may differ; conditions |
 //! | `notation` | notation that looks like a product but is not |
-//! | `parser`, `expression`, `sample` | expressions as programs of a stack machine, and the points where they are compared |
+//! | `parser`, `expression` | expressions as programs of a stack machine, and the points where they are compared |
 //! | `rational`, `ball`, `number` | exact fractions, 512 bits with their error, complex numbers of both |
 //! | `compare` | equality of answers |
 //! | `work` | the cost limits of a comparison |
@@ -59,7 +59,6 @@ mod parser;
 mod rational;
 mod reader;
 mod relations;
-mod sample;
 mod shape;
 mod span;
 mod stated;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::{equal, extract};
+use super::{equal, extract, words};
 
 /// A statement is compared if it is at most this many bytes longer than the answer.
 const LONGER: usize = 100;
@@ -106,7 +106,7 @@ fn formula_spans(text: &str) -> Vec<Range<usize>> {
         let rest = &text[at..];
         let next = |(opening, closing): &(&str, &'static str)| Some((rest.find(opening)?, opening.len(), *closing));
         // `$$` wins over `$` at the same position.
-        let first = extract::MARKS.iter().filter_map(next).min_by_key(|(from, length, _)| (*from, 2 - *length));
+        let first = words::MARKS.iter().filter_map(next).min_by_key(|(from, length, _)| (*from, 2 - *length));
         let Some((from, length, closing)) = first else { return spans };
         let Some(end) = rest[from + length..].find(closing) else { return spans };
         let end = from + length + end + closing.len();

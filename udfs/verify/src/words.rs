@@ -6,6 +6,9 @@ use super::expression::Function;
 use super::token::{Bracket, Relation, Token};
 use super::units;
 
+/// The marks of formulas.
+pub(crate) const MARKS: [(&str, &str); 4] = [("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")];
+
 /// The lines of a file.
 pub(crate) type List = LazyLock<Vec<&'static str>>;
 

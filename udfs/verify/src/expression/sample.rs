@@ -4,9 +4,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use num_bigint::Sign;
 
-use super::expression::{Expression, Op};
-use super::rational::Rational;
-use super::work::Work;
+use super::{Expression, Op};
+use crate::rational::Rational;
+use crate::work::Work;
 
 /// The maximum points tried where a few values determine a function.
 const POINTS: usize = 8;
