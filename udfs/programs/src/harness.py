@@ -43,7 +43,8 @@ class Unparsed(BaseException):
 def main(write=os.write, leave=os._exit):
     request = json.load(sys.stdin.buffer)
     inherited, *streams = sys.argv[1:]
-    for fd in filter(None, inherited.split(",")):
+    # The list was made before the streams, which may have got its numbers.
+    for fd in set(filter(None, inherited.split(","))) - set(streams):
         with contextlib.suppress(OSError):
             os.close(int(fd))
     # The reports, and the files that take the places of standard input and output.
