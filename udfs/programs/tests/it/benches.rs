@@ -152,7 +152,7 @@ fn a_kernel_without_landlock_is_refused() {
 fn a_sandbox_that_holds_nothing_back_is_refused() {
     // In place of the hidden command: Python without any restriction.
     let harness = concat!(env!("CARGO_MANIFEST_DIR"), "/src/harness.py");
-    let script = format!("exec \"$4\" {harness}");
+    let script = format!("exec \"$4\" {harness} ''");
     let error = refusal("python3", ["sh", "-c", &script, "sh"].map(OsString::from).to_vec());
     for what in ["a network connection", "a new process", "writing a file", "reading a folder"] {
         assert!(error.contains(what), "{error}");
