@@ -234,13 +234,11 @@ pub fn after_chain(generation: &str) -> Option<&str> {
 /// A text without closing tags of chains before it, end-of-turn tokens and solution tags around it.
 fn solution_of(after: &str) -> &str {
     let mut rest = strip(after);
-    let is_tag = |closing: &str| PAIRS.iter().any(|(_, of_chain)| *of_chain == closing) || closing.starts_with("</");
-    let closing = |text| {
-        let closings = PAIRS.iter().chain(&*FIRST).map(|(_, closing)| *closing).filter(|closing| is_tag(closing));
-        closings.filter_map(|closing| str::strip_prefix(text, closing)).next()
-    };
-    while let Some(said) = closing(rest) {
-        rest = strip(said);
+    let of_words = FIRST.iter().filter(|(_, closing)| closing.starts_with("</"));
+    let closings = PAIRS.iter().chain(of_words).map(|(_, closing)| *closing);
+    let closing = |text: &'_ str| closings.clone().find_map(|closing| text.strip_prefix(closing).map(str::len));
+    while let Some(left) = closing(rest) {
+        rest = strip(&rest[rest.len() - left..]);
     }
     // The first special token ends the turn, and that of another turn follows it.
     let special = |text: &str| text.find("<|").into_iter().chain(text.find("<｜")).min();

@@ -189,14 +189,14 @@ impl Message<'_> {
     }
 }
 
-/// Reads a row: its exchange, and what the assistant said, with the name of its place. Of several conversations, asap reads the
+/// Reads a row: its exchange, and what the assistant said, with the name of its column. Of several conversations, asap reads the
 /// first that has what is asked of it.
-pub(super) fn read<'a>(
+pub(super) fn read<'a, 'n>(
     conversations: &'a [Conversation],
-    names: &[String],
+    names: &'n [String],
     part: Part,
     row: usize,
-) -> (Exchange<'a>, Option<Said<'a>>, String) {
+) -> (Exchange<'a>, Option<Said<'a>>, &'n str) {
     let each = || conversations.iter().zip(names).map(|(held, name)| (Read::new(&held.messages(row), name), name));
     let fits = |(read, _): &(Read, &String)| match part {
         Part::Exchange => !read.users.is_empty() && !read.assistants.is_empty(),
@@ -205,7 +205,7 @@ pub(super) fn read<'a>(
     };
     let is_any = |(read, _): &(Read, &String)| !read.users.is_empty() || !read.assistants.is_empty();
     let found = each().find(fits).or_else(|| each().find(is_any)).or_else(|| each().next());
-    let Some((mut read, name)) = found else { return (Exchange::default(), None, String::new()) };
+    let Some((mut read, name)) = found else { return (Exchange::default(), None, "") };
     let multi_turn = read.other.take().or_else(|| read.surplus(part, name));
     let system = match read.systems.as_slice() {
         [] => None,
@@ -221,7 +221,7 @@ pub(super) fn read<'a>(
             read.assistants.swap_remove(0)
         }),
     };
-    (Exchange { question, system, multi_turn }, said, format!("the assistant's turn in column {name}"))
+    (Exchange { question, system, multi_turn }, said, name)
 }
 
 impl Read<'_> {

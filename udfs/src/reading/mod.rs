@@ -87,7 +87,7 @@ impl ReadRow {
                 let read = |row| {
                     let (exchange, said, name) = conversation::read(&conversations, names, *part, row);
                     let response = match said {
-                        Some(said) => Response::of_message(said, &name),
+                        Some(said) => Response::of_message(said, name),
                         None => Response::default(),
                     };
                     Row { exchange, response }

@@ -1,6 +1,7 @@
 //! The chain and the answer of a response, or the status of a row without them.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 
 use asap_kernels::tags;
 
@@ -37,7 +38,7 @@ fn is_blank(text: Option<&str>) -> bool {
 
 impl<'a> Response<'a> {
     /// A generation: the chain in think tags, then the answer.
-    pub(super) fn of_generation(text: Option<&'a str>, name: &str) -> Self {
+    pub(super) fn of_generation(text: Option<&'a str>, name: impl Display) -> Self {
         let parts = text.and_then(tags::parts);
         let Some(parts) = parts else {
             let read = Self { text, ..Self::default() };
@@ -72,7 +73,9 @@ impl<'a> Response<'a> {
     }
 
     /// A message: with a chain in a place of its own, or a generation.
-    pub(super) fn of_message(said: Said<'a>, name: &str) -> Self {
+    pub(super) fn of_message(said: Said<'a>, column: &str) -> Self {
+        // Only a reject writes it.
+        let name = format_args!("the assistant's turn in column {column}");
         let Some(chain) = said.chain.filter(|chain| !chain.trim().is_empty()) else {
             return Self::of_generation(said.text, name);
         };

@@ -197,7 +197,7 @@ impl<'a> Clause<'a> {
         Some(inner.trim_end_matches(['.', '!']).trim())
     }
 
-    /// Whether the whole may look like a value although it is none: `84 (jars)`, `B – 12`, `2.5, or 5/2`, `84, in cm`.
+    /// Whether the whole may look like a value but is not one: `84 (jars)`, `B – 12`, `2.5, or 5/2`, `84, in cm`.
     fn is_remark(&self) -> bool {
         let Some(words) = self.words() else { return false };
         let is_bracketed = self.sign == "(" && words.len() > 1 && (units::is_phrase(words) || alone::is_prose(words));

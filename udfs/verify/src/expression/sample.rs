@@ -36,7 +36,7 @@ enum Points {
 pub(crate) struct Sample<'a> {
     points: Points,
     salt: u64,
-    /// The denominator of all points, so that sums are short. No period meets a prime among so many: the product of all
+    /// The denominator of all points, so that sums are short. No period meets a prime drawn from this many: the product of all
     /// of them has more bits than a number may have.
     below: u64,
     names: Vec<&'a str>,

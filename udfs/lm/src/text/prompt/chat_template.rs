@@ -48,7 +48,7 @@ enum SystemTurn {
 }
 
 impl ChatTemplate {
-    /// Reads the chat template in `folder`, and renders marked texts with it; None if there is none.
+    /// Reads the chat template in `folder`, and renders marked texts with it; None without one.
     ///
     /// # Errors
     /// If a file cannot be read, the template is not valid, or it does not print a question as it is.
