@@ -51,17 +51,17 @@ impl Stop {
     }
 }
 
-/// Runs `work`, unless Ctrl-C interrupts it: then it is dropped, so that no temporary file remains.
+/// Runs `work`, unless a signal interrupts it: then it is dropped, so that no temporary file remains.
 pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let (mut first, mut second) = (Signals::new()?, Signals::new()?);
     // Work that loads a model blocks this task.
-    let listening = tokio::spawn(async {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            interrupt::set(true);
-        }
+    let listening = tokio::spawn(async move {
+        first.next().await;
+        interrupt::set(true);
     });
     let done = tokio::select! {
         done = work => done,
-        _ = tokio::signal::ctrl_c() => Err(Failure::TryLater("interrupted".to_string())),
+        name = second.next() => Err(Failure::TryLater(name.to_string())),
     };
     listening.abort();
     interrupt::set(false);

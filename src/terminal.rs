@@ -28,8 +28,14 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// A text within a line of a message: no line break of a corpus starts a line that reads like one of asap.
+pub(crate) fn one_line(text: &str) -> String {
+    visible(text).replace('\n', "␊")
+}
+
 pub(crate) fn is_hidden(scalar: char) -> bool {
-    let is_layout = matches!(scalar, '\u{ad}' | '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+    let is_layout = matches!(scalar, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'
+        | '\u{1160}' | '\u{180e}' | '\u{3164}' | '\u{ffa0}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
     is_layout || scalar.is_control() && !matches!(scalar, '\n' | '\t')
 }
@@ -43,6 +49,8 @@ mod tests {
         assert_eq!(visible("a\tb\nc"), "a\tb\nc");
         assert_eq!(visible("a\0\r\u{1b}[31m\u{7f}\u{85}"), "a␀␍␛[31m␡⟨U+0085⟩");
         assert_eq!(visible("\u{202e}evil\u{2066}\u{feff}"), "⟨U+202E⟩evil⟨U+2066⟩⟨U+FEFF⟩");
+        assert_eq!(visible("\u{180e}\u{34f}\u{3164}"), "⟨U+180E⟩⟨U+034F⟩⟨U+3164⟩");
+        assert_eq!(one_line("a\nnote: b"), "a␊note: b");
         assert_eq!(visible("👩\u{200d}👧 שלום"), "👩\u{200d}👧 שלום");
     }
 }

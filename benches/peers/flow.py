@@ -4,7 +4,10 @@ Both read the same file and use two cores. Seconds are CPU seconds of the proces
 so it processes only the first rows. Both are reported as rows per CPU second and per second. In those rows both must find
 the same matches and count the same tokens.
 
-    python3 benches/peers/flow.py [--asap target/release/asap] [--rows 100000] [--peer-rows 2000]
+A filter over the table `corpus` is compared with the same filter over its file. With `--before`, an older build reads the
+same messages.
+
+    python3 benches/peers/flow.py [--asap target/release/asap] [--rows 100000] [--peer-rows 2000] [--before OLDER]
 """
 
 import argparse
@@ -30,12 +33,14 @@ def main():
     arguments.add_argument("--asap", type=Path, default=target() / "release" / "asap")
     arguments.add_argument("--rows", type=int, default=100_000)
     arguments.add_argument("--peer-rows", type=int, default=2_000)
+    arguments.add_argument("--before", type=Path, help="an older build of asap, for the rows of messages")
     arguments.add_argument("--peer", help=argparse.SUPPRESS)
     given = arguments.parse_args()
     if given.peer:
         return run_peer(*given.peer.split(","))
     if not is_with("flow", *PEERS):
         return
+    filters(given.asap, given.before)
     all_rows, few_rows = write(given.rows), write(given.peer_rows)
     print(f"{'':22} {'ours':>12} {'peer':>12} {'ratio':>8} {'goal':>6}   (rows per CPU second, then per second)")
     for name, columns, goal in [("steps, match", STEPS, 40), ("steps, match, tokens", STEPS + TOKENS, 15)]:
@@ -47,6 +52,27 @@ def main():
             our, their = given.rows / ours[kind], given.peer_rows / theirs[kind]
             print(f"{name:22} {our:12.0f} {their:12.1f} {our / their:6.1f} x {goal:4} x")
         print(f"{'':22} {ours['cpu'] / ours['seconds']:.1f} cores, {ours['memory'] / 1e6:.0f} MB of peak memory")
+
+
+def filters(asap, before):
+    """Prints the CPU seconds of filters over a corpus, of the same filter over the file, and of an older build: the least of
+    five, one after the other."""
+    flat, messages = write_corpora(400_000)
+    print(f"{'':44} {'ours':>8} {'peer':>8} {'ratio':>8}   (CPU seconds)")
+    for name, condition in [("length", "length(cot) > 600"), ("text", "cot LIKE '%Alternatively%'")]:
+        over_corpus = f"SELECT count(*) FROM corpus WHERE {condition}"
+        over_file = f"SELECT count(*) FROM '{flat}' WHERE {condition.replace('cot', 'reasoning')}"
+        pairs = [(f"flat columns, {name}", [asap, flat, over_corpus], [asap, flat, over_file])]
+        if before:
+            pairs += [(f"messages, {name}", [asap, messages, over_corpus], [before, messages, over_corpus])]
+        for title, ours, theirs in pairs:
+            times = [[measured(query(*run))["cpu"] for run in (ours, theirs)] for _ in range(5)]
+            our, their = map(min, zip(*times))
+            print(f"{title:44} {our:8.2f} {their:8.2f} {our / their:8.2f}")
+
+
+def query(asap, path, sql):
+    return [asap, "sql", "-q", "--from", path, "-c", sql]
 
 
 def measured(command):
@@ -95,6 +121,26 @@ def write(rows):
             cuts = ["\n\n".join(steps_of(cot)[::2]) for cot in cots]
             writer.write_table(pyarrow.table({"cot": cots, "cut": cuts}, schema=schema))
     return path
+
+
+def write_corpora(rows):
+    """Writes questions, chains of 1,000 characters and answers: as columns, and as messages with think tags."""
+    import pyarrow
+    import pyarrow.parquet
+
+    paths = [FOLDER / f"{name}-{rows}.parquet" for name in ("flat", "messages")]
+    if all(path.exists() for path in paths):
+        return paths
+    generations = pyarrow.parquet.read_table(ROOT / "data/sample/codeforces-cots.parquet")["generation"].to_pylist()
+    chains = [generation.split("</think>")[0].removeprefix("<think>").strip()[:1000] for generation in generations]
+    made = [(f"Question {row}?", f"Row {row}. {chains[row % len(chains)]}", f"{row}") for row in range(rows)]
+    questions, cots, answers = zip(*made)
+    flat = pyarrow.table({"question": questions, "reasoning": cots, "answer": answers})
+    pyarrow.parquet.write_table(flat, paths[0], compression="zstd")
+    texts = ([("user", question), ("assistant", f"<think>\n{cot}\n</think>\n\n{answer}")] for question, cot, answer in made)
+    messages = [[{"role": role, "content": text} for role, text in row] for row in texts]
+    pyarrow.parquet.write_table(pyarrow.table({"messages": messages}), paths[1], compression="zstd")
+    return paths
 
 
 def steps_of(chain):

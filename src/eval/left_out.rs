@@ -12,6 +12,7 @@ use url::Url;
 use super::Evaluation;
 use super::row::Graded;
 use crate::output::{count, several};
+use crate::terminal::one_line;
 
 const FILE: &str = "problems.json";
 
@@ -53,8 +54,10 @@ pub(crate) fn from_all<'a>(evaluations: impl IntoIterator<Item = &'a mut Evaluat
             evaluation.rows.retain(|row| !ids.contains(&row.id));
         }
         if !ids.is_empty() {
-            let (problems, ids) =
-                (several(ids.len() as u64, "problem"), ids.into_iter().collect::<Vec<_>>().join(", "));
+            let (problems, ids) = (
+                several(ids.len() as u64, "problem"),
+                ids.iter().map(|id| one_line(id)).collect::<Vec<_>>().join(", "),
+            );
             sentences.push(format!(
                 "{bench}: {problems} left out of all evaluations, because a reference program failed in one of them: {ids}."
             ));

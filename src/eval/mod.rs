@@ -38,6 +38,7 @@ use crate::failure::Failure;
 use crate::output::{SummaryFormat, at_least_one, note, print, print_as, several};
 use crate::program;
 use crate::progress::Bar;
+use crate::terminal::one_line;
 use ask::Found;
 use bench::{Bench, Check, Problem, Wording};
 use clock::Asking;
@@ -289,7 +290,7 @@ async fn load(location: &str) -> Result<Evaluation, Failure> {
 type LeftOut = (String, Reason);
 
 fn named_reason((id, reason): &LeftOut) -> String {
-    format!("{id} ({})", reason.name())
+    format!("{} ({})", one_line(id), reason.name())
 }
 
 /// Opens the sandbox, which hides the private paths, runs the bench's own programs, and leaves out the problems that they

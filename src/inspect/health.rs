@@ -17,6 +17,7 @@ use super::shortened;
 use crate::failure::Failure;
 use crate::output::{count, percent, quoted, several, table};
 use crate::progress::Bar;
+use crate::terminal::one_line;
 
 const EXAMPLES: usize = 3;
 /// The value of columns that no file has.
@@ -188,7 +189,11 @@ impl Health {
         }));
         for Fault { fault, examples, keep, .. } in self.faults.iter().filter(|fault| fault.rows > 0) {
             lines.push(format!("\n{fault}\n  WHERE {keep}"));
-            lines.extend(examples.iter().map(|Example { file, row, shown }| format!("  row {row} of {file}: {shown}")));
+            lines.extend(
+                examples.iter().map(|Example { file, row, shown }| {
+                    format!("  row {row} of {}: {}", one_line(file), one_line(shown))
+                }),
+            );
         }
         if self.faults.iter().any(|fault| fault.rows > 0) {
             lines.push(format!("\nNothing was removed. To read the other rows:\n  {}", self.command));

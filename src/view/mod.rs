@@ -82,10 +82,18 @@ fn report_file(name: &str) -> Result<PathBuf, String> {
 }
 
 pub async fn run(args: ViewArgs) -> Result<(), Failure> {
-    unless_interrupted(show(args)).await
+    let (port, is_opened, to) = (args.port, args.open, args.to.clone());
+    let report = unless_interrupted(show(args)).await?;
+    match to {
+        Some(to) => {
+            unless_interrupted(write(&report, &to)).await?;
+            Ok(crate::output::print(&to.display().to_string())?)
+        }
+        None => server::serve(report, port, is_opened).await,
+    }
 }
 
-async fn show(args: ViewArgs) -> Result<(), Failure> {
+async fn show(args: ViewArgs) -> Result<Report, Failure> {
     let source = Source::open(&args.location, args.against.as_deref(), args.exam.as_deref()).await?;
     let selected = match &args.filter {
         Some(filter) => Some(
@@ -95,10 +103,7 @@ async fn show(args: ViewArgs) -> Result<(), Failure> {
         ),
         None => None,
     };
-    let report = Report { selected, ..Report::of(source).await? };
-    let Some(to) = args.to else { return server::serve(report, args.port, args.open).await };
-    write(&report, &to).await?;
-    Ok(crate::output::print(&to.display().to_string())?)
+    Ok(Report { selected, ..Report::of(source).await? })
 }
 
 /// A filter that was typed, and the number of chains that it selects. Some mistakes show only on rows.

@@ -34,17 +34,21 @@ use super::report::Report;
 use super::source::{Listing, QueryRow, QueryRows};
 use crate::failure::Failure;
 use crate::output::{complain, count, error_line, note, percent, print, several};
+use crate::signals::Signals;
 use crate::terminal::visible;
 
 /// Rows of a list.
 const PAGE: u64 = 50;
-/// Connections at a time. A usual process may open 1,024 files, and each request reads some.
-const CONNECTIONS: usize = 32;
+/// Connections at a time, and pages. A usual process may open 1,024 files, and each page reads some.
+const CONNECTIONS: usize = 256;
+const PAGES: usize = 32;
 /// How long a connection may take for the head of its request, and for all of it.
-const HEAD_TIME: Duration = Duration::from_secs(10);
+const HEAD_TIME: Duration = Duration::from_secs(3);
 const ANSWER_TIME: Duration = Duration::from_secs(600);
 /// The longest head: an address with a long filter.
 const HEAD_BYTES: usize = 64 << 10;
+/// How long a browser may take to read the file that leads it here.
+const OPEN_TIME: Duration = Duration::from_secs(60);
 /// The pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
 const KEYS: [(&str, &str); 4] = [
@@ -70,6 +74,7 @@ pub(super) struct Server {
     pub report: Report,
     token: String,
     port: u16,
+    pages: Semaphore,
 }
 
 /// What an address asks for.
@@ -127,7 +132,7 @@ fn address(page: &str, pairs: &[(&str, &str)]) -> String {
     format!("{page}?{}", form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish())
 }
 
-/// Serves the pages until the process ends. Prints their address, and opens it if `is_opened`.
+/// Serves the pages until a signal ends the process. Prints their address, and opens it if `is_opened`.
 pub(super) async fn serve(report: Report, port: u16, is_opened: bool) -> std::result::Result<(), Failure> {
     let taken = |error: std::io::Error| {
         Failure::Failed(format!(
@@ -136,34 +141,23 @@ pub(super) async fn serve(report: Report, port: u16, is_opened: bool) -> std::re
     };
     let listener = TcpListener::bind(("127.0.0.1", port)).await.map_err(taken)?;
     let port = listener.local_addr()?.port();
-    let server = Arc::new(Server { report, token: uuid::Uuid::new_v4().simple().to_string(), port });
+    let token = uuid::Uuid::new_v4().simple().to_string();
+    let server = Arc::new(Server { report, token, port, pages: Semaphore::new(PAGES) });
     let url = format!("http://127.0.0.1:{port}/{}/", server.token);
     print(&url)?;
     complain("Ctrl-C ends the server");
-    // Its folder is deleted with it, at the end of the server.
-    let _redirect = is_opened.then(|| open(&url));
-    let slots = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        // A connection more waits in the queue of the system, without a file of this process.
-        let slot = Arc::clone(&slots).acquire_owned().await.map_err(|error| Failure::Failed(error.to_string()))?;
-        let Ok((stream, _)) = listener.accept().await else {
-            // The other side may have gone, or all files be open: the next one may be fine.
-            tokio::time::sleep(PAUSE).await;
-            continue;
-        };
-        let server = Arc::clone(&server);
-        tokio::spawn(async move {
-            let answer = service_fn(move |request| {
-                let server = Arc::clone(&server);
-                async move { Ok::<_, Infallible>(server.answer(request).await) }
-            });
-            // A page is one request. A connection that stays open would keep its slot.
-            let mut http = http1::Builder::new();
-            http.keep_alive(false).timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES);
-            // A browser that closes its connection is no failure.
-            drop(tokio::time::timeout(ANSWER_TIME, http.serve_connection(TokioIo::new(stream), answer)).await);
-            drop(slot);
-        });
+    let mut signals = Signals::new()?;
+    let redirect = is_opened.then(|| open(&url)).flatten();
+    let redirected = async move {
+        tokio::time::sleep(OPEN_TIME).await;
+        drop(redirect);
+        std::future::pending().await
+    };
+    // What is left of the redirect ends with the server.
+    tokio::select! {
+        ended = server.connections(listener) => ended,
+        ended = redirected => ended,
+        _ = signals.next() => Ok(()),
     }
 }
 
@@ -198,10 +192,40 @@ fn redirect(url: &str) -> std::io::Result<(TempDir, PathBuf)> {
 }
 
 impl Server {
+    /// Answers connections, some at a time.
+    async fn connections(self: &Arc<Self>, listener: TcpListener) -> std::result::Result<(), Failure> {
+        let slots = Arc::new(Semaphore::new(CONNECTIONS));
+        loop {
+            // A connection more waits in the queue of the system, without a file of this process.
+            let slot = Arc::clone(&slots).acquire_owned().await.map_err(|error| Failure::Failed(error.to_string()))?;
+            let Ok((stream, _)) = listener.accept().await else {
+                // The other side may have gone, or all files be open: the next one may be fine.
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            let server = Arc::clone(self);
+            tokio::spawn(async move {
+                let answer = service_fn(move |request| {
+                    let server = Arc::clone(&server);
+                    async move { Ok::<_, Infallible>(server.answer(request).await) }
+                });
+                // A page is one request. A connection that stays open would keep its slot.
+                let mut http = http1::Builder::new();
+                http.keep_alive(false).timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES);
+                // A browser that closes its connection is no failure.
+                drop(tokio::time::timeout(ANSWER_TIME, http.serve_connection(TokioIo::new(stream), answer)).await);
+                drop(slot);
+            });
+        }
+    }
+
     async fn answer<B>(&self, request: Request<B>) -> Response<String> {
         let (status, body) = match self.refused(&request) {
             Some((status, why)) => (status, why.to_string()),
-            None => self.page(request.uri().path(), request.uri().query()).await,
+            None => match self.pages.acquire().await {
+                Ok(_page) => self.page(request.uri().path(), request.uri().query()).await,
+                Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+            },
         };
         let kind = if body.starts_with('<') { "text/html; charset=utf-8" } else { "text/plain; charset=utf-8" };
         let mut response = Response::new(body);

@@ -18,7 +18,7 @@ mod tests;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
@@ -111,8 +111,10 @@ impl ScalarUDFImpl for Bounded {
         self.function.invoke_with_args(args)
     }
 
-    /// A simpler call is one of the engine's own function, which has no bounds.
+    /// A simpler call is one of the engine's own function, which has no bounds. To make it, the engine may join literals.
     fn simplify(&self, args: Vec<Expr>, context: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let literal = |arg: &Expr| ColumnarValue::Scalar(arg.as_literal().cloned().unwrap_or(ScalarValue::Null));
+        check(self.name(), "a batch of rows", self.results.bytes(&args.iter().map(literal).collect::<Vec<_>>(), 1)?)?;
         match self.function.simplify(args, context)? {
             ExprSimplifyResult::Simplified(Expr::ScalarFunction(mut call)) => {
                 if let Some(results) = Results::ALL.into_iter().find(|results| results.name() == call.func.name()) {
