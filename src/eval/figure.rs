@@ -91,27 +91,73 @@ impl Tables {
 
     fn panel(&self, bench: &str, methods: &[&str], axis: Axis) -> String {
         let lines: Vec<Vec<Point>> = methods.iter().map(|method| self.points(method, bench, axis)).collect();
-        let all = || lines.iter().flatten();
-        let right = all().map(|point| point.x).fold(0.0, f64::max);
-        let left = all().map(|point| point.x).fold(right, f64::min);
-        let (left, right) = match axis {
-            Axis::Tokens => (0.0, nice(right)),
-            Axis::Budget if left == right => (0.0, (2.0 * right).max(1.0)),
-            Axis::Budget => (left - 0.05 * (right - left), right),
+        let scale = Scale::of(lines.iter().flatten(), axis);
+        let mut drawn = scale.frame(title(bench), axis);
+        for (index, points) in lines.iter().enumerate() {
+            let own = points.iter().filter(|point| !point.is_printed);
+            let line: Vec<String> =
+                own.map(|point| format!("{:.1},{:.1}", scale.x(point.x), scale.y(point.accuracy))).collect();
+            drawn += &format!(
+                "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\"/>\n",
+                line.join(" "),
+                colour(index)
+            );
+            for Point { x, accuracy, words, is_printed } in points {
+                let fill = if *is_printed { "white" } else { colour(index) };
+                drawn += &circle(scale.x(*x), scale.y(*accuracy), colour(index), fill, words);
+            }
+        }
+        drawn
+    }
+}
+
+/// The ranges of a panel. The accuracy need not begin at 0, so that lines are apart.
+struct Scale {
+    left: f64,
+    right: f64,
+    bottom: f64,
+    top: f64,
+    /// From one line of the grid to the next.
+    step: f64,
+    /// The numbers below the panel.
+    ticks: Vec<f64>,
+}
+
+impl Scale {
+    fn of<'a>(points: impl Iterator<Item = &'a Point> + Clone, axis: Axis) -> Self {
+        let mut ticks: Vec<f64> = points.clone().map(|point| point.x).collect();
+        ticks.sort_unstable_by(f64::total_cmp);
+        ticks.dedup();
+        let (left, right) = match (axis, ticks.as_slice()) {
+            (Axis::Budget, [first, .., last]) => (first - 0.05 * (last - first), *last),
+            (Axis::Budget, [only]) => (0.0, 2.0 * only),
+            _ => (0.0, nice(ticks.last().copied().unwrap_or(1.0))),
         };
-        let low = all().map(|point| point.accuracy).fold(100.0, f64::min);
-        let high = all().map(|point| point.accuracy).fold(low, f64::max);
+        if axis == Axis::Tokens {
+            ticks = (0..=4).map(|part| right * f64::from(part) / 4.0).collect();
+        }
+        let low = points.clone().map(|point| point.accuracy).fold(100.0, f64::min);
+        let high = points.map(|point| point.accuracy).fold(low, f64::max);
         let step = nice((high - low) / 4.0).clamp(1.0, 25.0);
         let bottom = (low / step).floor() * step;
         let top = ((high / step).ceil() * step).max(bottom + 2.0 * step);
-        let x = |value: f64| MARGIN[0] + (value - left) / (right - left) * (PANEL[0] - MARGIN[0] - MARGIN[2]);
-        let y =
-            |value: f64| PANEL[1] - MARGIN[3] - (value - bottom) / (top - bottom) * (PANEL[1] - MARGIN[1] - MARGIN[3]);
-        let mut drawn =
-            format!("<text x=\"{}\" y=\"20\" font-weight=\"bold\">{}</text>\n", MARGIN[0], escaped(title(bench)));
-        for part in 0..=((top - bottom) / step).round() as u32 {
-            let accuracy = bottom + step * f64::from(part);
-            let (from, to, at) = (x(left), x(right), y(accuracy));
+        Self { left, right, bottom, top, step, ticks }
+    }
+
+    fn x(&self, value: f64) -> f64 {
+        MARGIN[0] + (value - self.left) / (self.right - self.left) * (PANEL[0] - MARGIN[0] - MARGIN[2])
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        PANEL[1] - MARGIN[3] - (value - self.bottom) / (self.top - self.bottom) * (PANEL[1] - MARGIN[1] - MARGIN[3])
+    }
+
+    fn frame(&self, title: &str, axis: Axis) -> String {
+        let (from, to, down) = (self.x(self.left), self.x(self.right), self.y(self.bottom));
+        let mut drawn = format!("<text x=\"{from}\" y=\"20\" font-weight=\"bold\">{}</text>\n", escaped(title));
+        for part in 0..=((self.top - self.bottom) / self.step).round() as u32 {
+            let accuracy = self.bottom + self.step * f64::from(part);
+            let at = self.y(accuracy);
             drawn += &format!(
                 "<path d=\"M{from:.1},{at:.1}H{to:.1}\" stroke=\"#ddd\"/>\
                  <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{accuracy:.0}</text>\n",
@@ -119,39 +165,20 @@ impl Tables {
                 at + 4.0
             );
         }
-        let mut ticks: Vec<f64> = (0..=4).map(|part| right * f64::from(part) / 4.0).collect();
-        if axis == Axis::Budget {
-            ticks = all().map(|point| point.x).collect();
-            ticks.sort_unstable_by(f64::total_cmp);
-            ticks.dedup();
-        }
-        for tick in ticks {
+        for tick in &self.ticks {
             let words = match tick % 1024.0 == 0.0 && axis == Axis::Budget {
                 true => format!("{}K", tick / 1024.0),
                 false => count(tick.round() as u64),
             };
-            drawn += &label(x(tick), y(bottom) + 16.0, &words);
+            drawn += &label(self.x(*tick), down + 16.0, &words);
         }
         let words = if axis == Axis::Tokens { "mean tokens of a response" } else { "token budget" };
-        drawn += &label(x((left + right) / 2.0), y(bottom) + 34.0, words);
-        drawn += &format!(
-            "<text transform=\"translate(14 {:.1}) rotate(-90)\" text-anchor=\"middle\">accuracy, %</text>\n",
-            y((top + bottom) / 2.0)
-        );
-        for (index, points) in lines.iter().enumerate() {
-            let own = points.iter().filter(|point| !point.is_printed);
-            let line: Vec<String> = own.map(|point| format!("{:.1},{:.1}", x(point.x), y(point.accuracy))).collect();
-            drawn += &format!(
-                "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\"/>\n",
-                line.join(" "),
-                colour(index)
-            );
-            for Point { x: at, accuracy, words, is_printed } in points {
-                let fill = if *is_printed { "white" } else { colour(index) };
-                drawn += &circle(x(*at), y(*accuracy), colour(index), fill, words);
-            }
-        }
+        drawn += &label((from + to) / 2.0, down + 34.0, words);
+        let middle = self.y((self.top + self.bottom) / 2.0);
         drawn
+            + &format!(
+                "<text transform=\"translate(14 {middle:.1}) rotate(-90)\" text-anchor=\"middle\">accuracy, %</text>\n"
+            )
     }
 }
 

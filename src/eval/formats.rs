@@ -30,8 +30,8 @@ impl Tables {
         self.cells.iter().filter(|cell| cell.bench == bench).map(|cell| cell.budget).collect()
     }
 
-    /// Methods by benchmarks, apart for mathematics and code, each benchmark at its main budget; then a table of methods by
-    /// budgets for each benchmark with several; then printed values.
+    /// Methods by benchmarks, apart for mathematics and code, each benchmark at its main budget. Then a table of methods by
+    /// budgets for each benchmark with several, and printed values.
     fn grids(&self) -> Vec<Grid> {
         let is_code = |bench: &str| Bench::from_str(bench, false).is_ok_and(Bench::runs_programs);
         let mut kinds: Vec<bool> = self.benches.iter().map(|bench| is_code(bench)).collect();
@@ -172,7 +172,8 @@ impl Tables {
         }
         if self.published.is_some() {
             let own = ",".repeat(lines[0].matches(',').count() - 2);
-            lines[0] += ",printed_accuracy,printed_tokens,printed_seconds,accuracy_difference,tokens_difference,seconds_difference";
+            lines[0] += ",printed_accuracy,printed_tokens,printed_seconds,\
+                         accuracy_difference,tokens_difference,seconds_difference";
             // Values that are only printed.
             lines.extend(beside.map(|row| {
                 let numbers = row.numbers().map(|number| number.map_or(String::new(), |n| n.to_string()));

@@ -123,7 +123,7 @@ pub struct EvalArgs {
     /// Show the 95 % intervals of the changes in Markdown and LaTeX, too. JSON and CSV always hold them
     #[arg(long, requires = "base")]
     intervals: bool,
-    /// Put printed values next to those of --table, with the differences: `paper`, or a file like src/eval/published.toml
+    /// Put printed values next to those of --table, with the differences: those of the ASAP paper, or of a TOML file of yours
     #[arg(long, value_name = "paper|FILE", requires = "table")]
     published: Option<String>,
     /// Also draw accuracy against tokens into this file
@@ -192,8 +192,9 @@ async fn print_tables(args: &EvalArgs) -> Result<(), Failure> {
     let left_out = left_out::from_all(named.iter_mut().map(|(_, evaluation)| evaluation));
     let mut tables = table::tables(&named, args.base.as_deref(), args.no_accuracy.as_deref())?;
     tables.left_out.splice(..0, left_out);
-    let printed = args.published.as_deref().map(published::File::read).transpose()?;
-    tables.published = printed.map(|printed| printed.beside(&tables.cells));
+    if let Some(name) = &args.published {
+        tables.put(published::File::read(name)?);
+    }
     for (file, axis) in [(&args.svg, Axis::Tokens), (&args.svg_budgets, Axis::Budget)] {
         let Some(file) = file else { continue };
         let written = std::fs::write(file, tables.svg(axis));

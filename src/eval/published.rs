@@ -4,7 +4,6 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::bench::Bench;
-use super::table::Cell;
 use crate::failure::Failure;
 
 /// The name of the values that ship with asap.
@@ -72,12 +71,6 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    fn of(cell: &Cell) -> Self {
-        let tokens = (cell.problems > 0).then_some(cell.tokens);
-        let accuracy = cell.accuracy.map(|accuracy| accuracy.value);
-        Self { accuracy, tokens, seconds: cell.seconds_per_problem }
-    }
-
     fn minus(self, printed: Self) -> Self {
         let ratio = |run: Option<f64>, printed: Option<f64>| Some(run? / printed? - 1.0);
         let accuracy = self.accuracy.zip(printed.accuracy).map(|(run, printed)| run - printed);
@@ -119,15 +112,15 @@ impl File {
         Ok(found)
     }
 
-    pub(crate) fn beside(self, cells: &[Cell]) -> Published {
-        let mut rows: Vec<Beside> = cells.iter().map(Beside::only_run).collect();
+    /// Puts the values into the rows of a run.
+    pub(crate) fn beside(self, mut rows: Vec<Beside>) -> Published {
         for table in self.tables {
             let budget = table.budget();
             for Value { method, accuracy, tokens, seconds } in table.values {
                 let printed = Figures { accuracy: accuracy.map(|percent| percent / 100.0), tokens, seconds };
                 let is_same = |row: &Beside| row.method == method && row.bench == table.bench && row.budget == budget;
                 let place = rows.iter().position(is_same).unwrap_or_else(|| {
-                    rows.push(Beside::new(method, table.bench.clone(), budget));
+                    rows.push(Beside::new(&method, &table.bench, budget, Figures::default()));
                     rows.len() - 1
                 });
                 let row = &mut rows[place];
@@ -148,12 +141,8 @@ impl Table {
 }
 
 impl Beside {
-    fn new(method: String, bench: String, budget: i64) -> Self {
-        let [run, printed, difference] = [Figures::default(); 3];
-        Self { method, bench, budget, run, printed, difference, table: None, page: None }
-    }
-
-    fn only_run(cell: &Cell) -> Self {
-        Self { run: Figures::of(cell), ..Self::new(cell.method.clone(), cell.bench.clone(), cell.budget) }
+    pub(crate) fn new(method: &str, bench: &str, budget: i64, run: Figures) -> Self {
+        let (method, bench, none) = (method.to_string(), bench.to_string(), Figures::default());
+        Self { method, bench, budget, run, printed: none, difference: none, table: None, page: None }
     }
 }

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::bench::Bench;
-use super::published::Published;
+use super::published::{Beside, Figures, File, Published};
 use super::row::Graded;
 use super::summary::{AtBudget, is_correct, pairs, tokens};
 use super::{Evaluation, left_out};
@@ -140,6 +140,20 @@ pub(crate) fn tables(
 }
 
 impl Tables {
+    pub(super) fn put(&mut self, printed: File) {
+        let row = |cell: &Cell| {
+            let tokens = (cell.problems > 0).then_some(cell.tokens);
+            let accuracy = cell.accuracy.map(|accuracy| accuracy.value);
+            Beside::new(
+                &cell.method,
+                &cell.bench,
+                cell.budget,
+                Figures { accuracy, tokens, seconds: cell.seconds_per_problem },
+            )
+        };
+        self.published = Some(printed.beside(self.cells.iter().map(row).collect()));
+    }
+
     /// The budget of a benchmark in the table of methods by benchmarks: its default if a method has that, else the largest
     /// of those that most methods have.
     pub(super) fn main_budget(&self, bench: &str) -> Option<i64> {

@@ -98,7 +98,7 @@ def svg(edges, shares, found):
         at = left + width * percentile / edges[-1]
         parts.append(f'<path d="M{at:.1f},{top}V{y(0):.1f}" stroke="{color}" stroke-width="2" stroke-dasharray="6 4"/>')
         words = f"{_NAMES[key]}: 90th percentile {percentile:.2f}"
-        parts.append(text(left + width, top + 14 + 18 * line, words, f'fill="{color}" text-anchor="end"'))
+        parts.append(text(left + width, 18 + 18 * line, words, f'fill="{color}" text-anchor="end"'))
     for nats in range(int(edges[-1]) + 1):
         parts.append(text(left + width * nats / edges[-1], y(0) + 18, f"{nats}", middle))
     parts += [text(left - 6, y(percent) + 4, f"{percent}", 'text-anchor="end"') for percent in range(0, highest + 1, tick)]

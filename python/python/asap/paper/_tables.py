@@ -143,7 +143,7 @@ def efficiency(plan, cells, done, folder):
 def beside(figures, paper):
     """The figures that the paper prints, next to those of the run."""
     rows = []
-    for key in {**figures, **paper}:
+    for key in sorted({**figures, **paper}, key=lambda key: key[1]):
         own, found = figures.get(key, {}), paper.get(key, {})
         cells = ((number(own.get(name), _FIGURES[name]), number(found.get(name), _FIGURES[name]), number(change(own.get(name), found.get(name)), "+.1f"))
                  for name in _CHANGES)
