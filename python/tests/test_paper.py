@@ -259,6 +259,7 @@ def test_arms_that_fail_leave_the_others(plan):
     assert "\n- bad_pipeline: there is no file" in missing, missing
     rows = {(row["method"], row["bench"], row["budget"]) for row in table("out", "methods")}
     assert rows == {(arm, "gsm8k", budget) for arm in ("original", "random") for budget in ("16", "32")}
+    assert {"figure4.svg", "accuracy.svg", "efficiency.md", "efficiency.tex", "methods.tex"} <= set(os.listdir("out/tables"))
     assert run(given, "--arms", "later,bad_trainer").returncode == 75
     retrained = run(plan(("asap train", "python trainer.py {out} --clip 1")), "--arms", "random")
     assert retrained.returncode == 1 and "out/seed-1/models/math/random was trained by another command" in retrained.stderr

@@ -34,7 +34,7 @@ def latex(title, head, rows):
     def text(each):
         return str(each).translate(str.maketrans(_SPECIAL))
 
-    heads = [r"\shortstack[r]{%s}" % text(each).replace(" ", r" \\ ", 1) for each in head]
+    heads = [r"\shortstack[r]{" + text(each).replace(" ", r" \\ ", 1) + "}" for each in head]
     fit = r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%"
     return (f"\\begin{{table*}}[t]\n\\centering\\footnotesize\n\\setlength{{\\tabcolsep}}{{4pt}}\n\\caption{{{text(title)}}}\n{fit}\n"
             f"\\begin{{tabular}}{{ll{'r' * (len(head) - 2)}}}\n\\toprule\n{line(heads)}\\midrule\n{''.join(line(map(text, row)) for row in rows)}"
