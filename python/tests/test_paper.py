@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+import types
 import xml.etree.ElementTree
 from pathlib import Path
 
 import asap
 import pytest
-from asap.paper import _figure2, _plan
+from asap.paper import _figure2, _plan, _tables
 from conftest import ROOT
 from endpoint import Endpoint
 
@@ -258,6 +259,7 @@ def test_arms_that_fail_leave_the_others(plan):
     assert "\n- bad_pipeline: there is no file" in missing, missing
     rows = {(row["method"], row["bench"], row["budget"]) for row in table("out", "methods")}
     assert rows == {(arm, "gsm8k", budget) for arm in ("original", "random") for budget in ("16", "32")}
+    assert {"figure4.svg", "accuracy.svg", "efficiency.md", "efficiency.tex", "methods.tex"} <= set(os.listdir("out/tables"))
     assert run(given, "--arms", "later,bad_trainer").returncode == 75
     retrained = run(plan(("asap train", "python trainer.py {out} --clip 1")), "--arms", "random")
     assert retrained.returncode == 1 and "out/seed-1/models/math/random was trained by another command" in retrained.stderr
@@ -370,12 +372,51 @@ def is_locked(folder):
     return False
 
 
+def test_efficiency_next_to_the_paper(tmp_path):
+    def cell(arm, corpus):
+        (tmp_path / arm).mkdir(exist_ok=True)
+        (tmp_path / arm / "metrics.jsonl").write_text('{"step": 1, "seconds": 40}\n{"step": 2, "seconds": 44.12}\n')
+        return types.SimpleNamespace(arm=arm, corpus=corpus, id=arm, is_trained=True, error=None, prune=None, model=str(tmp_path / arm))
+
+    cells = [cell("original", "code"), cell("my_arm", "code")]
+    done = {f"count/{arm}": {"summary": {"examples": 2, "tokens": tokens}} for arm, tokens in (("original", 26_046), ("my_arm", 8_000))}
+    plan = types.SimpleNamespace(table={"model": "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B"}, against="original")
+    text = _tables.efficiency(plan, cells, done, str(tmp_path))
+    assert "| my_arm | code | – | – | – | – | 2 | – | 4,000 | 2 | 42.06 | −69.3 | +0.0 |" in text
+    # What the run lacks and what the paper lacks.
+    for line in ("| original | code | 13,023 | 13,023 | +0.0 | 42.06 | 80.11 | −47.5 |", "| my_arm | code | 4,000 | – | – | 42.06 | – | – |",
+                 "| asap | math | – | 1,834 | – | – | 15.36 | – |"):
+        assert line in text, text
+    assert (tmp_path / "efficiency.md").read_text() == text
+    tables = (tmp_path / "efficiency.tex").read_text().split("\\begin{table*}")[1:]
+    assert len(tables) == 2 and r"my\_arm & code" in tables[0] and r"in \%}" in tables[0] and "−" not in tables[0]
+    for table in tables:
+        spec = table.split(r"\begin{tabular}{")[1].split("}")[0]
+        rows = [line for line in table.splitlines() if line.endswith(r"\\")]
+        assert len(rows) >= 3 and all(row.count(" & ") == len(spec) - 1 for row in rows), table
+        assert table.count("{") == table.count("}") and table.rstrip().endswith(r"\end{table*}")
+    other = types.SimpleNamespace(table={"model": "small"}, against="original")
+    assert "next to" not in _tables.efficiency(other, cells, done, str(tmp_path))
+
+
+def test_figure_2_counts_what_it_leaves_out(workplace):
+    steps = "\n\n".join(f"{word}, 4 + {n} is {4 + n}." for n, word in enumerate(("So", "Wait", "Alternatively", "But")))
+    rows = [{"question": f"What is {n}?", "generation": f"<think>\n{steps}{end}"} for n, end in enumerate(("\n</think>\n\nIt is 1.", ""))]
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = subprocess.run([sys.executable, "-m", "asap.paper", "figure2", "--from", "rows.jsonl", "--to", "out"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("1 chains; ") and "Left out: 1 rows without a chain (no_tags)." in done.stdout
+    with open("out/left_out.csv", newline="") as file:
+        assert {"left out": "rows without a chain (no_tags)", "count": "1"} in list(csv.DictReader(file))
+    assert "Left out: 1 rows without a chain (no_tags)." in Path("out/figure2.svg").read_text()
+
+
 def test_figure_2_of_made_entropies(tmp_path):
     import numpy
 
     random = numpy.random.default_rng(1)
     first = [[float(value) for value in random.uniform(1, 5, 10)] for _ in range(30)]
-    texts = [[" Wait" if value > 4.5 else "So" if value > 3 else "<\n&" for value in values] for values in first]
+    texts = [[" Alternatively" if value > 4.5 else "So" if value > 3 else "<\n&" for value in values] for values in first]
     chains = [(words, [[value, 0.25, 0.5, None] for value in values]) for words, values in zip(texts, first)]
     # Rows and steps without a score do not count.
     chains += [(None, None), ([None, "So"], [None, []])]
@@ -383,7 +424,7 @@ def test_figure_2_of_made_entropies(tmp_path):
     flat = numpy.array(first).ravel()
     assert found["percentiles"] == {"first": pytest.approx(numpy.percentile(flat, 90)), "others": 0.5}
     assert len(found["first"]) == 300 and len(found["others"]) == 600
-    assert sum(found["high"].values()) == 30 and set(found["high"]) == {" Wait"}
+    assert sum(found["high"].values()) == 30 and set(found["high"]) == {" Alternatively"}
     _figure2.write(found, str(tmp_path / "figure"))
     with open(tmp_path / "figure/entropies.csv", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -391,8 +432,12 @@ def test_figure_2_of_made_entropies(tmp_path):
         assert sum(float(row[name]) for row in rows) == pytest.approx(1.0)
     with open(tmp_path / "figure/first_tokens_high.csv", newline="") as file:
         row = next(csv.DictReader(file))
-    assert (row["first token"], row["count"]) == (" Wait", "30")
-    assert float(row["share of its steps"]) == pytest.approx(30 / found["all"][" Wait"])
+    assert (row["first token"], row["count"]) == (" Alternatively", "30")
+    assert float(row["share of its steps"]) == pytest.approx(30 / found["all"][" Alternatively"])
     drawn = xml.etree.ElementTree.parse(tmp_path / "figure/figure2.svg").getroot()
     words = [each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")]
-    assert "␣Wait" in words and "<·&" in words and f"first tokens: 90th percentile {found['percentiles']['first']:.2f}" in words
+    assert found["chains"] == 31 and found["left out"] == {"chains longer than the window of the model": 1, "steps without a score": 2}
+    # Half of the other tokens are in one bin: ticks of 10 percent.
+    assert words[words.index("0") :][:8] and {"10", "20", "30", "40", "50"} <= set(words) and "5" in words
+    assert {"entropy of the next token, nats", "share of tokens, %"} <= set(words)
+    assert "␣Alternatively" in words and "<·&" in words and f"first tokens: 90th percentile {found['percentiles']['first']:.2f}" in words

@@ -70,6 +70,20 @@ impl Bench {
         self.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
     }
 
+    /// The name in the spelling of its authors.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Gsm8k => "GSM8K",
+            Self::Math500 => "MATH500",
+            Self::Aime24 => "AIME24",
+            Self::Aime25 => "AIME25",
+            Self::HumanevalPlus => "HumanEval+",
+            Self::Leetcode => "LeetCodeDataset",
+            Self::LivecodebenchV1V3 => "LiveCodeBench v1–v3",
+            Self::LivecodebenchV4V5 => "LiveCodeBench v4–v5",
+        }
+    }
+
     /// The token budget of the paper's main table.
     pub(crate) fn budget(self) -> u32 {
         1024 * match self {

@@ -1,81 +1,83 @@
 //! Tables of evaluations as Markdown, LaTeX and CSV.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::table::{Cell, Tables};
+use clap::ValueEnum;
+
+use super::bench::Bench;
+use super::grid::{Grid, Rank, Text};
+use super::published::{Beside, Published};
+use super::table::{Cell, Tables, at, title};
 use crate::output::count;
 use crate::statistics::{Estimate, SIGNIFICANT};
 
-/// A table as texts. The first column and the first row hold names.
-struct Grid {
-    title: String,
-    header: Vec<String>,
-    rows: Vec<(String, Vec<Text>)>,
-}
+/// Returns a value to compare, where more is better, and its text.
+type Show = fn(&Cell) -> Option<(f64, Text)>;
 
-/// A value and its rank among the values that it competes with.
-#[derive(Clone, Default)]
-struct Text {
-    value: String,
-    change: String,
-    rank: Rank,
-}
-
-#[derive(Clone, Copy, Default, PartialEq)]
-enum Rank {
-    Best,
-    Second,
-    #[default]
-    Other,
-}
-
+const ACCURACY: (&str, Show) = ("accuracy ↑", accuracy);
+const TOKENS: (&str, Show) = ("tokens ↓", tokens);
+const SECONDS: (&str, Show) = ("seconds ↓", seconds);
 const MISSING: &str = "–";
-const SIGNIFICANT_MARK: char = '†';
+const SIGNIFICANT_MARK: &str = "†";
 
 impl Tables {
     fn at(&self, method: &str, bench: &str, budget: i64) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.method == method && cell.bench == bench && cell.budget == budget)
     }
 
-    /// The benchmarks, each with its budgets in ascending order.
-    pub(super) fn benches(&self) -> Vec<(String, Vec<i64>)> {
-        let mut benches: Vec<(String, BTreeSet<i64>)> = Vec::new();
-        for cell in &self.cells {
-            match benches.iter_mut().find(|(bench, _)| *bench == cell.bench) {
-                Some((_, budgets)) => drop(budgets.insert(cell.budget)),
-                None => benches.push((cell.bench.clone(), BTreeSet::from([cell.budget]))),
-            }
-        }
-        benches.into_iter().map(|(bench, budgets)| (bench, budgets.into_iter().collect())).collect()
+    /// The budgets of a benchmark in ascending order.
+    pub(super) fn budgets(&self, bench: &str) -> BTreeSet<i64> {
+        self.cells.iter().filter(|cell| cell.bench == bench).map(|cell| cell.budget).collect()
     }
 
-    /// Methods by benchmarks, each at its main budget, then a table of budgets by methods for each benchmark with several budgets.
+    /// Methods by benchmarks, apart for mathematics and code, each benchmark at its main budget. Then a table of methods by
+    /// budgets for each benchmark with several, and printed values.
     fn grids(&self) -> Vec<Grid> {
-        let mut grids = Vec::new();
-        let mut header = vec!["method".to_string()];
-        let mut columns: Vec<Vec<Text>> = Vec::new();
-        for (bench, _) in self.benches() {
-            let Some(budget) = self.main_budget(&bench) else { continue };
-            let cells: Vec<_> = self.methods.iter().map(|method| self.at(method, &bench, budget)).collect();
-            let name = format!("{bench} at {}", count(budget.unsigned_abs()));
-            header.extend([format!("{name}: accuracy"), "tokens".to_string(), "seconds".to_string()]);
-            columns.extend([texts(&cells, accuracy), texts(&cells, tokens), texts(&cells, seconds)]);
+        let is_code = |bench: &str| Bench::from_str(bench, false).is_ok_and(Bench::runs_programs);
+        let mut kinds: Vec<bool> = self.benches.iter().map(|bench| is_code(bench)).collect();
+        kinds.dedup();
+        kinds.truncate(2);
+        let mut grids: Vec<Grid> = kinds
+            .into_iter()
+            .map(|code| {
+                let benches = self.benches.iter().filter(|bench| is_code(bench) == code);
+                let keys = benches.filter_map(|bench| {
+                    let budget = self.main_budget(bench)?;
+                    Some((at(bench, budget), bench.as_str(), budget))
+                });
+                let kind = if code { "code" } else { "mathematics" };
+                self.grid(
+                    format!("Methods by benchmarks: {kind}"),
+                    &keys.collect::<Vec<_>>(),
+                    &[ACCURACY, TOKENS, SECONDS],
+                )
+            })
+            .collect();
+        for bench in &self.benches {
+            let keys: Vec<_> =
+                self.budgets(bench).into_iter().map(|budget| (shown(budget), bench.as_str(), budget)).collect();
+            if keys.len() > 1 {
+                grids.push(self.grid(format!("{}: methods by budgets", title(bench)), &keys, &[ACCURACY, TOKENS]));
+            }
         }
-        let of_method = |index: usize| columns.iter().map(|column| column[index].clone()).collect();
-        let rows = self.methods.iter().enumerate().map(|(index, method)| (method.clone(), of_method(index))).collect();
-        grids.push(Grid { title: "Methods by benchmarks".to_string(), header, rows });
-        for (bench, budgets) in self.benches().into_iter().filter(|(_, budgets)| budgets.len() > 1) {
-            let mut header = vec!["budget".to_string()];
-            header.extend(self.methods.iter().flat_map(|method| [format!("{method}: accuracy"), "tokens".to_string()]));
-            let row = |budget: &i64| {
-                let cells: Vec<_> = self.methods.iter().map(|method| self.at(method, &bench, *budget)).collect();
-                let pairs = texts(&cells, accuracy).into_iter().zip(texts(&cells, tokens));
-                (count(budget.unsigned_abs()), pairs.flat_map(|(a, b)| [a, b]).collect())
-            };
-            let rows = budgets.iter().map(row).collect();
-            grids.push(Grid { title: format!("{bench}: budgets by methods"), header, rows });
-        }
+        grids.extend(self.published.iter().flat_map(Published::grids));
         grids
+    }
+
+    /// A group of columns for each head, benchmark and budget.
+    fn grid(&self, title: String, keys: &[(String, &str, i64)], columns: &[(&'static str, Show)]) -> Grid {
+        let of_key = |(_, bench, budget): &(String, &str, i64)| {
+            let cells: Vec<_> = self.methods.iter().map(|method| self.at(method, bench, *budget)).collect();
+            columns.iter().map(|(_, show)| texts(&cells, *show)).collect::<Vec<_>>()
+        };
+        let found: Vec<Vec<Text>> = keys.iter().flat_map(of_key).collect();
+        let of_method = |index: usize| found.iter().map(|column| column[index].clone()).collect();
+        let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+        Grid {
+            title,
+            groups: keys.iter().map(|(head, _, _)| (head.clone(), names.clone())).collect(),
+            rows: self.methods.iter().enumerate().map(|(index, method)| (method.clone(), of_method(index))).collect(),
+        }
     }
 
     /// What the tables do not say in cells, one sentence a line.
@@ -98,75 +100,35 @@ impl Tables {
         }
         if let Some(base) = &self.base {
             remarks.push(format!(
-                "In parentheses, the change to {base} with its 95 % interval: points of accuracy, percent of tokens and seconds. \
-                 {SIGNIFICANT_MARK}: p < 0.05 by McNemar's exact test, or the bootstrap with several responses, with Holm's \
-                 correction for the table of methods by benchmarks."
+                "In parentheses or below a value, its change to {base}, with a 95 % interval in brackets if there is one: points of \
+                 accuracy, percent of tokens and seconds. {SIGNIFICANT_MARK}: p < 0.05 by McNemar's exact test, or the \
+                 bootstrap with several responses, with Holm's correction for the tables of methods by benchmarks."
             ));
         }
         let failed = self.cells.iter().filter(|cell| cell.failed > 0);
         remarks.extend(failed.map(|cell| {
             let Cell { method, bench, failed, budget, .. } = cell;
-            format!("{method} lacks {failed} responses on {bench} at {}.", count(budget.unsigned_abs()))
+            format!("{method} lacks {failed} responses on {}.", at(bench, *budget))
         }));
         remarks.extend(self.left_out.iter().cloned());
         if !self.missing.is_empty() {
             remarks.push(format!("Missing: {}.", self.missing.join("; ")));
         }
+        remarks.extend(self.published.iter().flat_map(Published::remarks));
         remarks
     }
 
-    pub(super) fn markdown(&self) -> String {
-        let mut blocks = Vec::new();
-        for Grid { title, header, rows } in self.grids() {
-            let mut lines = vec![header.clone(), header.iter().enumerate().map(|(place, _)| rule(place)).collect()];
-            lines.extend(rows.iter().map(|(name, texts)| {
-                let shown = texts.iter().map(|text| match text.rank {
-                    Rank::Best => format!("**{}**{}", text.value, text.change),
-                    Rank::Second => format!("<u>{}</u>{}", text.value, text.change),
-                    Rank::Other => format!("{}{}", text.value, text.change),
-                });
-                std::iter::once(name.replace('|', "\\|")).chain(shown).collect::<Vec<_>>()
-            }));
-            let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-            let widths: Vec<usize> = (0..header.len()).map(width).collect();
-            let padded = |line: &Vec<String>| {
-                let cells = line.iter().zip(&widths).map(|(cell, width)| match cell.starts_with("--") {
-                    true => format!("{:->width$}", if cell.ends_with(':') { ":" } else { "-" }),
-                    false => format!("{cell:<width$}"),
-                });
-                format!("| {} |", cells.collect::<Vec<_>>().join(" | "))
-            };
-            blocks.push(format!("{title}\n\n{}", lines.iter().map(padded).collect::<Vec<_>>().join("\n")));
-        }
-        blocks.push(self.remarks().join("\n"));
-        blocks.join("\n\n")
+    pub(super) fn markdown(&self, intervals: bool) -> String {
+        let blocks = self.grids().into_iter().map(|grid| grid.markdown(intervals));
+        blocks.chain([self.remarks().join("\n")]).collect::<Vec<_>>().join("\n\n")
     }
 
-    /// One `tabular` a table, for the package booktabs.
-    pub(super) fn latex(&self) -> String {
-        let mut blocks = Vec::new();
-        for Grid { title, header, rows } in self.grids() {
-            let line = |cells: Vec<String>| format!("{} \\\\", cells.join(" & "));
-            let mut lines = vec![
-                format!("% {title}"),
-                format!("\\begin{{tabular}}{{l{}}}", "r".repeat(header.len() - 1)),
-                "\\toprule".to_string(),
-                line(header.iter().map(|name| escaped(name)).collect()),
-                "\\midrule".to_string(),
-            ];
-            lines.extend(rows.into_iter().map(|(name, texts)| {
-                let shown = texts.into_iter().map(|Text { value, change, rank }| match rank {
-                    Rank::Best => format!("\\textbf{{{}}}{}", escaped(&value), escaped(&change)),
-                    Rank::Second => format!("\\underline{{{}}}{}", escaped(&value), escaped(&change)),
-                    Rank::Other => escaped(&(value + &change)),
-                });
-                line(std::iter::once(escaped(&name)).chain(shown).collect())
-            }));
-            lines.extend(["\\bottomrule".to_string(), "\\end{tabular}".to_string()]);
-            blocks.push(lines.join("\n"));
-        }
-        blocks.extend(self.remarks().into_iter().map(|remark| format!("% {remark}")));
-        blocks.join("\n\n")
+    /// One `table*` a table, at most as wide as the page, for the packages booktabs and graphicx.
+    pub(super) fn latex(&self, intervals: bool) -> String {
+        let remarks = self.remarks().into_iter().map(|remark| format!("% {remark}"));
+        let blocks = self.grids().iter().map(|grid| grid.latex(intervals)).collect::<Vec<_>>();
+        let packages = "% \\usepackage{booktabs,graphicx}".to_string();
+        std::iter::once(packages).chain(blocks).chain(remarks).collect::<Vec<_>>().join("\n\n")
     }
 
     /// One line for each method, benchmark and budget. Shares are from 0 to 1.
@@ -181,6 +143,7 @@ impl Tables {
              seconds_change,p_value,p_holm"
                 .to_string(),
         ];
+        let mut beside = self.published.iter().flat_map(|published| &published.rows);
         for cell in &self.cells {
             let estimate = |found: Option<Estimate>| {
                 found.map_or([None; 3], |found| [Some(found.value), Some(found.low), Some(found.high)])
@@ -201,77 +164,152 @@ impl Tables {
                 vec![change.and_then(|change| change.seconds), tested.map(|change| change.p_value)],
                 vec![tested.and_then(|change| change.p_holm)],
             ];
-            let numbers = numbers.concat().into_iter().map(|number| number.map_or(String::new(), |n| n.to_string()));
+            let numbers = numbers.concat().into_iter().chain(beside.next().map(Beside::numbers).into_iter().flatten());
+            let numbers = numbers.map(|number| number.map_or(String::new(), |n| n.to_string()));
             let names = [quoted(&cell.method), quoted(&cell.bench), cell.budget.to_string()];
             let counts = [cell.problems.to_string(), cell.failed.to_string()];
             lines.push(names.into_iter().chain(counts).chain(numbers).collect::<Vec<_>>().join(","));
+        }
+        if self.published.is_some() {
+            let own = ",".repeat(lines[0].matches(',').count() - 2);
+            lines[0] += ",printed_accuracy,printed_tokens,printed_seconds,\
+                         accuracy_difference,tokens_difference,seconds_difference";
+            // Values that are only printed.
+            lines.extend(beside.map(|row| {
+                let numbers = row.numbers().map(|number| number.map_or(String::new(), |n| n.to_string()));
+                format!("{},{},{}{own},{}", quoted(&row.method), quoted(&row.bench), row.budget, numbers.join(","))
+            }));
         }
         lines.join("\n")
     }
 }
 
-fn rule(place: usize) -> String {
-    if place == 0 { "---" } else { "--:" }.to_string()
+impl Beside {
+    fn numbers(&self) -> [Option<f64>; 6] {
+        let [a, b] = [self.printed, self.difference];
+        [a.accuracy, a.tokens, a.seconds, b.accuracy, b.tokens, b.seconds]
+    }
+
+    fn texts(&self) -> Vec<Text> {
+        let text = |value: Option<f64>, shown: fn(f64) -> String| Text {
+            value: value.map_or(MISSING.to_string(), shown),
+            ..Text::default()
+        };
+        let percent = |share: f64| format!("{:.2}", 100.0 * share);
+        let tokens = |tokens: f64| count(tokens.round() as u64);
+        let seconds = |seconds: f64| format!("{seconds:.2}");
+        let ratio = |ratio: f64| format!("{:+.1} %", 100.0 * ratio);
+        let Self { run, printed, difference, .. } = self;
+        vec![
+            text(run.accuracy, percent),
+            text(printed.accuracy, percent),
+            text(difference.accuracy, |share| format!("{:+.2}", 100.0 * share)),
+            text(run.tokens, tokens),
+            text(printed.tokens, tokens),
+            text(difference.tokens, ratio),
+            text(run.seconds, seconds),
+            text(printed.seconds, seconds),
+            text(difference.seconds, ratio),
+        ]
+    }
 }
 
-fn escaped(text: &str) -> String {
-    let special = |character: char| match character {
-        '%' | '_' | '&' | '#' | '$' | '{' | '}' => format!("\\{character}"),
-        '−' => "$-$".to_string(),
-        '–' => "--".to_string(),
-        '±' => "$\\pm$".to_string(),
-        '†' => "\\textdagger{}".to_string(),
-        '\\' => "\\textbackslash{}".to_string(),
-        other => other.to_string(),
-    };
-    text.chars().map(special).collect()
+impl Published {
+    /// A table for each benchmark and budget that has printed values.
+    fn grids(&self) -> Vec<Grid> {
+        let mut keys: Vec<(&str, i64)> = Vec::new();
+        for row in self.rows.iter().filter(|row| !row.printed.is_missing()) {
+            if !keys.contains(&(&row.bench, row.budget)) {
+                keys.push((&row.bench, row.budget));
+            }
+        }
+        let names = vec!["run", "printed", "difference"];
+        let groups = ["accuracy", "tokens", "seconds"].map(|head| (head.to_string(), names.clone())).to_vec();
+        let grid = |(bench, budget): (&str, i64)| {
+            let rows = self.rows.iter().filter(|row| row.bench == bench && row.budget == budget);
+            Grid {
+                title: format!("{}, next to printed values", at(bench, budget)),
+                groups: groups.clone(),
+                rows: rows.map(|row| (row.method.clone(), row.texts())).collect(),
+            }
+        };
+        keys.into_iter().map(grid).collect()
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let Self { source, model, rows } = self;
+        let mut remarks = vec![format!(
+            "Printed values: {model}, from {source}. Differences: points of accuracy, percent of tokens and seconds. {MISSING}: \
+             missing."
+        )];
+        let printed: BTreeSet<_> =
+            rows.iter().filter(|row| !row.printed.is_missing()).map(|row| (&row.bench, row.budget)).collect();
+        let lacks = |row: &&Beside| !printed.contains(&(&row.bench, row.budget));
+        let mut lacking: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for row in rows.iter().filter(lacks) {
+            let budgets = lacking.entry(title(&row.bench)).or_default();
+            if !budgets.contains(&shown(row.budget)) {
+                budgets.push(shown(row.budget));
+            }
+        }
+        if !lacking.is_empty() {
+            let lacking = lacking.iter().map(|(bench, budgets)| format!("{bench} at {}", budgets.join(", ")));
+            remarks.push(format!("Without printed values: {}.", lacking.collect::<Vec<_>>().join("; ")));
+        }
+        remarks
+    }
 }
 
-/// A value to compare, where more is better, with its text and the text of its change.
-type Shown = (f64, String, String);
+fn shown(budget: i64) -> String {
+    count(budget.unsigned_abs())
+}
 
-fn accuracy(cell: &Cell) -> Option<Shown> {
+fn accuracy(cell: &Cell) -> Option<(f64, Text)> {
     let accuracy = cell.accuracy?;
     let deviation = cell.deviation.map_or(String::new(), |deviation| format!(" ± {:.2}", 100.0 * deviation));
-    let change = cell.change.as_ref().and_then(|change| {
-        let is_significant = change.p_holm.is_some_and(|p_value| p_value < SIGNIFICANT);
-        let mark = if is_significant { String::from(SIGNIFICANT_MARK) } else { String::new() };
-        Some(format!(" ({}){mark}", change.accuracy?.signed(100.0, 1)))
-    });
-    Some((accuracy.value, format!("{:.2}", 100.0 * accuracy.value), deviation + &change.unwrap_or_default()))
+    let change = cell.change.as_ref().filter(|change| change.accuracy.is_some());
+    let is_significant = change.and_then(|change| change.p_holm).is_some_and(|p_value| p_value < SIGNIFICANT);
+    let [change, interval] = change.and_then(|change| change.accuracy).map(signed).unwrap_or_default();
+    let mark = if is_significant { SIGNIFICANT_MARK } else { "" };
+    let value = format!("{:.2}", 100.0 * accuracy.value);
+    Some((accuracy.value, Text { value, deviation, change, interval, mark, ..Text::default() }))
 }
 
-fn tokens(cell: &Cell) -> Option<Shown> {
-    let change = cell.change.as_ref().map(|change| format!(" ({} %)", change.tokens.signed(100.0, 1)));
-    if cell.problems == 0 {
-        return None;
-    }
-    Some((-cell.tokens, count(cell.tokens.round() as u64), change.unwrap_or_default()))
+fn tokens(cell: &Cell) -> Option<(f64, Text)> {
+    let [change, interval] = cell.change.as_ref().map(|change| signed(change.tokens)).unwrap_or_default();
+    let value = count(cell.tokens.round() as u64);
+    (cell.problems > 0).then(|| (-cell.tokens, Text { value, change, interval, unit: " %", ..Text::default() }))
 }
 
-fn seconds(cell: &Cell) -> Option<Shown> {
+fn seconds(cell: &Cell) -> Option<(f64, Text)> {
     let change = cell.change.as_ref().and_then(|change| change.seconds);
-    let change = change.map_or(String::new(), |change| format!(" ({:+.1} %)", 100.0 * change));
-    cell.seconds_per_problem.map(|seconds| (-seconds, format!("{seconds:.2}"), change))
+    let change = change.map_or(String::new(), |change| format!("{:+.1}", 100.0 * change));
+    let seconds = cell.seconds_per_problem?;
+    Some((-seconds, Text { value: format!("{seconds:.2}"), change, unit: " %", ..Text::default() }))
 }
 
-/// The texts of values that compete with each other.
-fn texts(cells: &[Option<&Cell>], shown: fn(&Cell) -> Option<Shown>) -> Vec<Text> {
-    let shown: Vec<Option<Shown>> = cells.iter().map(|cell| cell.and_then(shown)).collect();
-    let mut values: Vec<f64> = shown.iter().flatten().map(|(value, _, _)| *value).collect();
-    values.sort_unstable_by(|a, b| b.total_cmp(a));
-    values.dedup();
-    let text = |found: Option<Shown>| match found {
-        None => Text { value: MISSING.to_string(), ..Text::default() },
-        // A value without a competitor is not the best of anything.
-        Some((value, text, change)) => {
-            let rank = match values.iter().position(|held| *held == value) {
-                Some(0) if cells.len() > 1 => Rank::Best,
-                Some(1) => Rank::Second,
-                _ => Rank::Other,
-            };
-            Text { value: text, change, rank }
-        }
-    };
-    shown.into_iter().map(text).collect()
+/// A change in percent or points, and its interval.
+fn signed(change: Estimate) -> [String; 2] {
+    // Adding 0 removes the sign of a zero.
+    let [value, low, high] = [change.value, change.low, change.high].map(|each| (1000.0 * each).round() / 10.0 + 0.0);
+    [format!("{value:+.1}"), format!("[{low:+.1}, {high:+.1}]")]
+}
+
+/// The texts of values that compete with each other. Values that print alike are equal, and the last one has no mark.
+fn texts(cells: &[Option<&Cell>], show: Show) -> Vec<Text> {
+    let mut found: Vec<Option<(f64, Text)>> = cells.iter().map(|cell| cell.and_then(show)).collect();
+    let mut values: Vec<(f64, String)> =
+        found.iter().flatten().map(|(value, text)| (*value, text.value.clone())).collect();
+    values.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+    values.dedup_by(|a, b| a.1 == b.1);
+    for (_, text) in found.iter_mut().flatten() {
+        let place = values.iter().position(|(_, held)| *held == text.value);
+        text.rank = match place.filter(|place| place + 1 < values.len()) {
+            Some(0) => Rank::Best,
+            Some(1) => Rank::Second,
+            _ => Rank::Other,
+        };
+    }
+    let missing = || Text { value: MISSING.to_string(), ..Text::default() };
+    found.into_iter().map(|found| found.map_or_else(missing, |(_, text)| text)).collect()
 }

@@ -16,7 +16,9 @@ mod compare;
 mod figure;
 mod formats;
 mod grade;
+mod grid;
 mod left_out;
+mod published;
 mod row;
 mod summary;
 mod table;
@@ -42,6 +44,7 @@ use crate::terminal::one_line;
 use ask::Found;
 use bench::{Bench, Check, Problem, Wording};
 use clock::Asking;
+use figure::Axis;
 use row::Graded;
 use summary::{AtBudget, Summary};
 
@@ -118,9 +121,18 @@ pub struct EvalArgs {
     /// Print the accuracies of --table as –, for this reason
     #[arg(long, value_name = "REASON", requires = "table")]
     no_accuracy: Option<String>,
+    /// Show the 95 % intervals of the changes in Markdown and LaTeX, too. JSON and CSV always hold them
+    #[arg(long, requires = "base")]
+    intervals: bool,
+    /// Put printed values next to those of --table, with the differences: those of the ASAP paper, or of a TOML file of yours
+    #[arg(long, value_name = "paper|FILE", requires = "table")]
+    published: Option<String>,
     /// Also draw accuracy against tokens into this file
     #[arg(long, value_name = "FILE", requires = "table")]
     svg: Option<String>,
+    /// Also draw accuracy under token budgets, as the paper's figure 4 does, into this file
+    #[arg(long, value_name = "FILE", requires = "table")]
+    svg_budgets: Option<String>,
     /// Compare two evaluations of the same problems
     #[arg(long, value_name = "LOC", num_args = 2, conflicts_with_all = ["bench", "data", "model", "endpoint", "to"])]
     compare: Vec<String>,
@@ -139,7 +151,7 @@ enum Format {
     Json,
     /// With --table: one line for each method, benchmark and budget
     Csv,
-    /// With --table: tables for the package booktabs
+    /// With --table: tables for the packages booktabs and graphicx
     Latex,
 }
 
@@ -181,14 +193,19 @@ async fn print_tables(args: &EvalArgs) -> Result<(), Failure> {
     let left_out = left_out::from_all(named.iter_mut().map(|(_, evaluation)| evaluation));
     let mut tables = table::tables(&named, args.base.as_deref(), args.no_accuracy.as_deref())?;
     tables.left_out.splice(..0, left_out);
-    if let Some(file) = &args.svg {
-        std::fs::write(file, tables.svg()).map_err(|error| Failure::Failed(format!("cannot write {file}: {error}")))?;
+    if let Some(name) = &args.published {
+        tables.put(published::File::read(name)?);
+    }
+    for (file, axis) in [(&args.svg, Axis::Tokens), (&args.svg_budgets, Axis::Budget)] {
+        let Some(file) = file else { continue };
+        let written = std::fs::write(file, tables.svg(axis));
+        written.map_err(|error| Failure::Failed(format!("cannot write {file}: {error}")))?;
     }
     let text = match args.format {
-        Format::Table => tables.markdown(),
+        Format::Table => tables.markdown(args.intervals),
         Format::Json => serde_json::to_string(&tables).map_err(std::io::Error::from)?,
         Format::Csv => tables.csv(),
-        Format::Latex => tables.latex(),
+        Format::Latex => tables.latex(args.intervals),
     };
     Ok(print(&text)?)
 }

@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::bench::Bench;
+use super::published::{Beside, Figures, File, Published};
 use super::row::Graded;
 use super::summary::{AtBudget, is_correct, pairs, tokens};
 use super::{Evaluation, left_out};
@@ -53,8 +54,9 @@ pub(crate) struct Change {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Tables {
-    /// In the order in which they were named.
+    /// In the order in which they were named, as the benchmarks are.
     pub methods: Vec<String>,
+    pub benches: Vec<String>,
     pub base: Option<String>,
     pub cells: Vec<Cell>,
     /// Methods that lack a benchmark or a budget that another method has.
@@ -63,6 +65,8 @@ pub(crate) struct Tables {
     pub left_out: Vec<String>,
     /// Why the cells have no accuracy.
     pub no_accuracy: Option<String>,
+    /// Printed values next to those of the cells.
+    pub published: Option<Published>,
 }
 
 type Key = (String, i64);
@@ -78,7 +82,7 @@ pub(crate) fn tables(
     base: Option<&str>,
     no_accuracy: Option<&str>,
 ) -> Result<Tables, Failure> {
-    let mut methods: Vec<String> = Vec::new();
+    let (mut methods, mut benches): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     let mut found: BTreeMap<(usize, Key), Seeds> = BTreeMap::new();
     for (name, evaluation) in named {
         let method = methods.iter().position(|held| held == name).unwrap_or_else(|| {
@@ -87,6 +91,9 @@ pub(crate) fn tables(
         });
         let keys: BTreeSet<Key> = evaluation.rows.iter().map(|row| (row.bench.clone(), row.budget)).collect();
         for key in keys {
+            if !benches.contains(&key.0) {
+                benches.push(key.0.clone());
+            }
             let rows = evaluation.rows.iter().filter(|row| row.bench == key.0 && row.budget == key.1).collect();
             let seeds = found.entry((method, key)).or_default();
             if seeds.iter().any(|(earlier, _)| earlier.location == evaluation.location) {
@@ -117,20 +124,36 @@ pub(crate) fn tables(
         (cell.accuracy, cell.deviation) = (None, None);
         cell.change.iter_mut().for_each(|change| change.accuracy = None);
     }
+    let place = |names: &[String], name: &str| names.iter().position(|held| held == name);
+    cells.sort_by_key(|cell| (place(&methods, &cell.method), place(&benches, &cell.bench), cell.budget));
     let keys: BTreeSet<&Key> = found.keys().map(|(_, key)| key).collect();
     let lacks = |method: usize, key: &Key| !found.contains_key(&(method, key.clone()));
     let missing = methods.iter().enumerate().flat_map(|(index, method)| {
         let lacking = keys.iter().filter(move |key| lacks(index, key));
-        lacking.map(move |(bench, budget)| format!("{method} on {bench} at {}", count(budget.unsigned_abs())))
+        lacking.map(move |(bench, budget)| format!("{method} on {}", at(bench, *budget)))
     });
     let missing = missing.collect();
     let [base, no_accuracy] = [base, no_accuracy].map(|text| text.map(str::to_string));
-    let mut tables = Tables { base, cells, missing, methods, left_out, no_accuracy };
+    let mut tables = Tables { base, cells, missing, methods, benches, left_out, no_accuracy, published: None };
     tables.correct();
     Ok(tables)
 }
 
 impl Tables {
+    pub(super) fn put(&mut self, printed: File) {
+        let row = |cell: &Cell| {
+            let tokens = (cell.problems > 0).then_some(cell.tokens);
+            let accuracy = cell.accuracy.map(|accuracy| accuracy.value);
+            Beside::new(
+                &cell.method,
+                &cell.bench,
+                cell.budget,
+                Figures { accuracy, tokens, seconds: cell.seconds_per_problem },
+            )
+        };
+        self.published = Some(printed.beside(self.cells.iter().map(row).collect()));
+    }
+
     /// The budget of a benchmark in the table of methods by benchmarks: its default if a method has that, else the largest
     /// of those that most methods have.
     pub(super) fn main_budget(&self, bench: &str) -> Option<i64> {
@@ -150,6 +173,15 @@ impl Tables {
             change.p_holm = Some(p_value);
         }
     }
+}
+
+/// A benchmark and its budget as a reader knows them.
+pub(super) fn at(bench: &str, budget: i64) -> String {
+    format!("{} at {}", title(bench), count(budget.unsigned_abs()))
+}
+
+pub(super) fn title(bench: &str) -> &str {
+    Bench::from_str(bench, false).map_or(bench, |bench| bench.title())
 }
 
 /// Checks that all evaluations have the same ids, and that each method has the problems of a seed of the first. Seeds may

@@ -1,4 +1,4 @@
-"""The tables of a plan, as Markdown and CSV."""
+"""The tables of a plan, as Markdown, CSV and LaTeX, next to the paper's."""
 
 import collections
 import contextlib
@@ -8,12 +8,13 @@ import os
 from pathlib import Path
 
 import asap
-from asap.paper._plan import asap_command, error_of
+from asap.paper._plan import asap_command, error_of, tomllib
 
 # The training efficiency, and how its figures are shown.
 _FIGURES = {"share kept": ".3f", "rejects": ",.0f", "paid answers": ",.0f", "their tokens": ",.0f", "samples": ",.0f", "too long": ",.0f",
             "tokens per sample": ",.0f", "steps": ",.0f", "seconds per step": ",.2f"}
 _CHANGES = {"tokens per sample": "tokens, change in %", "seconds per step": "seconds, change in %"}
+_SPECIAL = {"\\": r"\textbackslash{}", "–": "--", "−": "$-$", **{each: f"\\{each}" for each in "%_&#${}"}}
 
 
 def number(value, form):
@@ -23,6 +24,21 @@ def number(value, form):
 def markdown(head, rows):
     lines = [[str(each).replace("|", "\\|") for each in line] for line in (head, ["---"] * len(head), *rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def latex(title, head, rows):
+    """A table at most as wide as the page, for the packages booktabs and graphicx. Long heads have two lines."""
+    def line(cells):
+        return " & ".join(cells) + " \\\\\n"
+
+    def text(each):
+        return str(each).translate(str.maketrans(_SPECIAL))
+
+    heads = [r"\shortstack[r]{" + text(each).replace(" ", r" \\ ", 1) + "}" for each in head]
+    fit = r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%"
+    return (f"\\begin{{table*}}[t]\n\\centering\\footnotesize\n\\setlength{{\\tabcolsep}}{{4pt}}\n\\caption{{{text(title)}}}\n{fit}\n"
+            f"\\begin{{tabular}}{{ll{'r' * (len(head) - 2)}}}\n\\toprule\n{line(heads)}\\midrule\n{''.join(line(map(text, row)) for row in rows)}"
+            "\\bottomrule\n\\end{tabular}}\n\\end{table*}\n")
 
 
 def put_csv(path, head, rows):
@@ -52,7 +68,7 @@ def write(plan, cells, done):
     parts.insert(0, "## Missing\n\n" + "".join(sorted(lacks)) if lacks else "")
     text = "\n".join([f"# {os.path.basename(plan.path)}\n", *filter(None, parts)])
     Path(folder, "tables.md").write_text(text)
-    return f"{text}\nThese tables are in {folder}, also as CSV, JSON and LaTeX.\n"
+    return f"{text}\nThese tables are in {folder}, also as CSV and LaTeX.\n"
 
 
 def evaluations(plan, cells, folder, lacks):
@@ -60,8 +76,9 @@ def evaluations(plan, cells, folder, lacks):
     named = {f"{cell.arm}={cell.responses(bench)}": cell.arm for cell in cells if not cell.error
              for bench in cell.benches if bench not in cell.evals}
     reason, text = plan.table.get("no-accuracy"), ""
-    more = ["--no-accuracy", reason] if reason else ["--svg", f"{folder}/accuracy.svg"]
+    more = ["--no-accuracy", reason] if reason else ["--svg", f"{folder}/accuracy.svg", "--svg-budgets", f"{folder}/figure4.svg"]
     more += ["--base", plan.against] if plan.against in named.values() else []
+    more += ["--published", "paper"] if printed(plan) else []
     for form, ending in {"csv": "csv", "json": "json", "latex": "tex", "table": "md"}.items() if named else ():
         done = asap_command("eval", "--table", *named, *more, "--format", form)
         if done.returncode:
@@ -89,6 +106,18 @@ def costs(cell, done):
     return found
 
 
+def printed(plan):
+    """The training efficiency that the paper prints, by arm and corpus, if the plan trains the paper's model."""
+    found = tomllib.loads(Path(__file__).with_name("efficiency.toml").read_text())
+    if os.path.basename(plan.table["model"]) != found["model"]:
+        return {}
+    return {(arm, corpus): dict(zip(_CHANGES, values)) for corpus in ("code", "math") for arm, values in found[corpus].items()}
+
+
+def change(value, base):
+    return 100 * (value / base - 1) if value and base else None
+
+
 def efficiency(plan, cells, done, folder):
     """The training efficiency: means over seeds, and changes to the arm that all are compared with."""
     of_arm, rows = collections.defaultdict(list), []
@@ -98,8 +127,26 @@ def efficiency(plan, cells, done, folder):
     figures = {key: {name: mean(found.get(name) for found in each) for name in _FIGURES} for key, each in of_arm.items()}
     for (arm, corpus), found in figures.items():
         base = figures.get((plan.against, corpus), {})
-        changes = [100 * (found[name] / base[name] - 1) if found[name] and base.get(name) else None for name in _CHANGES]
-        rows.append([arm, corpus, *map(number, found.values(), _FIGURES.values()), *(number(each, "+.1f") for each in changes)])
+        changes = [number(change(found[name], base.get(name)), "+.1f") for name in _CHANGES]
+        rows.append([arm, corpus, *map(number, found.values(), _FIGURES.values()), *changes])
     put_csv(f"{folder}/efficiency.csv", ["arm", "corpus", *_FIGURES], [[*key, *found.values()] for key, found in figures.items()])
     note = f"Means over seeds. A sample is one example: prompt, chain and answer. Changes are against {plan.against}.\n"
-    return f"## Training efficiency\n\n{note}\n{markdown(['arm', 'corpus', *_FIGURES, *_CHANGES.values()], rows)}" if rows else ""
+    tables = {"Training efficiency": (note, ["arm", "corpus", *_FIGURES, *_CHANGES.values()], rows)} if rows else {}
+    if paper := printed(plan):
+        tables["Training efficiency, next to the paper's"] = beside(figures, paper)
+    Path(folder, "efficiency.tex").write_text("\n".join(latex(title, *table[1:]) for title, table in tables.items()))
+    text = "\n".join(f"## {title}\n\n{note}\n{markdown(*table)}" for title, (note, *table) in tables.items())
+    Path(folder, "efficiency.md").write_text(text)
+    return text
+
+
+def beside(figures, paper):
+    """The figures that the paper prints, next to those of the run."""
+    rows = []
+    for key in sorted({**figures, **paper}, key=lambda key: key[1]):
+        own, found = figures.get(key, {}), paper.get(key, {})
+        cells = ((number(own.get(name), _FIGURES[name]), number(found.get(name), _FIGURES[name]), number(change(own.get(name), found.get(name)), "+.1f"))
+                 for name in _CHANGES)
+        rows.append([*key, *(text for each in cells for text in each)])
+    head = ["arm", "corpus", *(text for name in _CHANGES for text in (name, "the paper's", "difference in %"))]
+    return "Figures that one of the two lacks are –.\n", head, rows
