@@ -1,7 +1,7 @@
 //! The SQL functions: a declaration and the computation for a row.
 //!
 //! To add a function, add a constant to a file here or to a new one, its name to [`all`], and a line to
-//! `tests/goldens/calls.txt`. docs/contributing.md has all steps, and says what to do if a change alters results of rows.
+//! `tests/goldens/calls.txt`. docs/contributing.md has all steps, and says what to do if a change alters results.
 //!
 //! | module | holds |
 //! |---|---|

@@ -104,8 +104,8 @@ pub fn repetition(text: &str) -> f64 {
 }
 
 /// The shares of a text's words by script, the largest first. Each ideograph is a word. Single letters such as x and
-/// LaTeX commands do not count as words. Kana count as Han, because Japanese uses both. Latin is left out next to more words
-/// of another script: texts in all scripts write formulas, names and code in Latin.
+/// LaTeX commands do not count as words. Kana count as Han, because Japanese uses both. Latin is left out next to more
+/// words of another script: texts in all scripts write formulas, names and code in Latin.
 pub fn scripts(text: &str) -> Vec<(&'static str, f64)> {
     let mut words: HashMap<Script, u64> = HashMap::new();
     let mut before = '\0';
