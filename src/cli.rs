@@ -174,14 +174,14 @@ const FORMER_COMMANDS: [(&str, &str); 3] = [
     (
         "cache",
         "asap cache gc is now asap table vacuum LOC --answers; for ls and stats, query 'LOC/.asap/cache' with asap sql, as \
-         docs/anchoring.md shows",
+         docs/endpoints.md shows",
     ),
     ("sample", "asap sample has gone; data/README.md names the commit whose asap sample made the sample"),
     ("experiment", "asap experiment has gone; docs/evaluation.md names the commit that ran it, and shows its figures"),
 ];
 
-/// One line for what the parser would explain with a useless tip: former commands and flags, settings as flags, and SQL
-/// without `-c`.
+/// A hint for words where clap's own tip does not help: former commands and flags, settings as flags, and SQL without
+/// `-c`.
 fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let kind = match error.kind() {
         ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,

@@ -184,7 +184,7 @@ impl Lessons {
             format!("what the rows teach, with the tokenizer and template of {}, at {limit} tokens a row", self.model),
             table(header, files.chain(total).map(row)),
             format!(
-                "packing   {} of the places in {} steps of {limit} tokens stay empty (asap feed --step-tokens)",
+                "packing   {} of {} training steps of {limit} tokens is padding (asap feed --step-tokens)",
                 percent(self.packing_loss, 1.0),
                 count(self.packed_steps)
             ),

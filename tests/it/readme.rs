@@ -166,7 +166,7 @@ fn the_table_of_shapes_is_what_is_recognized() {
     };
     let shapes = rows("SELECT * FROM corpus_shapes() ORDER BY place").into_iter().map(cells);
     let header = "shape | question | chain, or what holds it | answer, or flags | read as";
-    check_table("docs/corpora.md", "shapes", header, shapes);
+    check_table("docs/layouts.md", "shapes", header, shapes);
 }
 
 #[test]

@@ -171,7 +171,7 @@ fn a_job_never_runs_next_to_itself_and_catches_up_once() {
     let workplace = workplace(&format!("[jobs.quick]\nto = 'quick'\n{QUICK}{slow}"));
     let mut scheduler = Scheduler::start(&workplace);
     scheduler.asks(&server);
-    // While it waits, it is due at least as often as the other.
+    // While `slow` waits for the server, it is due at least as often as `quick`.
     let quick = |report: &Value| assert_eq!(report["job"], "quick");
     (0..2).for_each(|_| quick(&scheduler.report()));
     assert_eq!(server.count(), 1);

@@ -195,7 +195,8 @@ impl Seen<'_> {
                 Some(Recorded { rows, .. }) if *rows != there => differing.push((path, *rows, there)),
                 Some(Recorded { read, filtered, .. }) if *read != there.output + there.rejected + filtered => {
                     found.faults.push(format!(
-                        "the commits read {read} rows of {path}, but kept {}, rejected {} and filtered {filtered}",
+                        "expected kept + rejected + filtered rows of {path} to be the {read} that the commits read, \
+                         found {} + {} + {filtered}",
                         there.output, there.rejected
                     ));
                 }

@@ -1,4 +1,4 @@
-"""The output folder of a training, which is that of `asap train`, and checks before one begins."""
+"""The output folder of a training (the same layout as `asap train`), and checks before it begins."""
 
 import argparse
 import contextlib

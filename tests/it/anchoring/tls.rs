@@ -59,7 +59,7 @@ fn an_endpoint_is_called_over_tls_and_only_if_its_certificate_is_trusted() {
         command.env("SSL_CERT_FILE", certificate(authority)).env_remove("SSL_CERT_DIR");
         Finished::from(command.env("XDG_CACHE_HOME", workplace.path("caches")).output().unwrap())
     };
-    // The server's certificate is not an authority.
+    // The test certificate is not a CA certificate.
     let refused = query("server.pem");
     let words = ["invalid peer certificate", "; check https in asap.anchor.base_url"];
     assert!(words.iter().all(|words| refused.stderr.contains(words)), "{}", refused.stderr);

@@ -49,8 +49,8 @@ impl Control {
     }
 }
 
-/// A block of B of N tokens begins at the share `at` of the N − B places where it can begin. A step's score is −B of the
-/// smallest block that holds the step's middle.
+/// A block of B of N tokens starts at token `at × (N − B)`. A step's score is −B of the smallest block that holds the
+/// step's middle.
 fn block(lengths: &[usize], at: f64) -> Vec<f64> {
     let all = lengths.iter().sum::<usize>() as f64;
     let mut start = 0.0;

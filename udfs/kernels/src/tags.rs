@@ -165,8 +165,8 @@ fn thinks_again(generation: &str, answer: &str) -> bool {
         })
 }
 
-/// Returns a tag of a generation without a chain that may be the opening tag of one: it begins a line, and its closing
-/// tag follows or its name is that of a thought.
+/// Returns an unknown tag that looks like the opening tag of a chain, so that a note can name it: the tag begins a
+/// line, and its closing tag follows or its name means a thought. For generations without a known chain.
 pub fn unread(generation: &str) -> Option<&str> {
     const BRACKETS: [(&str, &str); 4] = [("<|", "|>"), ("<", ">"), ("[", "]"), ("◁", "▷")];
     generation.lines().map(str::trim_start).find_map(|line| {
@@ -254,8 +254,8 @@ fn solution_of(after: &str) -> &str {
     let unwrapped = SOLUTION.iter().find_map(|(opening, closing)| {
         match (rest.strip_prefix(opening), rest.strip_suffix(closing)) {
             (Some(inner), Some(_)) => inner.strip_suffix(closing),
-            // One of the two is missing where a generation was cut. A closing tag may be HTML whose opening tag has
-            // attributes.
+            // A generation that was cut off has only one of the two tags. A closing tag may be HTML whose opening tag
+            // has attributes.
             (Some(inner), None) => (!inner.contains(closing)).then_some(inner),
             (None, Some(inner)) => (!HTML.contains(closing) && !inner.contains(opening)).then_some(inner),
             (None, None) => None,

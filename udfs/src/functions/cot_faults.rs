@@ -17,7 +17,7 @@ pub(super) const COT_REPETITION: RowFunction<(), f64> = RowFunction {
 
 pub(super) const COT_SCRIPTS: RowFunction<(), Vec<Script>> = RowFunction {
     name: "cot_scripts",
-    about: "The scripts of a text, each with its share of the words, the largest first. Each character of Chinese, Japanese or Korean is a word. A letter alone, such as `x` or `π`, and a command of LaTeX are no words. Hiragana and Katakana count as Han, because Japanese uses all three. If another script has more words than Latin, Latin is left out, because texts in all scripts write formulas, names and code in Latin. So a text with more than one script mixes languages.",
+    about: "The scripts of a text, each with its share of the words, the largest first. Each character of Chinese, Japanese or Korean is a word. Single letters such as `x` and LaTeX commands do not count as words. Hiragana and Katakana count as Han, because Japanese uses all three. If another script has more words than Latin, Latin is left out, because texts in all scripts write formulas, names and code in Latin. So a text with more than one script mixes languages.",
     arguments: &[argument!(text: Text, "A chain, or any other text.")],
     example: "select cot_scripts('So let us 考虑');\n-- [{script: Latin, share: 0.6}, {script: Han, share: 0.4}]",
     row: |_, row| Ok(health::scripts(row.text(0)?).into_iter().map(Script).collect()),

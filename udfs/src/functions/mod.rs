@@ -1,8 +1,7 @@
 //! The SQL functions: a declaration and the computation for a row.
 //!
 //! To add a function, add a constant to a file here or to a new one, its name to [`all`], and a line to
-//! `tests/goldens/calls.txt`. docs/contributing.md has all steps. If a change alters the results of rows, also raise
-//! `RULES_VERSION` in `pipelines/src/run/output/identity.rs`, so that no table mixes rows of both versions.
+//! `tests/goldens/calls.txt`. docs/contributing.md has all steps, and says what to do if a change alters results.
 //!
 //! | module | holds |
 //! |---|---|

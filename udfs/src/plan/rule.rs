@@ -73,7 +73,8 @@ fn fence(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan
         Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     let Some(function) = found else { return Ok(Transformed::no(node)) };
-    // The number of columns that the node passes from its input, before its own. None: its columns are its expressions.
+    // The number of columns that the node passes from its input, before its own columns. None: a node such as a
+    // projection has no further columns than its expressions.
     let passed = match &node {
         LogicalPlan::Filter(_) | LogicalPlan::Sort(_) | LogicalPlan::Window(_) => {
             Some(node.inputs()[0].schema().fields().len())

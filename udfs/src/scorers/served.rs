@@ -272,8 +272,8 @@ impl Server {
         }
     }
 
-    /// Fails if each token's value is that of the next place, as in the echo of llama-cpp-python: the tokens that a model
-    /// expects at a place do not depend on the one that is there.
+    /// Fails if the server shifted the log-probabilities by one token, as `echo` of llama-cpp-python does: what a model
+    /// expects at a place does not depend on the token there.
     async fn prove_places(&self) -> Result<()> {
         let other = self.tokenizer.encode(&PROBE_IN_ASCII.replace("(x)", ""), false)?.ids;
         let place = self.probe.iter().zip(&other).take_while(|(one, other)| one == other).count();

@@ -17,7 +17,7 @@ use crate::corpus::ColumnMapping;
 use crate::run::input::content_hashes::{Contents, hex};
 use crate::run::request::Originals;
 
-/// Increase this when the rules of asap itself (a function, `pruned`, the recognition of a shape) change a result.
+/// The number of the rules of asap itself. docs/contributing.md says when it rises.
 const RULES_VERSION: u32 = 7;
 
 const ANCHOR_PROMPT: &str = "prompt of anchors";

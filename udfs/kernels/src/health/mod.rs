@@ -103,9 +103,9 @@ pub fn repetition(text: &str) -> f64 {
     looped as f64 / pieces.len().max(1) as f64
 }
 
-/// The shares of a text's words by script, the largest first. Each ideograph is a word. A letter alone, such as x or π,
-/// and a command of LaTeX do not count. Kana count as Han, which Japanese writes too. Latin is left out next to more words of
-/// another script: texts in all scripts write formulas, names and code in Latin.
+/// The shares of a text's words by script, the largest first. Each ideograph is a word. Single letters such as x and
+/// LaTeX commands do not count as words. Kana count as Han, because Japanese uses both. Latin is left out next to more
+/// words of another script: texts in all scripts write formulas, names and code in Latin.
 pub fn scripts(text: &str) -> Vec<(&'static str, f64)> {
     let mut words: HashMap<Script, u64> = HashMap::new();
     let mut before = '\0';

@@ -22,7 +22,8 @@ const LANES: usize = 16;
 /// Most vectors of rows per tile: of 32 registers, eight outputs of three vectors take 24 for sums, which leaves enough
 /// for inputs and a weight.
 const VECTORS: usize = 3;
-/// Rows that share a pass over the weight. Their inputs of a pass, 384 KiB, leave room in the L2 cache for weights.
+/// Rows that share a pass over the weight. The inputs of one pass over this many rows take 384 KiB, which leaves room
+/// in the L2 cache for weights.
 const CACHED_ROWS: usize = 96;
 /// Inputs per pass: their weights and the rows' inputs stay in the L2 cache.
 const INPUTS: usize = 1024;

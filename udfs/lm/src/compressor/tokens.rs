@@ -12,7 +12,7 @@ use crate::text::tokenizer;
 use crate::{LmError, Result};
 
 pub(super) const WINDOW: usize = 512;
-/// Most force tokens per call: the number of placeholder tokens.
+/// The most force tokens that a call may have: the number of placeholder tokens.
 pub(super) const PLACEHOLDERS: usize = 100;
 
 /// A tokenizer with placeholder tokens for texts that are not one of its tokens.

@@ -237,7 +237,8 @@ fn echoed(form: Form, choice: Choice, asked: Asked, tokenizer: &Tokenizer) -> Re
             let named =
                 |at: usize| format!(": its token {} is {:?}", at + 1, tokens.get(at).map_or("", String::as_str));
             let (sent, first) = (ids.len(), other.map_or(String::new(), named));
-            Err(Unread::Wrong(format!("the server read other tokens than the {sent} that were sent{first}")))
+            let expected = format!("expected the server to read the {sent} tokens that asap sent");
+            Err(Unread::Wrong(format!("{expected}, but it tokenized the text differently{first}")))
         }
     };
     if other.is_some() {
