@@ -101,26 +101,32 @@ def of_pruning(plan, cell, corpus):
     if problem:
         return [problem]
     few = {key: value for key, value in corpus.items() if key not in ("sample", "seed")} | {"limit": 1}
-    flags, problems = plan.prune_flags(few, arm, cell.seed), []
+    flags = plan.prune_flags(few, arm, cell.seed)
+    if os.path.exists(source):
+        return of_row(pipeline, source, plan.to, flags)
+    if os.path.isfile(pipeline):  # Its columns are those of the corpus.
+        return []
     with tempfile.TemporaryDirectory() as folder:
-        if not os.path.exists(source):
-            if os.path.isfile(pipeline):  # Its columns are those of the corpus.
-                return []
-            source = f"{folder}/row.jsonl"
-            with open(source, "w") as file:
-                json.dump(_ROW, file)
-        while True:
-            where = ["--from", source, "--to", f"{folder}/out", "--dry-run", "--format", "json"]
-            done = asap_command("run", pipeline, *where, *flags)
-            if done.returncode == 0:
-                found = json.loads(done.stdout.strip().splitlines()[-1])
-                places = [found.get(model) or {} for model in ("scorer", "encoder")]
-                return [*problems, *(place["lacks"] for place in places if place.get("lacks"))]
-            problems.append(error_of(done.stderr))
-            works = next(_settings(flags, problems[-1]), None)
-            if works is None:
-                return problems
-            flags = [*flags, "--set", works]
+        source = f"{folder}/row.jsonl"
+        with open(source, "w") as file:
+            json.dump(_ROW, file)
+        return of_row(pipeline, source, plan.to, flags)
+
+
+def of_row(pipeline, source, folder, flags):
+    """What a pipeline lacks for one row. A dry run writes nothing to the folder."""
+    where, problems = ["--from", source, "--to", f"{folder}/none", "--dry-run", "--format", "json"], []
+    while True:
+        done = asap_command("run", pipeline, *where, *flags)
+        if done.returncode == 0:
+            found = json.loads(done.stdout.strip().splitlines()[-1])
+            places = [found.get(model) or {} for model in ("scorer", "encoder")]
+            return [*problems, *(place["lacks"] for place in places if place.get("lacks"))]
+        problems.append(error_of(done.stderr))
+        works = next(_settings(flags, problems[-1]), None)
+        if works is None:
+            return problems
+        flags = [*flags, "--set", works]
 
 
 def _settings(flags, problem):
