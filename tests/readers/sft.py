@@ -140,6 +140,22 @@ def equals_asap_train():
     return weights
 
 
+def cuts():
+    """Long examples are cut as `asap train` cuts them, or left out."""
+    few = ["--model", "model", "--data", "pruned", "--epochs", "1", "--max-length", "400"]
+    command("train", *few, "--long", "cut", "--accumulate", str(STEP), "--out", "cut-of-train")
+    expected, (found, weights) = lines("cut-of-train"), trained("cut", *few, "--long", "cut", "--step", str(STEP))
+    assert [line["tokens"] for line in found] == [line["tokens"] for line in expected] and len(found) == 13
+    assert farthest(weights, load_file("cut-of-train/model.safetensors")) < 1e-5
+    trained("dropped", *few, "--step", str(STEP))
+    cut, dropped = (json.loads(Path(folder, "training.json").read_text()) for folder in ("cut", "dropped"))
+    assert cut["traces"] == ROWS and cut["traces_cut"] == dropped["traces_left_out"] > 5 and not dropped["traces_cut"]
+    process = start("cut", *few, "--step", str(STEP))
+    text = process.communicate()[0]
+    assert process.returncode == 1 and "long was cut, and is now drop" in text, text
+    print(f"asap.sft: {cut['traces_cut']} long examples are cut as asap train cuts them, or left out")
+
+
 def checksum(content):
     """The masked CRC-32C of TFRecord files."""
     crc = 0xFFFFFFFF
@@ -374,6 +390,7 @@ def main():
         packing()
         workers()
         weights = equals_asap_train()
+        cuts()
         equals_one_rank(weights)
         resumes(weights)
         falls_back(weights)

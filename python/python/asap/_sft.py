@@ -23,6 +23,8 @@ _BLOCK = 1 << 24
 _FULL = 1 << 20
 # Settings that change no more than the last bits of the weights, or only where things are.
 _FREE = {"out", "folder", "model", "data", "checkpoint_every", "pass_tokens", "fsdp"}
+# Settings that earlier trainings did not have, with what they did.
+_EARLIER = {"long": "drop"}
 _WEIGHTS = (".safetensors", ".bin", ".pth", ".pt", ".gguf", ".onnx", ".h5", ".msgpack", ".ot")
 _OF_TRAININGS = ("README.md", "settings.json", "metrics.jsonl", "training.json")
 # Bytes of a weight with its gradient and two moments, all in f32.
@@ -222,7 +224,7 @@ class Folder:
         if held is None:
             return ""
         for name, value in self.settings.items():
-            was = held["settings"].get(name)
+            was = held["settings"].get(name, _EARLIER.get(name))
             if was != json.loads(json.dumps(value)):
                 raise _asap.Error(f"{self.args.out} holds another training ({name} was {was}, and is now {value}): use a new "
                                   "folder, or the same settings")

@@ -30,7 +30,9 @@ def arguments():
            help="name the question, cot and answer columns if asap cannot recognize them")
     option("--out", metavar="DIR", required=True, help="write the trained model and its checkpoints to this folder")
     option("--epochs", type=whole(1), default=10, help="train on each row this many times (10)")
-    option("--max-length", type=whole(1), default=16_384, help="leave out examples of more tokens than this (16384)")
+    option("--max-length", type=whole(1), default=16_384, help="set the maximum tokens of an example (16384)")
+    option("--long", choices=["drop", "cut"], default="drop",
+           help="leave out longer examples (drop), or cut them, so that they have no end (cut)")
     option("--learning-rate", type=number(above=0), default=4e-5, help="set the highest learning rate (4e-5)")
     option("--warmup", type=number(0, 1), default=0.03, help="set the fraction of steps used for warm-up (0.03)")
     option("--warmup-steps", type=whole(0), help="set the warm-up length in steps (overrides --warmup)")
@@ -124,7 +126,7 @@ def dataset(args, processes):
     from asap.torch import FeedDataset
 
     step = args.step // processes.num_processes
-    feed = FeedDataset(args.data, args.folder, epochs=args.epochs, step=step, max_length=args.max_length, seed=args.seed,
+    feed = FeedDataset(args.data, args.folder, epochs=args.epochs, step=step, max_length=args.max_length, long=args.long, seed=args.seed,
                        rank=processes.process_index, world=processes.num_processes, columns=args.columns, follow=args.follow)
     feed._is_command = True
     return feed

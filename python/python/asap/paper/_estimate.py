@@ -1,54 +1,172 @@
-"""A dry run: the commands of a plan, with the calls, tokens and hours that they take at most."""
+"""A dry run: the commands of a plan, what is missing, and the calls, tokens, hours, disk and money that it takes at most."""
 
 import functools
 import gzip
+import heapq
 import json
+import os
+import shutil
 import sys
+import typing
 
 import asap
+from asap.paper import _check
+from asap.paper._cells import cells, preparations
 from asap.paper._plan import asap_command, shown
-from asap.paper._run import cells, preparations
 from asap.paper._tables import markdown, number
 
-_UNKNOWN = (None, None, None)
+# Tokens per second of a model with this number of parameters, as docs/benchmarks.md and docs/models.md measured them.
+_MEASURED = {"cuda": (31_000, 7.6e9, "a 7B shape on an H200"), "cpu": (302, 4.9e8, "Qwen2.5-0.5B, one core")}
+
+
+class Part(typing.NamedTuple):
+    """One part of a step. Its speed is in tokens or calls per second."""
+
+    calls: int | None = None
+    tokens: int | None = None
+    device: str | None = None
+    speed: float | None = None
+    source: str | None = None
+
+    def hours(self):
+        count = self.calls if self.source == "calls" else self.tokens
+        return 0.0 if count == 0 else count / self.speed / 3600 if count and self.speed else None
 
 
 def estimate(plan):
-    """Prints all commands with estimates. Returns the exit code."""
-    plan.check()
-    steps = {name: (command, _UNKNOWN) for seed in plan.seeds for name, command in preparations(plan, seed)}
-    for cell in cells(plan):
-        if cell.prune:
-            steps.setdefault(f"prune/{cell.data}", (cell.prune, pruning(cell)))
-        if cell.is_trained:
-            steps[f"train/{cell.id}"] = cell.train(), training(cell)
-        if plan.table["serve"]:
-            steps[f"serve/{cell.id}"] = cell.serve(), _UNKNOWN
-        steps |= {f"eval/{cell.id}/{bench}": (cell.ask(bench), asking(cell, bench)) for bench in cell.benches}
-    print("\n".join(f"# {name}\n{shown(command)}" for name, (command, _) in steps.items()))
-    found = {name: figures for name, (_, figures) in steps.items()}
-    found["all that is known"] = [sum(each or 0 for each in column) for column in zip(*found.values())]
-    rows = [[name, *map(number, figures, (",.0f", ",.0f", ",.2f"))] for name, figures in found.items()]
-    print(f"\n{markdown(['step', 'calls, at most', 'tokens, at most', 'hours'], rows)}")
-    print("–: the input is not there yet, or [speeds] does not state a speed.")
-    print(*(f"error: {plan.sentence(key)}\n" for key in plan.problems), sep="", end="", file=sys.stderr)
-    return 1 if plan.problems else 0
+    """Prints all commands with estimates, and what is missing. Returns the exit code."""
+    own, steps, parts, cost, asked = cells(plan), {}, {"prune": {}, "train": {}, "serve": {}}, 0.0, set()
+    for seed in plan.seeds:
+        steps |= dict(preparations(plan, seed))
+    for cell in own:
+        for name, command in cell.pruning():
+            if name not in steps:
+                parts["prune"][name], paid = pruning(cell, asked)
+                cost = None if paid is None or cost is None else cost + paid
+            steps[name] = command
+    for cell in own:
+        for name, command in cell.training()[1:]:
+            steps[name], parts["train"][name] = command, [training(cell)]
+    for cell in own:
+        steps |= {f"serve/{cell.id}": cell.serve()} if plan.table["serve"] else {}
+        steps |= dict(cell.asking())
+        parts["serve"] |= {f"eval/{cell.id}/{bench}": [asking(cell, bench)] for bench in cell.benches}
+    print("\n".join(f"# {name}\n{shown(command)}" for name, command in steps.items()))
+    rows = [row(name, part) for each in parts.values() for name, found in each.items() for part in found]
+    print(f"\n{markdown(['step', 'calls, at most', 'tokens, at most', 'where', 'per second', 'by', 'hours'], rows)}")
+    print("–: the input is not there yet, or the speed is not known.\n")
+    print(totals(plan, own, parts, cost))
+    found = _check.lacks(plan, own)
+    if found:
+        print(f"error: {_check.sentence(plan, found)}", file=sys.stderr)
+    return 2 if found else 0
 
 
-def hours(cell, **counts):
-    """The hours of tokens and calls at the speeds of the plan."""
-    known = [(count, cell.plan.table["speeds"].get(name.replace("_", "-"))) for name, count in counts.items() if count]
-    return None if any(not speed for _, speed in known) else sum(count / speed for count, speed in known) / 3600
+def row(name, part):
+    speed = "–" if part.speed is None else f"{part.speed:,.0f}" if part.speed >= 1 else f"{part.speed:g}"
+    source = "[speeds] calls" if part.source == "calls" else part.source or "–"
+    return [name, number(part.calls, ",.0f"), number(part.tokens, ",.0f"), part.device or "–", speed, source, number(part.hours(), ",.2f")]
 
 
-def pruning(cell):
-    """By `asap run --dry-run`, which assumes that the first sample of each row is accepted."""
+def by_plan(plan, key, **part):
+    """A part with the speed that the plan states."""
+    speed = plan.table["speeds"].get(key)
+    return Part(speed=speed, source=f"[speeds] {key}" if speed else "unknown", **part)
+
+
+def totals(plan, own, parts, cost):
+    """The hours of each kind of steps, side by side, with disk and money."""
+    lines, all_hours, is_known = [], 0.0, True
+    words = {"prune": "pruning", "train": "training", "serve": "evaluation"}
+    for kind, found in parts.items():
+        of_jobs, calls = {}, 0.0
+        for name, each in found.items():
+            # A place asks one model for all of its benchmarks. All runs share the rate of calls.
+            job = name.split("/")[1] if kind == "serve" else name
+            known = [part.hours() for part in each]
+            is_known = is_known and None not in known
+            of_jobs[job] = of_jobs.get(job, 0.0) + sum(hours or 0.0 for hours in known)
+            calls += sum(part.hours() or 0.0 for part in each if part.source == "calls")
+        hours = max(side_by_side(list(of_jobs.values()), plan.places(kind)), calls)
+        all_hours += hours
+        lines.append(f"{words[kind]}: {hours:,.1f} hours, {plan.places(kind)} at a time")
+    more = "" if is_known else " or more, since some steps have no estimate"
+    cards = f", {all_hours * plan.gpus:,.0f} GPU hours" if plan.gpus else ""
+    lines.append(f"in all: {all_hours:,.1f} hours{cards}{more}")
+    disk = _check.disk(plan, [cell for cell in own if cell.prune], [cell for cell in own if cell.is_trained])
+    lines.append(f"disk: {disk / 1e9:,.1f} GB at most, of {shutil.disk_usage(_check.existing(plan.to)).free / 1e9:,.1f} GB free")
+    price = plan.table["prices"].get("gpu-hour")
+    prices = "set anchor.price_per_million_input_tokens and anchor.price_per_million_output_tokens"
+    lines.append(f"calls cost {cost:,.2f}" if cost is not None else f"calls cost an unknown amount: {prices}")
+    if plan.gpus:
+        lines.append(f"GPU hours cost {all_hours * plan.gpus * price:,.2f}" if price else "GPU hours cost an unknown amount: set [prices] gpu-hour")
+    return "\n".join(lines)
+
+
+def side_by_side(hours, places):
+    """The hours of jobs that start in turn, each as soon as a place is free."""
+    free = [0.0] * places
+    for each in hours:
+        heapq.heapreplace(free, free[0] + each)
+    return max(free)
+
+
+def pruning(cell, asked):
+    """By `asap run --dry-run`, which assumes that the first sample of each row is accepted. Also returns the cost of the calls.
+    `asked` holds the requests of other arms: arms with one cache and the same stage 1 pay once."""
     done = asap_command(*cell.prune[3:], "--dry-run")
     if done.returncode:
-        return _UNKNOWN
+        return [Part()], None
     found = json.loads(done.stdout.strip().splitlines()[-1])
-    anchor, scored = found["anchor"], found["scored_tokens"]
-    return anchor["calls"], scored + anchor["tokens_in"] + anchor["tokens_out"], hours(cell, scored_tokens=scored, calls=anchor["calls"])
+    anchor, parts = found["anchor"], []
+    calls, tokens = anchor["calls"], anchor["tokens_in"] + anchor["tokens_out"]
+    stage_1 = setting(cell, "cache.dir"), cell.corpus, calls, tokens
+    if stage_1 in asked:
+        calls = 0
+    elif stage_1[0]:
+        asked.add(stage_1)
+    if calls:
+        parts.append(by_plan(cell.plan, "calls", calls=calls, tokens=tokens, device="endpoint")._replace(source="calls"))
+    encoder = found.get("encoder_tokens") or encoded(cell)
+    if encoder:
+        held = found.get("encoder") or {"device": setting(cell, "compressor.device") or "cpu"}
+        parts.append(by_plan(cell.plan, "encoded-tokens", tokens=encoder, device=f"encoder: {where(held)}"))
+    if found["scored_tokens"] or not parts:
+        parts.append(scoring(cell, found))
+    return parts, 0.0 if not calls else anchor["cost"] or None
+
+
+def setting(cell, name):
+    found = {**cell.plan.table["prune"].get("set", {}), **cell.plan.arms[cell.arm].get("set", {})}
+    return found.get(name, found.get(f"asap.{name}"))
+
+
+def scoring(cell, found):
+    """The tokens that the scoring model reads, and where: as asap reports, or by the settings."""
+    if not found["scored_tokens"]:
+        return Part(tokens=0)
+    held = found.get("scorer") or {"device": setting(cell, "scorer.device"), "dtype": setting(cell, "scorer.dtype")}
+    device = held.get("device") or held.get("backend") or "auto"
+    part = by_plan(cell.plan, "scored-tokens", tokens=found["scored_tokens"], device=where(held))
+    speed, size, what = _MEASURED.get(device.partition(":")[0], (None, 0, ""))
+    own = _check.parameters(cell.plan, setting(cell, "scorer.model") or "")
+    if part.speed or not speed or not own:
+        return part
+    count = os.cpu_count() if device == "cpu" else device.count(",") + 1
+    return part._replace(speed=speed * size / own * count, source=f"measured: {what}")
+
+
+def where(held):
+    """The device of a model with its data type, or a backend that chooses both."""
+    return " ".join(filter(None, [held.get("dtype"), "on" if held.get("dtype") else "", held.get("device") or held.get("backend") or "auto"]))
+
+
+def encoded(cell):
+    """The tokens that an encoder reads, if the pipeline has one: about those of the chains."""
+    if not setting(cell, "compressor.model"):
+        return None
+    rows, chain, _ = of_corpus(cell)
+    return rows * chain
 
 
 @functools.lru_cache
@@ -60,17 +178,28 @@ def lengths(location, scorer):
     return tuple(asap.sql(sql, location, settings={"scorer_model": scorer}).to_pylist()[0].values())
 
 
+def of_corpus(cell):
+    """The rows of a cell, and the mean tokens of a chain and of the rest."""
+    plan, corpus = cell.plan, cell.plan.table["corpora"][cell.corpus]
+    rows, chain, rest = lengths(plan.fill(corpus["from"], cell.seed) if cell.prune else cell.data, cell.base)
+    return min(rows, corpus.get("sample", rows), corpus.get("limit", rows)), chain, rest
+
+
 def training(cell):
     """The kept share of each chain, over all epochs."""
-    plan, arm, corpus = cell.plan, cell.plan.arms[cell.arm], cell.plan.table["corpora"][cell.corpus]
+    plan, arm = cell.plan, cell.plan.arms[cell.arm]
     try:
-        rows, chain, rest = lengths(plan.fill(corpus["from"], cell.seed) if cell.prune else cell.data, cell.base)
+        rows, chain, rest = of_corpus(cell)
     except asap.Error:
-        return _UNKNOWN
-    rows = min(rows, corpus.get("sample", rows), corpus.get("limit", rows))
+        return Part()
     kept = arm.get("kept", arm.get("ratio", plan.table["prune"].get("ratio", 1.0))) if cell.prune else 1.0
     tokens = rows * (kept * chain + rest) * plan.table["train"].get("epochs", 1)
-    return None, tokens, hours(cell, trained_tokens=tokens)
+    return by_plan(plan, "trained-tokens", tokens=tokens, device=gpus(plan, "train"))
+
+
+def gpus(plan, kind):
+    count = plan.table[kind].get("gpus", plan.gpus if kind == "train" else 1)
+    return f"{count} GPU{'' if count == 1 else 's'}" if plan.gpus else None
 
 
 def asking(cell, bench):
@@ -81,7 +210,7 @@ def asking(cell, bench):
             with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
                 problems += sum(1 for line in file if line.strip())
     except OSError:
-        return _UNKNOWN
+        return Part()
     problems = min(problems, flags.get("limit", problems)) * flags.get("samples", 1)
     tokens = problems * sum(given["budgets"])
-    return problems * len(given["budgets"]), tokens, hours(cell, generated_tokens=tokens)
+    return by_plan(cell.plan, "generated-tokens", calls=problems * len(given["budgets"]), tokens=tokens, device=gpus(cell.plan, "serve"))

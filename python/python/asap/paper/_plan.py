@@ -3,7 +3,6 @@
 import functools
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 
@@ -16,17 +15,20 @@ except ImportError:
 
 # The keys of each table; a plan needs those with a mark. In prune and corpora, the flags of `asap run` are keys too.
 _KEYS = {
-    "plan": "to! model! benches! arms! seeds against no-accuracy prepare corpora prune train serve eval speeds",
+    "plan": "to! model! benches! arms! seeds against no-accuracy gpus prepare corpora prune train serve eval speeds prices",
     "prepare": "name! command!",
-    "corpora": "from! benches!",
-    "prune": "to set",
-    "train": "command! epochs max-length",
-    "serve": "command! url! health wait",
+    "corpora": "from! benches! fetch",
+    "prune": "to set gpus",
+    "train": "command! epochs max-length gpus",
+    "serve": "command! url! health wait port gpus",
     "eval": "set concurrency temperature top-p samples stop limit python prompt suffix",
-    "benches": "files! budgets! bench",
-    "arms": "pipeline data kept set max-tokens ratio eval",
-    "speeds": "scored-tokens trained-tokens generated-tokens calls",
+    "benches": "files! budgets! bench arms fetch",
+    "arms": "pipeline data kept set max-tokens ratio eval corpora",
+    "speeds": "scored-tokens encoded-tokens trained-tokens generated-tokens calls",
+    "prices": "gpu-hour",
 }
+# Keys of prune and corpora that are no flags of `asap run`.
+_OWN = ("to", "from", "benches", "fetch", "gpus")
 
 
 class Failed(Exception):
@@ -71,18 +73,28 @@ def failure(*arguments):
     return error_of(done.stderr) if done.returncode else None
 
 
-class Plan:
-    """A plan. `problems` has a sentence for each (table, name) of an arm, a bench or a corpus that cannot be run."""
+def toml(text):
+    """A value of the command line: TOML, or else text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except ValueError:
+        return text
 
-    def __init__(self, path, to=None, arms=None, seeds=None):
-        self.path, self.problems = path, {}
+
+class Plan:
+    """A plan, with the changes that the command line makes."""
+
+    def __init__(self, path, to=None, arms=None, seeds=None, changes=()):
+        self.path = path
         try:
             with open(path, "rb") as file:
                 self.table = table = tomllib.load(file)
         except (OSError, ValueError) as error:
             raise self.wrong(getattr(error, "strerror", f"expected TOML: {error}")) from error
+        for change in changes:
+            self.change(change)
         self.check_keys("plan", table, "")
-        for name in ("prune", "train", "serve", "eval", "speeds"):
+        for name in ("prune", "train", "serve", "eval", "speeds", "prices"):
             self.check_keys(name, table.setdefault(name, {}), f"[{name}] ")
         named = [(name, key, each) for name in ("corpora", "benches", "arms") for key, each in table.setdefault(name, {}).items()]
         for name, key, each in [*named, *(("prepare", "N", each) for each in table.setdefault("prepare", []))]:
@@ -92,11 +104,34 @@ class Plan:
             if name not in table["arms"]:
                 raise self.wrong(f"there is no arm {name}; the plan has {', '.join(table['arms'])}")
         self.arms = {name: arm for name, arm in table["arms"].items() if not arms or name in arms}
-        self.against = table.get("against", "original")
+        self.against, self.gpus = table.get("against", "original"), table.get("gpus", 0)
         self.check_values()
 
     def wrong(self, message):
         return Failed(f"{self.path}: {message}", 2)
+
+    def change(self, text):
+        """Changes a key of the plan, as in `train.epochs=1`. Without a value, removes the key."""
+        key, _, value = text.partition("=")
+        try:
+            nested, path = tomllib.loads(f"{key} = 0"), []
+        except ValueError:
+            raise self.wrong(f"--set {text}: expected KEY=VALUE, such as train.epochs=1") from None
+        while isinstance(nested, dict):
+            [(name, nested)] = nested.items()
+            path.append(name)
+        table = self.table
+        for place, name in enumerate(path):
+            if not isinstance(table, dict):
+                raise self.wrong(f"--set {text}: {'.'.join(path[:place])} is no table")
+            rest = ".".join(path[place:])
+            # The names of settings have dots.
+            if rest in table or rest == name or path[place - 1 : place] == ["set"]:
+                table.pop(rest, None)
+                if value:
+                    table[rest] = toml(value)
+                return
+            table = table.setdefault(name, {})
 
     def check_keys(self, name, table, where):
         keys = set(_KEYS[name].replace("!", "").split())
@@ -125,13 +160,29 @@ class Plan:
                 first = asked.setdefault((bench.get("bench", name), budget), name)
                 if first != name:
                     raise self.wrong(f"[benches.{name}] budgets: {budget} is also in [benches.{first}], which has the same benchmark")
+        for name, known, lists in (("benches", "arms", "arms"), ("arms", "corpora", "corpora")):
+            for key, each in self.table[name].items():
+                for other in each.get(lists, ()):
+                    if other not in self.table[known]:
+                        raise self.wrong(f"[{name}.{key}] {lists}: expected names of [{known}.NAME], found {other}")
         for key in ("url", "health"):
             if not str(url := self.table["serve"].get(key, "http://")).startswith(("http://", "https://")):
                 raise self.wrong(f"[serve] {key}: expected a URL such as http://localhost:8000/v1, found {url}")
+        for kind in ("prune", "train", "serve"):
+            own = self.table[kind].get("gpus", 1)
+            if not all(type(each) is int for each in (self.gpus, own)) or own < 1 or self.gpus and own > self.gpus:
+                raise self.wrong(f"[{kind}] gpus: expected a whole number from 1 to the gpus of the plan, {self.gpus}, found {own}")
+        if self.places("serve") > 1 and "{port}" not in self.table["serve"].get("url", "{port}"):
+            raise self.wrong(f"[serve] url: {self.places('serve')} servers run side by side, so expected {{port}} in url and command")
         if not all(type(seed) is int for seed in self.seeds):
             raise self.wrong(f"seeds: expected whole numbers, found {self.seeds!r}")
         if any(map(self.is_trained, self.arms.values())) and not (self.table["train"] and self.table["corpora"]):
             raise self.wrong("an arm is trained, so the plan needs [train] and a [corpora.NAME]")
+
+    def places(self, kind):
+        """How many steps of a kind run side by side. A training takes all GPUs, unless [train] states others."""
+        own = self.table[kind].get("gpus", self.gpus if kind == "train" else 1)
+        return max(self.gpus // own, 1) if own and (kind != "serve" or self.table["serve"]) else 1
 
     @staticmethod
     def is_trained(arm):
@@ -160,39 +211,4 @@ class Plan:
         shared, own = self.table["prune"], {key: arm[key] for key in ("max-tokens", "ratio") if key in arm}
         settings = {"set": {**shared.get("set", {}), **arm.get("set", {})}}
         merged = {**shared, **corpus, **own, **settings}
-        return self.flags({key: value for key, value in merged.items() if key not in ("to", "from", "benches")}, seed)
-
-    def sentence(self, key):
-        return f"[{key[0]}] {key[1]}: {self.problems[key]}" if key[0] in ("train", "serve") else f"{key[1]}: {self.problems[key]}"
-
-    def check(self):
-        """Finds missing files, programs, pipelines and settings before anything is run."""
-        table, seed = self.table, self.seeds[0]
-
-        def is_made(path):  # Steps of the plan make what is in its folder.
-            return os.path.abspath(path).startswith(os.path.abspath(self.to) + os.sep)
-
-        def lost(kind, paths):
-            for path in (self.fill(path, seed) for path in paths):
-                if "://" not in path and not is_made(path) and not os.path.exists(path):
-                    return f"there is no {kind} {path}"
-
-        def lost_model(*settings):  # The tokenizer is enough to know that a model is there.
-            return None if is_made(settings[-1].partition("=")[2]) else failure("sql", "-q", "-c", "SELECT cot_tokens('')", *settings)
-
-        found = {("corpora", name): lost("corpus", [corpus["from"]]) for name, corpus in table["corpora"].items()}
-        for name, bench in table["benches"].items():
-            asked = ["eval", "--bench", bench.get("bench", name), *self.flags(table["eval"], seed)]
-            found["benches", name] = lost("file", bench["files"]) or failure(*asked, "--help")
-        for kind in ("train", "serve"):
-            program = "".join(words(self.fill(table[kind].get("command", "python"), seed))[:1])
-            found[kind, "command"] = None if shutil.which(program) else f"there is no program {program}"
-        found["train", "model"] = lost_model("--set", f"asap.scorer.model={self.fill(table['model'], seed)}")
-        for name, arm in self.arms.items():
-            found["arms", name] = lost("data", [arm.get("data", ".")]) or failure("eval", *self.flags(arm.get("eval", {}), seed), "--help")
-            if "pipeline" in arm and not found["arms", name]:
-                flags = self.prune_flags(next(iter(table["corpora"].values())), arm, seed)
-                models = [word for word in flags if word.startswith("asap.scorer.model=")]
-                problem = failure("run", self.fill(arm["pipeline"], seed), "--print", *flags)
-                found["arms", name] = problem or models and lost_model("--set", *models)
-        self.problems = {key: problem for key, problem in found.items() if problem}
+        return self.flags({key: value for key, value in merged.items() if key not in _OWN}, seed)

@@ -1,8 +1,10 @@
 """Runs a plan step by step. Each step is one command, which resumes by itself. Finished steps are recorded and not run again."""
 
+import collections
 import contextlib
 import ctypes
 import fcntl
+import functools
 import http.client
 import json
 import os
@@ -10,14 +12,18 @@ import signal
 import subprocess
 import sys
 import time
+import typing
 import urllib.request
 
-from asap.paper import _tables
-from asap.paper._plan import Failed, asap_words, error_of, shown, words
+from asap.paper import _check, _tables
+from asap.paper._cells import Cell, cells, finished, is_done, preparations
+from asap.paper._plan import Failed, error_of, shown
+
+_PAUSE = 0.05
 
 
-def terminate(*_):
-    raise KeyboardInterrupt("SIGTERM")
+class Interrupted(Exception):
+    """The run was asked to stop."""
 
 
 def end_with_parent():
@@ -26,69 +32,26 @@ def end_with_parent():
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
-class Cell:
-    """One arm with one corpus and one seed: its commands, and where they write. An arm that is not trained has no corpus."""
+class Place(typing.NamedTuple):
+    """Where one step of a kind runs at a time: its GPUs, as CUDA numbers them, and the port of its server."""
 
-    def __init__(self, plan, seed, name, corpus):
-        self.plan, self.seed, self.arm, self.corpus = plan, seed, name, corpus
-        self.error, self.evals, self.prune = None, {}, None
-        arm, table, own = plan.arms[name], plan.table, f"{plan.to}/seed-{seed}"
-        self.is_trained, self.base = plan.is_trained(arm), plan.fill(table["model"], seed)
-        self.label = f"{corpus}/{name}" if self.is_trained else name
-        self.root, self.id, self.model = own, f"{self.label}-{seed}".replace("/", "-"), f"{own}/models/{self.label}"
-        if not self.is_trained:
-            self.benches, self.model = list(table["benches"]), self.base
-            # A model that no seed changes is evaluated once.
-            texts = [table["model"], *(path for bench in table["benches"].values() for path in bench["files"])]
-            if not any(self.depends(text) for text in texts):
-                self.root, self.id = plan.to, name
-            return
-        given = table["corpora"][corpus]
-        self.benches, self.data, flags = given["benches"], plan.fill(arm.get("data", ""), seed), plan.prune_flags(given, arm, seed)
-        if "pipeline" in arm:
-            depends = self.depends(given["from"]) or flags != plan.prune_flags(given, arm, "{seed}")
-            folder = f"{own}/pruned" if depends else plan.fill(table["prune"].get("to", "{to}/pruned"), seed)
-            source, self.data = plan.fill(given["from"], seed), f"{folder}/{self.label}"
-            self.prune = asap_words(["run", plan.fill(arm["pipeline"], seed), "--from", source, "--to", self.data, *flags, "--format", "json"])
+    gpus: str | None
+    port: int
 
-    def depends(self, text):
-        return self.plan.fill(text, self.seed) != self.plan.fill(text, "{seed}")
+    def fill(self, text):
+        return text.replace("{port}", str(self.port))
 
-    def train(self):
-        values = {"model": self.base, "data": self.data, "out": self.model, "name": self.id}
-        return words(self.plan.fill(self.plan.table["train"]["command"], self.seed, **values))
-
-    def count(self):
-        most = self.plan.table["train"].get("max-length", 16_384)
-        return asap_words(["feed", "--data", self.data, "--model", self.base, "--count", "--max-length", str(most)])
-
-    def serve(self):
-        return words(self.plan.fill(self.plan.table["serve"]["command"], self.seed, model=self.model, name=self.id))
-
-    def responses(self, bench):
-        return f"{self.root}/eval/{self.label}/{bench}"
-
-    def ask(self, bench):
-        plan, given, serve = self.plan, self.plan.table["benches"][bench], self.plan.table["serve"]
-        files = [word for path in given["files"] for word in ("--data", plan.fill(path, self.seed))]
-        model = ["--endpoint", serve["url"], "--model", self.id] if serve else ["--model", self.model]
-        where = ["--budget", ",".join(map(str, sorted(given["budgets"]))), "--to", self.responses(bench), "--format", "json"]
-        flags = plan.flags({**plan.table["eval"], **plan.arms[self.arm].get("eval", {})}, self.seed)
-        return asap_words(["eval", "--bench", given.get("bench", bench), *files, *model, *where, *flags])
+    def environment(self):
+        return os.environ if self.gpus is None else {**os.environ, "CUDA_VISIBLE_DEVICES": self.gpus}
 
 
-def cells(plan):
-    corpora = list(plan.table["corpora"])
-    return [Cell(plan, seed, name, corpus) for seed in plan.seeds for name, arm in plan.arms.items()
-            for corpus in (corpora if plan.is_trained(arm) else [None])]
-
-
-def preparations(plan, seed):
-    """The names and commands of the steps before all arms. A step that no seed changes runs once."""
-    for step in plan.table["prepare"]:
-        text = plan.fill(step["command"], seed)
-        name = step["name"] if text == plan.fill(step["command"], "{seed}") else f"seed-{seed}/{step['name']}"
-        yield f"prepare/{name}", words(text)
+def places(plan, kind):
+    """The places of a kind of steps. The GPUs are those that this process sees."""
+    own = plan.table[kind].get("gpus", plan.gpus if kind == "train" else 1)
+    first = plan.table["serve"].get("port", 8000)
+    seen = _check.visible() or [str(number) for number in range(plan.gpus)]
+    gpus = [",".join(seen[place * own : (place + 1) * own]) if plan.gpus else None for place in range(plan.places(kind))]
+    return [Place(each, first + place) for place, each in enumerate(gpus)]
 
 
 class Steps:
@@ -96,7 +59,7 @@ class Steps:
 
     def __init__(self, folder):
         os.makedirs(f"{folder}/logs", exist_ok=True)
-        self.folder, self.path, self.done, self.failed = folder, f"{folder}/steps.jsonl", {}, {}
+        self.folder, self.path, self.failed, self.children, self.is_stopped = folder, f"{folder}/steps.jsonl", {}, [], False
         # Children inherit the lock: it lasts until all processes of a killed run have ended.
         self.lock = open(f"{folder}/.lock", "w")
         try:
@@ -104,33 +67,25 @@ class Steps:
         except OSError:
             message = f"another run, or a command of a killed run, works in {folder}: run the same command again when it has ended"
             raise Failed(message, 75) from None
-        with contextlib.suppress(FileNotFoundError), open(self.path, "rb") as lines:
-            for line in lines:
-                with contextlib.suppress(ValueError):
-                    record = json.loads(line)
-                    if record["state"] == "finished":
-                        self.done[record["step"]] = record
+        self.done = finished(folder)
 
     def record(self, **record):
         with open(self.path, "a") as file:
             # A kill may have left a part of a line.
             file.write("\n" + json.dumps({**record, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}, ensure_ascii=False))
 
-    def is_done(self, name, command):
-        return self.done.get(name, {}).get("command") == shown(command)
-
-    def run(self, name, command):
-        """Runs a step, unless it is finished."""
+    def run(self, name, command, place):
+        """Runs a step, unless it is finished. A generator that yields while it waits."""
         text, log = shown(command), f"{self.folder}/logs/{name.replace('/', '-')}"
-        if self.is_done(name, command):
+        if is_done(self.done, name, command):
             return
         if name in self.failed:
             raise self.failed[name]
-        print(f"{name}: {text}", file=sys.stderr, flush=True)
+        print(f"{name}: {place.fill(text)}", file=sys.stderr, flush=True)
         self.record(step=name, state="started", command=text)
         begun = time.monotonic()
         with open(f"{log}.out", "w+") as out, open(f"{log}.log", "w+") as messages:
-            code = wait(self.start(command, out, messages))
+            code = yield from self.wait(self.start(command, out, messages, place))
             printed, said = [file.seek(0) or file.read() for file in (out, messages)]
         ended = {"step": name, "command": text, "seconds": round(time.monotonic() - begun, 3)}
         if code:
@@ -145,57 +100,74 @@ class Steps:
         self.record(**ended, state="finished")
         self.done[name] = ended
 
-    def start(self, command, out, messages):
+    def start(self, command, out, messages, place):
+        if self.is_stopped:
+            raise Interrupted
         try:
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=messages, pass_fds=[self.lock.fileno()],
-                                    preexec_fn=end_with_parent)
+            return subprocess.Popen([place.fill(word) for word in command], stdin=subprocess.DEVNULL, stdout=out, stderr=messages,
+                                    env=place.environment(), pass_fds=[self.lock.fileno()], preexec_fn=end_with_parent)
         except OSError as error:
             raise Failed(f"cannot start {command[0]}: {error.strerror}") from error
 
-    @contextlib.contextmanager
-    def server(self, cell):
-        """A server of the cell's model, if the plan has one. Yields a function that says why the server has ended."""
-        serve = cell.plan.table["serve"]
-        if not serve:
-            yield lambda: None
-            return
-        health, most = serve.get("health", f"{serve['url'].rstrip('/')}/models"), serve.get("wait", 900)
-        log, command = f"{self.folder}/logs/serve-{cell.id}.log", cell.serve()
+    def wait(self, process):
+        self.children.append(process)
+        while process.poll() is None:
+            yield
+        self.children.remove(process)
+        if self.is_stopped:
+            raise Interrupted
+        return process.returncode
+
+    def stop(self, number, _):
+        """Stops all steps. Each commits what it has, and ends. A second signal ends the runner at once."""
+        self.is_stopped = True
+        signal.signal(number, signal.SIG_DFL)
+        # Ctrl-C has reached the steps already.
+        for child in self.children if number == signal.SIGTERM else ():
+            child.terminate()
+
+
+class Server:
+    """A server of a cell's model, if the plan has one."""
+
+    def __init__(self, steps, cell, place):
+        self.steps, self.cell, self.place, self.process = steps, cell, place, None
+        self.log = f"{steps.folder}/logs/serve-{cell.id}.log"
+
+    def begin(self):
+        """Starts the server, and waits until it answers. A generator that yields while it waits."""
+        serve, command = self.cell.plan.table["serve"], self.cell.serve()
+        health = self.place.fill(serve.get("health", f"{serve['url'].rstrip('/')}/models"))
+        until = time.monotonic() + serve.get("wait", 900)
         if answers(health):
-            raise Failed(f"before the server of {cell.label} starts, another one already answers at {health}: stop it")
-        print(f"serve/{cell.id}: {shown(command)}", file=sys.stderr, flush=True)
-        with open(log, "w+") as messages:
-            process, until = self.start(command, messages, messages), time.monotonic() + most
+            raise Failed(f"before the server of {self.cell.label} starts, another one already answers at {health}: stop it")
+        print(f"serve/{self.cell.id}: {self.place.fill(shown(command))}", file=sys.stderr, flush=True)
+        with open(self.log, "w") as messages:
+            self.process = self.steps.start(command, messages, messages, self.place)
+        while not answers(health):
+            if self.ended():
+                raise Failed(self.ended())
+            if self.steps.is_stopped:
+                raise Interrupted
+            if time.monotonic() > until:
+                raise Failed(f"the server of {self.cell.label} did not answer at {health} within {serve.get('wait', 900)} seconds ({self.log})")
+            yield
 
-            def ended():
-                why = process.poll() is not None and error_of(messages.seek(0) or messages.read())
-                return why and f"the server of {cell.label} ended with code {process.returncode}: {why} ({log})"
+    def ended(self):
+        """Why the server has ended, if it has."""
+        if self.process is None or self.process.poll() is None:
+            return None
+        with open(self.log, errors="replace") as messages:
+            why = error_of(messages.read())
+        return f"the server of {self.cell.label} ended with code {self.process.returncode}: {why} ({self.log})"
 
-            try:
-                while not answers(health):
-                    if ended():
-                        raise Failed(ended())
-                    if time.monotonic() > until:
-                        raise Failed(f"the server of {cell.label} did not answer at {health} within {most} seconds ({log})")
-                    time.sleep(0.2)
-                yield ended
-            finally:
-                process.terminate()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(60)
-                process.kill()
-                process.wait()
-
-
-def wait(process):
-    try:
-        return process.wait()
-    except KeyboardInterrupt as interrupt:
-        # The command commits what it has, and ends. Ctrl-C has reached it, and a second signal would end it at once.
-        if interrupt.args:
-            process.terminate()
-        process.wait()
-        raise
+    def end(self):
+        if self.process is not None:
+            self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(60)
+            self.process.kill()
+            self.process.wait()
 
 
 def answers(url):
@@ -204,12 +176,14 @@ def answers(url):
 
 
 class Run:
-    """One run of a plan, with its errors so far."""
+    """One run of a plan, with its errors so far. All cells are pruned, then all are trained, and then all are evaluated."""
 
     def __init__(self, plan):
-        plan.check()
-        self.plan, self.cells, self.steps = plan, cells(plan), Steps(plan.to)
-        self.errors, self.code = [], 0
+        self.plan, self.cells = plan, cells(plan)
+        _check.require(plan, self.cells)
+        self.steps, self.code, self.errors = Steps(plan.to), 0, []
+        for seed in plan.seeds:
+            os.makedirs(f"{plan.to}/seed-{seed}", exist_ok=True)
 
     def fail(self, error):
         self.code = max(self.code, error.code)
@@ -219,44 +193,75 @@ class Run:
 
     def run(self):
         """Runs all steps that are not finished, and writes the tables. Returns the exit code."""
-        for problem in map(self.plan.sentence, self.plan.problems):
-            self.fail(Failed(problem))
-        try:
-            for cell in self.cells:
-                try:
-                    self.run_cell(cell)
-                except Failed as error:
-                    cell.error = str(error)
-                    self.fail(error)
-        except KeyboardInterrupt:
-            raise Failed("interrupted; run the same command to resume", 75) from None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self.steps.stop)
+        self.all([Place(None, 0)], lambda cell: list(preparations(self.plan, cell.seed)))
+        self.all(places(self.plan, "prune"), Cell.pruning)
+        for cell in self.cells:
+            self.check_trained(cell)
+        self.all(places(self.plan, "train"), Cell.training)
+        self.side_by_side([functools.partial(self.ask, cell) for cell in self.cells if not cell.error], places(self.plan, "serve"))
         print(_tables.write(self.plan, self.cells, self.steps.done), end="")
         return self.code
 
-    def run_cell(self, cell):
-        os.makedirs(f"{self.plan.to}/seed-{cell.seed}", exist_ok=True)
-        for name, command in preparations(self.plan, cell.seed):
-            self.steps.run(name, command)
-        needs = [("arms", cell.arm), ("train", "model"), ("serve", "command"), *([("corpora", cell.corpus), ("train", "command")] if cell.is_trained else [])]
-        for key in filter(self.plan.problems.get, needs):
-            raise Failed(self.plan.sentence(key))
-        if cell.prune:
-            self.steps.run(f"prune/{os.path.relpath(cell.data, self.plan.to)}", cell.prune)
-        if cell.is_trained:
-            self.steps.run(f"count/{cell.id}", cell.count())
-            before = self.steps.done.get(f"train/{cell.id}", {}).get("command", shown(cell.train()))
-            if before != shown(cell.train()):
-                # The stored responses are those of the model that was trained first.
-                raise Failed(f"{cell.model} was trained by another command: use another --to, or the earlier command: {before}")
-            self.steps.run(f"train/{cell.id}", cell.train())
-        problems = self.plan.problems
-        cell.evals = {bench: self.plan.sentence(("benches", bench)) for bench in cell.benches if ("benches", bench) in problems}
-        wanted = {bench: (f"eval/{cell.id}/{bench}", cell.ask(bench)) for bench in cell.benches if bench not in cell.evals}
-        is_open = not all(self.steps.is_done(*step) for step in wanted.values())
-        with self.steps.server(cell) if is_open else contextlib.nullcontext() as ended:
+    def side_by_side(self, jobs, places):
+        """Runs jobs, as many at a time as there are places. A job is a generator that yields while it waits."""
+        waiting, running = collections.deque(jobs), {}
+        while running or waiting and not self.steps.is_stopped:
+            for place in places:
+                if waiting and place not in running and not self.steps.is_stopped:
+                    running[place] = waiting.popleft()(place)
+            for place, job in list(running.items()):
+                try:
+                    next(job)
+                except (StopIteration, Interrupted):
+                    del running[place]
+            time.sleep(_PAUSE if running else 0)
+        if self.steps.is_stopped:
+            raise Failed("interrupted; run the same command to resume", 75)
+
+    def all(self, places, steps_of):
+        """Runs the steps of all cells. Cells may share steps. A step that fails ends the cells that need it."""
+        wanted = {}
+        for cell in self.cells:
+            if steps := [] if cell.error else steps_of(cell):
+                wanted.setdefault(tuple(name for name, _ in steps), (steps, []))[1].append(cell)
+        self.side_by_side([functools.partial(self.in_turn, *each) for each in wanted.values()], places)
+
+    def in_turn(self, steps, cells, place):
+        try:
+            for step in steps:
+                yield from self.steps.run(*step, place)
+        except Failed as error:
+            self.fail(error)
+            for cell in cells:
+                cell.error = str(error)
+
+    def check_trained(self, cell):
+        """The stored responses are those of the model that was trained first."""
+        for name, command in cell.training()[1:]:
+            before = self.steps.done.get(name, {}).get("command", shown(command))
+            if before != shown(command) and not cell.error:
+                cell.error = f"{cell.model} was trained by another command: use another --to, or the earlier command: {before}"
+                self.fail(Failed(cell.error))
+
+    def ask(self, cell, place):
+        """Evaluates a model on all of its benchmarks."""
+        wanted = dict(zip(cell.benches, cell.asking()))
+        if all(is_done(self.steps.done, *step) for step in wanted.values()):
+            return
+        server = Server(self.steps, cell, place)
+        try:
+            if self.plan.table["serve"]:
+                yield from server.begin()
             for bench, step in wanted.items():
                 try:
-                    self.steps.run(*step)
+                    yield from self.steps.run(*step, place)
                 except Failed as error:
-                    cell.evals[bench] = "; ".join(filter(None, [str(error), ended()]))
+                    cell.evals[bench] = "; ".join(filter(None, [str(error), server.ended()]))
                     self.fail(Failed(cell.evals[bench], error.code))
+        except Failed as error:
+            cell.error = str(error)
+            self.fail(error)
+        finally:
+            server.end()

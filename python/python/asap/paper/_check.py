@@ -1,0 +1,241 @@
+"""What the open steps of a plan need: files, models, keys, programs, packages, disk and GPUs. All that is missing is one list."""
+
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+
+from asap.paper._cells import finished, is_done, preparations
+from asap.paper._plan import Failed, asap_command, error_of, failure
+
+# In the error that a setting causes, its value is replaced by one that always works, to find further errors.
+_WORKS = {"scorer.device": "cpu", "scorer.backend": "cpu", "scorer.model": "small", "api_key_env": "PATH"}
+_ROW = {"question": "2 + 2?", "cot": "2 + 2 is 4.\n\nIt is 4.", "answer": "4"}
+# Bytes for each parameter: a weight and two moments in f32 in a checkpoint, and with gradient and bf16 copy on GPUs.
+_CHECKPOINT, _TRAINED = 12, 18
+# Two checkpoints, and the one that is written.
+_CHECKPOINTS = 3
+
+
+def require(plan, cells):
+    """Raises an error with all that is missing."""
+    found = lacks(plan, cells)
+    if found:
+        raise Failed(sentence(plan, found), 2)
+
+
+def sentence(plan, found):
+    things = "1 thing is" if len(found) == 1 else f"{len(found)} things are"
+    return f"{plan.path}: {things} missing, and nothing was run:\n" + "\n".join(f"  {each}" for each in found)
+
+
+def lacks(plan, cells):
+    """A sentence for each missing thing, with those that need it. Finished steps need nothing."""
+    done, table, found = finished(plan.to), plan.table, {}
+
+    def lacking(who, problem, fetch=None):
+        if problem:
+            names = found.setdefault(f"{problem}{f': {fetch}' if fetch else ''}", [])
+            names += [] if who in names else [who]
+
+    def is_open(steps):
+        return not all(is_done(done, *step) for step in steps)
+
+    for step in dict(step for seed in plan.seeds for step in preparations(plan, seed)).items():
+        for problem in of_command(step[1]) if is_open([step]) else ():
+            lacking(step[0], problem)
+    pruned = [cell for cell in cells if is_open(cell.pruning())]
+    trained = [cell for cell in cells if is_open(cell.training())]
+    asked = [cell for cell in cells if is_open(cell.asking())]
+    for cell in pruned:
+        corpus = table["corpora"][cell.corpus]
+        lacking(cell.corpus, lost(plan, "corpus", [corpus["from"]], cell.seed), corpus.get("fetch"))
+        for problem in of_pruning(plan, cell, corpus):
+            lacking(cell.arm, problem)
+    for cell in trained:
+        lacking(cell.arm, lost(plan, "data", [plan.arms[cell.arm].get("data", ".")], cell.seed))
+        for problem in of_command(cell.training()[-1][1]):
+            lacking("[train]", problem)
+    for cell in [*trained, *asked]:
+        model = f"asap.scorer.model={cell.base}"
+        lacking("model", None if is_made(plan, cell.base) else failure("sql", "-q", "-c", "SELECT cot_tokens('')", "--set", model))
+    for cell in asked:
+        own = {**table["eval"], **plan.arms[cell.arm].get("eval", {})}
+        for name, key in own.get("set", {}).items():
+            if name.endswith("api_key_env") and key not in os.environ:
+                lacking(cell.arm, f"{name} = {key!r}: this environment variable is not set")
+        for bench in cell.benches:
+            given = table["benches"][bench]
+            same = [each for each in table["benches"].values() if each["files"] == given["files"]]
+            fetch = next((each["fetch"] for each in same if "fetch" in each), None)
+            lacking(bench, lost(plan, "file", given["files"], cell.seed), fetch)
+            lacking(bench, failure("eval", "--bench", given.get("bench", bench), *plan.flags(own, cell.seed), "--help"))
+        for problem in of_command(cell.serve()) if table["serve"] else ():
+            lacking("[serve]", problem)
+    needed, free = disk(plan, pruned, trained), shutil.disk_usage(existing(plan.to)).free
+    if needed > free:
+        lacking(plan.to, f"models, checkpoints and outputs take {needed / 1e9:,.1f} GB, and the disk has {free / 1e9:,.1f} GB free")
+    for problem in of_gpus(plan, trained) if [*pruned, *trained, *asked] else ():
+        lacking("gpus", problem)
+    return [f"{', '.join(names)}: {problem}" for problem, names in found.items()]
+
+
+def is_made(plan, path):
+    """Steps of the plan make what is in its folder."""
+    return os.path.abspath(path).startswith(os.path.abspath(plan.to) + os.sep)
+
+
+def lost(plan, kind, paths, seed):
+    paths = [plan.fill(path, seed) for path in paths]
+    lost = [path for path in paths if "://" not in path and not is_made(plan, path) and not os.path.exists(path)]
+    return f"there is no {kind} {', '.join(lost)}" if lost else None
+
+
+def of_pruning(plan, cell, corpus):
+    """What the pipeline of a cell lacks, by a dry run of one row."""
+    arm, pipeline, source = plan.arms[cell.arm], cell.prune[4], plan.fill(corpus["from"], cell.seed)
+    problem = failure("run", pipeline, "--print", *plan.prune_flags(corpus, arm, cell.seed))
+    if problem:
+        return [problem]
+    few = {key: value for key, value in corpus.items() if key not in ("sample", "seed")} | {"limit": 1}
+    flags = plan.prune_flags(few, arm, cell.seed)
+    if os.path.exists(source):
+        return of_row(pipeline, source, plan.to, flags)
+    if os.path.isfile(pipeline):  # Its columns are those of the corpus.
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        source = f"{folder}/row.jsonl"
+        with open(source, "w") as file:
+            json.dump(_ROW, file)
+        return of_row(pipeline, source, plan.to, flags)
+
+
+def of_row(pipeline, source, folder, flags):
+    """What a pipeline lacks for one row. A dry run writes nothing to the folder."""
+    where, problems = ["--from", source, "--to", f"{folder}/none", "--dry-run", "--format", "json"], []
+    while True:
+        done = asap_command("run", pipeline, *where, *flags)
+        if done.returncode == 0:
+            found = json.loads(done.stdout.strip().splitlines()[-1])
+            places = [found.get(model) or {} for model in ("scorer", "encoder")]
+            return [*problems, *(place["lacks"] for place in places if place.get("lacks"))]
+        problems.append(error_of(done.stderr))
+        works = next(_settings(flags, problems[-1]), None)
+        if works is None:
+            return problems
+        flags = [*flags, "--set", works]
+
+
+def _settings(flags, problem):
+    """The settings that the problem is about, with values that work, unless they have them."""
+    names = [word.partition("=")[0].removeprefix("asap.") for word in flags if word.startswith("asap.")]
+    for part, value in _WORKS.items():
+        for name in names:
+            works = f"asap.{name}={value}"
+            if name.endswith(part) and name in problem and works not in flags:
+                yield works
+
+
+def of_command(command):
+    """What a command lacks: its program, and the packages of its Python."""
+    path = shutil.which(command[0])
+    if not path:
+        return [f"there is no program {command[0]}"]
+    python = path
+    if not _is_python(path):
+        with open(path, "rb") as file:
+            words = file.readline(1000).decode(errors="replace").removeprefix("#!").split()
+        python = words[-1] if words else ""
+    module = command[command.index("-m") + 1] if "-m" in command[:-1] else "asap"
+    if module == "asap" or not _is_python(python):
+        return []
+    needs = [module.partition(".")[0], *(["torch", "transformers", "accelerate", "pyarrow"] if module == "asap.sft" else [])]
+    needs += ["peft"] if "--lora" in command else []
+    ask = f"import importlib.util as u; print(*[n for n in {needs!r} if u.find_spec(n) is None])"
+    done = subprocess.run([python, "-c", ask], capture_output=True, text=True)
+    absent = done.stdout.split() if done.returncode == 0 else needs
+    return [f"{command[0]} has no package {', '.join(absent)}: {python} -m pip install {' '.join(absent)}"] if absent else []
+
+
+def _is_python(path):
+    return re.fullmatch(r"python[\d.]*", os.path.basename(path))
+
+
+def existing(path):
+    path = os.path.abspath(path)
+    return path if os.path.exists(path) else existing(os.path.dirname(path))
+
+
+def disk(plan, pruned, trained):
+    """The bytes that open steps write at most: models, checkpoints of trainings side by side, and original and pruned rows."""
+    models = {cell.model: cell.base for cell in trained}
+    side_by_side = min(len(models), plan.places("train"))
+    largest = max((parameters(plan, base) for base in models.values()), default=0)
+    rows = {cell.data: plan.table["corpora"][cell.corpus] for cell in pruned}
+    outputs = 0
+    for corpus in rows.values():
+        folder = plan.fill(corpus["from"], plan.seeds[0])
+        most = min((corpus[key] for key in ("sample", "limit") if key in corpus), default=None)
+        outputs += 2 * min(size(folder), size(folder) if most is None else 100_000 * most)
+    return sum(size(model_folder(base)) for base in models.values()) + _CHECKPOINTS * _CHECKPOINT * largest * side_by_side + outputs
+
+
+def size(path):
+    """The bytes of the files of a folder, or of one file. A path that does not exist has none."""
+    paths = [path] if os.path.isfile(path) else glob.glob(f"{glob.escape(path)}/**", recursive=True) if os.path.isdir(path) else []
+    return sum(os.path.getsize(each) for each in paths if os.path.isfile(each))
+
+
+def model_folder(model):
+    """The folder of a model, as asap finds it, or "" for a model that is not a folder."""
+    if os.path.isdir(model):
+        return model
+    home = os.environ.get("HF_HOME") or f"{os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')}/huggingface"
+    hub = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"
+    name, _, revision = model.partition("@")
+    folders = glob.glob(f"{hub}/models--{name.replace('/', '--')}/snapshots/{revision or '*'}/") if name.count("/") == 1 else []
+    return max(folders, key=os.path.getmtime, default="")
+
+
+def parameters(plan, model):
+    """The number of parameters, by the size of the weights."""
+    folder, width = model_folder(plan.fill(model, plan.seeds[0])), 2
+    weights = sum(map(os.path.getsize, glob.glob(f"{glob.escape(folder)}/*.safetensors"))) if folder else 0
+    if weights and os.path.exists(f"{folder}/config.json"):
+        with open(f"{folder}/config.json") as file:
+            config = json.load(file)
+        width = 4 if (config.get("dtype") or config.get("torch_dtype")) == "float32" else 2
+    return weights // width
+
+
+def visible():
+    """The GPUs that this process may use, if its environment limits them."""
+    return [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each]
+
+
+def of_gpus(plan, trained):
+    """What the GPUs lack, if there is an nvidia-smi."""
+    if plan.gpus and "CUDA_VISIBLE_DEVICES" in os.environ and len(visible()) < plan.gpus:
+        return [f"the plan uses {plan.gpus} GPUs, and CUDA_VISIBLE_DEVICES names {len(visible())}: change one of them"]
+    if not plan.gpus or not shutil.which("nvidia-smi"):
+        return []
+    query = ["nvidia-smi", "--query-gpu=index,memory.free,memory.total", "--format=csv,noheader,nounits"]
+    query += ["-i", ",".join(visible())] if visible() else []
+    lines = subprocess.run(query, capture_output=True, text=True).stdout.splitlines()
+    cards = [list(map(int, line.split(","))) for line in lines if re.fullmatch(r"[\d, ]+", line)][: plan.gpus]
+    if len(cards) < plan.gpus:
+        return [f"the plan uses {plan.gpus} GPUs, and nvidia-smi shows {len(cards)}: change the key gpus"]
+    # vLLM takes a share of the whole card.
+    problems = [f"GPU {index} has {free:,} of {total:,} MiB free: end the programs that use it"
+                for index, free, total in cards if free < 0.9 * total]
+    smallest, own = min(total for *_, total in cards), plan.table["train"].get("gpus", plan.gpus)
+    for cell in trained:
+        command = cell.training()[-1][1]
+        needed = _TRAINED * parameters(plan, cell.base) // (own if "--fsdp" in command else 1) >> 20
+        if "asap.sft" in command and "--lora" not in command and needed > smallest:
+            problems.append(f"a training needs {needed:,} MiB of each GPU, and the smallest has {smallest:,} MiB: use --fsdp, "
+                            "more GPUs or --lora")
+    return list(dict.fromkeys(problems))
