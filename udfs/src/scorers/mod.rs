@@ -84,15 +84,22 @@ fn open_chosen(
 /// # Errors
 /// If the backend cannot run this encoder on this machine. The error says what is missing.
 pub(crate) fn open_encoder(folder: &Path, settings: &Settings) -> asap_lm::Result<Compressor> {
-    let devices = match (settings.compressor_backend, &settings.compressor_device) {
+    match choose_encoder(settings)? {
+        Some(devices) => torch::open_encoder(folder, &settings.scorer_python, &devices),
+        None => Compressor::load(folder),
+    }
+}
+
+/// The devices on which PyTorch runs the encoder; None if asap's engine does.
+fn choose_encoder(settings: &Settings) -> asap_lm::Result<Option<Devices>> {
+    match (settings.compressor_backend, &settings.compressor_device) {
         (CompressorBackend::Cpu, Some(devices)) if !devices.is_cpu() => {
-            return Err(misfit([ENCODER_DEVICE, ENCODER_BACKEND], devices, "cpu"));
+            Err(misfit([ENCODER_DEVICE, ENCODER_BACKEND], devices, "cpu"))
         }
-        _ if !encodes_by_torch(settings) => return Compressor::load(folder),
-        (_, Some(devices)) => devices.clone(),
-        (_, None) => torch_devices(settings)?,
-    };
-    torch::open_encoder(folder, &settings.scorer_python, &devices)
+        _ if !encodes_by_torch(settings) => Ok(None),
+        (_, Some(devices)) => Ok(Some(devices.clone())),
+        (_, None) => torch_devices(settings).map(Some),
+    }
 }
 
 fn encodes_by_torch(settings: &Settings) -> bool {
@@ -244,6 +251,17 @@ fn torch_on(settings: &Settings) -> asap_lm::Result<Chosen> {
     Ok(Chosen::Torch(devices, settings.scorer_dtype.unwrap_or(usual)))
 }
 
+/// Fails if PyTorch is missing, or finds no GPU and should run on one.
+fn check_torch(settings: &Settings, devices: &Devices) -> asap_lm::Result<()> {
+    let python = &settings.scorer_python;
+    match torch::has_card(python)? {
+        false if !devices.is_cpu() => {
+            Err(LmError::Backend(format!("PyTorch of asap.scorer.python = '{python}' finds no GPU for {devices}")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The devices of PyTorch if settings name none.
 fn torch_devices(settings: &Settings) -> asap_lm::Result<Devices> {
     let has_card = torch::has_card(&settings.scorer_python)?;
@@ -332,11 +350,15 @@ mod tests {
         // Outputs on CPUs hold what they held before there were backends.
         assert_eq!(settled(&[("scorer.backend", "cpu")], None), []);
         assert_eq!(settled(&[("scorer.dtype", "f32"), ("scorer.device", "cpu")], None), []);
-        assert_eq!(settled(&[("scorer.dtype", "bf16")], None), [dtype("bf16")]);
+        assert_eq!(settled(&[("scorer.dtype", "bf16"), ("scorer.device", "cpu")], None), [dtype("bf16")]);
         assert_eq!(settled(&[], Some(&[])), []);
         assert_eq!(settled(&[], Some(&[(DTYPE, "bf16")])), [dtype("bf16")]);
         // The number of devices is no part of it.
         assert_eq!(settled(&[("scorer.device", "cuda:0,cuda:1")], None), [backend("cuda")]);
+        // asap's engine has one type there.
+        let on_card = [("scorer.device", "cuda:0"), ("scorer.dtype", "f32")];
+        assert_eq!(settled(&on_card, None), [backend("cuda")]);
+        assert_eq!(settled(&[("scorer.dtype", "bf16")], Some(&[(BACKEND, "cuda")])), [backend("cuda")]);
         let cards = [("scorer.device", "cuda:0,cuda:1"), ("scorer.backend", "torch")];
         assert_eq!(settled(&cards, None), [backend("torch"), dtype("bf16")]);
         assert_eq!(settled(&cards, Some(torch)), [backend("torch"), dtype("bf16")]);
@@ -345,6 +367,35 @@ mod tests {
         assert_eq!(settled(&[("scorer.backend", "cpu")], Some(torch)), [dtype("bf16")]);
         assert_eq!(settled(&[("scorer.backend", "served")], Some(&[])), [backend("served")]);
         assert_eq!(settled(&[("scorer.base_url", "http://localhost/v1")], None), [backend("served")]);
+        // The encoder has a backend of its own, and counts if there is one.
+        let (device, model) = (("compressor.device", "cuda:0,cuda:1"), ("compressor.model", "m"));
+        let encoder = (ENCODER_BACKEND, "torch".to_string());
+        let with = |changes: &[(&str, &str)], held| settled(&[&[("scorer.backend", "cpu")], changes].concat(), held);
+        assert_eq!(with(&[device], None), []);
+        assert_eq!(with(&[device, model], None), [encoder.clone()]);
+        assert_eq!(with(&[model], Some(&[(ENCODER_BACKEND, "torch")])), [encoder.clone()]);
+        assert_eq!(with(&[model], Some(&[])), []);
+        assert_eq!(with(&[device, model], Some(&[])), [encoder]);
+        assert_eq!(with(&[("compressor.device", "cpu"), model], Some(&[(ENCODER_BACKEND, "torch")])), []);
+    }
+
+    #[test]
+    fn what_a_machine_lacks_is_said_without_a_model() {
+        let changes = [("compressor.device", "cuda:0"), ("scorer.python", "/nowhere/python")];
+        let place = Place::of_encoder_here(&settings(&changes)).to_string();
+        let expected =
+            "torch, f32 on cuda:0, which this machine cannot do: asap.scorer.python = '/nowhere/python' does not";
+        assert!(place.starts_with(expected), "{place}");
+        let misfit = [("compressor.backend", "cpu"), ("compressor.device", "cuda:0")];
+        let place = Place::of_encoder_here(&settings(&misfit));
+        assert_eq!((place.backend, place.dtype), ("cpu", Some("f32")));
+        assert!(place.lacks.unwrap().contains("does not fit asap.compressor.backend = 'cpu'"));
+        assert_eq!(Place::of_encoder_here(&Settings::default()).to_string(), "f32 on cpu");
+        let cards = [("scorer.device", "cuda:0,cuda:1"), ("scorer.dtype", "f32")];
+        for (backend, expected) in [("cuda", "f16 on cuda:0,cuda:1"), ("torch", "torch, f32 on cuda:0,cuda:1")] {
+            let place = Place::of_scorer(&settings(&[&cards[..], &[("scorer.backend", backend)]].concat()));
+            assert_eq!(place.to_string(), expected);
+        }
     }
 
     #[test]

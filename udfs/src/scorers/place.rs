@@ -5,7 +5,7 @@ use std::fmt;
 use asap_lm::Dtype;
 use serde::Serialize;
 
-use super::{Chosen, check_cards, choose, encodes_by_torch, torch};
+use super::{Chosen, check_cards, check_torch, choose, choose_encoder, encodes_by_torch};
 use crate::settings::{Devices, ScorerBackend, Settings};
 
 /// What computes a model by settings that are settled.
@@ -44,7 +44,7 @@ impl Place {
             .and_then(|folder| choose(&folder, settings).map(|chosen| (folder, chosen)));
         let able = chosen.and_then(|(folder, chosen)| match chosen {
             Chosen::Cuda(cards) => check_cards(&folder, &cards),
-            Chosen::Torch(..) => torch::has_card(&settings.scorer_python).map(drop),
+            Chosen::Torch(devices, _) => check_torch(settings, &devices),
             Chosen::Cpu(_) | Chosen::Served | Chosen::Candle => Ok(()),
         });
         Self { lacks: able.err().map(|error| error.to_string()), ..Self::of_scorer(settings) }
@@ -52,11 +52,11 @@ impl Place {
 
     /// Where `asap.compressor.model` is computed, and whether this machine can.
     pub fn of_encoder_here(settings: &Settings) -> Self {
-        let by_torch = encodes_by_torch(settings);
-        let has_card = by_torch.then(|| torch::has_card(&settings.scorer_python));
-        let lacks = has_card.as_ref().and_then(|found| found.as_ref().err()).map(ToString::to_string);
-        let usual = if matches!(has_card, Some(Ok(true))) { "cuda" } else { "cpu" };
-        let device = settings.compressor_device.as_ref().map_or(usual.to_string(), Devices::to_string);
+        let chosen = choose_encoder(settings);
+        let devices = chosen.as_ref().ok().and_then(Option::as_ref).or(settings.compressor_device.as_ref());
+        let device = devices.map_or("cpu".to_string(), Devices::to_string);
+        let able = chosen.and_then(|chosen| chosen.map_or(Ok(()), |devices| check_torch(settings, &devices)));
+        let (by_torch, lacks) = (encodes_by_torch(settings), able.err().map(|error| error.to_string()));
         Self { backend: if by_torch { "torch" } else { "cpu" }, device: Some(device), dtype: Some("f32"), lacks }
     }
 }

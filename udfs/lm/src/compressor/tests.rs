@@ -100,6 +100,32 @@ fn texts_are_those_of_the_published_code_with_and_without_rows_for_new_tokens() 
 }
 
 #[test]
+fn probabilities_are_those_of_transformers() {
+    #[derive(serde::Deserialize)]
+    struct Kept {
+        ids: Vec<u32>,
+        positions: Vec<usize>,
+        keep: Vec<f32>,
+    }
+    for model in MODELS {
+        let folder = golden("llmlingua2").join(model);
+        let encoder = Encoder::load(&folder, EncoderConfig::load(&folder).unwrap()).unwrap();
+        let goldens: Vec<Kept> = lines(folder.join("keep.jsonl"));
+        let placed = |(id, position): (&u32, &usize)| Placed { id: *id, position: *position };
+        let chunks: Vec<Vec<Placed>> =
+            goldens.iter().map(|golden| golden.ids.iter().zip(&golden.positions).map(placed).collect()).collect();
+        let found = encoder.keep(&chunks).unwrap();
+        let expected = goldens.iter().map(|golden| &golden.keep);
+        let apart = found.iter().zip(expected).flat_map(|(found, expected)| {
+            assert_eq!(found.len(), expected.len());
+            found.iter().zip(expected).map(|(a, b)| (a - b).abs())
+        });
+        let apart = apart.fold(0.0, f32::max);
+        assert!(apart < 1e-5, "{model}: {apart}");
+    }
+}
+
+#[test]
 fn texts_become_the_same_together_as_alone() {
     for model in MODELS {
         let (compressor, goldens) = (compressor(model), goldens(model, "goldens.jsonl"));
