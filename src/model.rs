@@ -97,7 +97,7 @@ impl Speed {
     async fn of(settings: &Settings, wanted: usize, corpus_tokens: u64) -> Result<Option<Self>, Failure> {
         let mut settings = settings.clone();
         scorers::settle(&mut settings, None);
-        let (on_cores, computed_as) = (on_cores(&settings), scorers::described(&settings));
+        let (on_cores, computed_as) = (on_cores(&settings), scorers::Place::of_scorer(&settings).to_string());
         let mut options = ConfigOptions::new();
         options.extensions.insert(settings);
         let scorer = Models::default().scorer(&options)?;
@@ -138,9 +138,11 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
     let mut others = Vec::new();
     let is_open = settings.scorer_backend == ScorerBackend::Auto && settings.scorer_device.is_none();
     use ScorerBackend::{Candle, Cpu, Cuda, Torch};
-    for backend in [Cpu, Cuda, Torch, Candle].into_iter().filter(|_| is_open) {
-        // Most machines lack some of them.
-        let other = Speed::of(&Settings { scorer_backend: backend, ..settings.clone() }, wanted, corpus_tokens).await;
+    for scorer_backend in [Cpu, Cuda, Torch, Candle].into_iter().filter(|_| is_open) {
+        // Most machines lack some of them. A GPU computes in its own type, which its line shows.
+        let scorer_dtype = settings.scorer_dtype.filter(|_| scorer_backend != Cuda);
+        let other = Settings { scorer_backend, scorer_dtype, ..settings.clone() };
+        let other = Speed::of(&other, wanted, corpus_tokens).await;
         others.extend(other.ok().flatten().filter(|other| other.computed_as != speed.computed_as));
     }
     let parameters = asap_lm::parameters(&folder).unwrap_or(0);

@@ -1,8 +1,8 @@
 -- TokenSkip (Xia et al. 2025): compresses each chain with LLMLingua-2 (asap.compressor.model) to a ratio gamma.
 -- Gamma is drawn per row from the seed 42, the question and the chain. The prompt states gamma, so that a model
--- learns to answer at any ratio: the question of an output ends with gamma, and its answer is the published sentence
--- with the final answer. An answer without a final answer and with a code block stays as it is. The budget has no effect.
--- As published, if you first select what TokenSkip trains on: correct answers that are values, and chains of at most 500 tokens.
+-- learns to answer at any ratio: the question of an output ends with gamma. The answer stays as it is, or becomes the
+-- published sentence with the final answer (asap.tokenskip.answer). The budget has no effect.
+-- As published in the ASAP paper, which keeps answers. With asap.tokenskip.answer = sentence, as published by TokenSkip, if you first select what it trains on: correct answers that are values, and chains of at most 500 tokens.
 SELECT * EXCEPT (output) REPLACE (output AS completion, array_concat(prompt, output) AS messages)
 FROM pruned((
     WITH hashed AS (SELECT *, md5(concat('42', question, cot)) AS hash FROM corpus),
@@ -14,8 +14,7 @@ FROM pruned((
     skipped AS (
         SELECT * REPLACE (
             CASE gamma WHEN '1.0' THEN question ELSE concat(question, '<|eot_id|>', gamma, '<|eot_id|>') END AS question,
-            CASE WHEN cot_answer(answer) IS NULL AND strpos(answer, '```') > 0 THEN answer
-                ELSE concat('The final answer is: $\boxed{', coalesce(cot_answer(answer), answer), '}$') END AS answer
+            cot_tokenskip_answer(answer) AS answer
         ), cot_llmlingua2(cot, CAST(gamma AS DOUBLE)) AS compressed
         FROM drawn
     )

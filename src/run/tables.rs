@@ -18,7 +18,7 @@ pub(crate) struct Broken<'a> {
 const PRICES: &str = "asap.anchor.price_per_million_input_tokens and asap.anchor.price_per_million_output_tokens";
 
 pub(crate) fn estimate_table(estimate: &Estimate) -> String {
-    let Estimate { from, to, rows, anchor, scored_tokens, scored_is_estimate, .. } = estimate;
+    let Estimate { from, to, rows, anchor, scored_tokens, scored_is_estimate, encoder_tokens, .. } = estimate;
     let mut lines = vec![
         format!("{} -> {to} (dry run: nothing was sent, paid or written)\n", from.join(", ")),
         format!("rows      {}", count(*rows)),
@@ -43,6 +43,11 @@ pub(crate) fn estimate_table(estimate: &Estimate) -> String {
         let (about, tokens) = (if *scored_is_estimate { "about " } else { "" }, count(*scored_tokens));
         let what = "tokens to read by asap.scorer.model (`asap model` estimates the time)";
         lines.push(format!("scoring   {about}{tokens} {what}"));
+    }
+    lines.extend(estimate.scorer.as_ref().map(|place| format!("scorer    {place}")));
+    if let Some(place) = &estimate.encoder {
+        lines.push(format!("encoding  {} tokens to read by asap.compressor.model", count(*encoder_tokens)));
+        lines.push(format!("encoder   {place}"));
     }
     lines.join("\n")
 }

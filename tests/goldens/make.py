@@ -90,6 +90,8 @@ def all_goldens():
             goldens[f"train_{name}/{file}"] = lambda name=name, index=index: train(name)[index]
     for encoder, file in product(ENCODERS, ["goldens.jsonl", "hard.jsonl"]):
         goldens[f"llmlingua2/{encoder}/{file}"] = partial(compressed, encoder, file)
+    for encoder in ENCODERS:
+        goldens[f"llmlingua2/{encoder}/keep.jsonl"] = partial(kept, encoder)
     goldens["tokenskip.jsonl"] = tokenskip
     return goldens
 
@@ -470,6 +472,22 @@ def compressed(encoder, file):
         else:
             made[-1]["labels"] = result["fn_labeled_original_prompt"]
             made[-1] |= {"origin": result["origin_tokens"], "comp": result["compressed_tokens"]}
+    return made
+
+
+def kept(encoder):
+    """The probability of each token to be kept, chunk by chunk. The last id stands for a token without a row."""
+    import torch
+    from transformers import AutoModelForTokenClassification
+
+    model, made = AutoModelForTokenClassification.from_pretrained(FOLDER / "llmlingua2" / encoder).eval(), []
+    words = model.get_input_embeddings().weight
+    words = torch.cat([words, words.mean(0, keepdim=True)])
+    for row in rows(f"llmlingua2/{encoder}/keep.jsonl"):
+        with torch.no_grad():
+            read = model(inputs_embeds=words[row["ids"]][None], position_ids=torch.tensor([row["positions"]]))
+        keep = read.logits[0].softmax(-1)[:, 1].tolist()
+        made.append({"ids": row["ids"], "positions": row["positions"], "keep": [round(each, 7) for each in keep]})
     return made
 
 

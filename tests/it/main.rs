@@ -6,6 +6,8 @@ mod answers;
 mod cases;
 mod cli;
 mod common;
+#[cfg(feature = "cuda-tests")]
+mod cuda;
 mod eval;
 mod eval_tables;
 mod evidence;

@@ -15,7 +15,7 @@ fn tokenizer() -> Value {
 }
 
 #[test]
-fn rows_are_those_of_the_published_code() {
+fn rows_are_those_of_the_published_code_but_for_their_answers_unless_those_are_asked_for_too() {
     let goldens = json_lines(&fs::read_to_string(root().join("tests/goldens/tokenskip.jsonl")).unwrap());
     let workplace = Workplace::new();
     let row = |row: &Value| json!({"id": row["id"].to_string(), "question": row["question"], "cot": row["cot"], "answer": row["answer"]});
@@ -41,18 +41,22 @@ fn rows_are_those_of_the_published_code() {
     let encoder = format!("asap.compressor.model={}", encoder.display());
     let run = ["sql", "-q", "--from", "chains.jsonl", "-f", "given.sql", "--format", "nd-json"];
     let settings = ["--set", &encoder, "--set", "asap.scorer.model=words"];
-    let found = workplace.run([&run[..], &settings[..]].concat());
-    let found = json_lines(found.ok());
-    assert_eq!(found.len(), goldens.len() + 1);
-    let code = found.iter().find(|row| row["id"] == "code").unwrap();
-    assert_eq!(code["answer"], program);
+    let found = ["original", "sentence"].map(|answer| {
+        let answer = format!("asap.tokenskip.answer={answer}");
+        json_lines(workplace.run([&run[..], &settings[..], &["--set", &answer]].concat()).ok())
+    });
+    assert_eq!(found.each_ref().map(Vec::len), [goldens.len() + 1; 2]);
+    assert!(found.iter().flatten().filter(|row| row["id"] == "code").all(|row| row["answer"] == program));
     for golden in &goldens {
         let id = golden["id"].to_string();
-        let row = found.iter().find(|row| row["id"] == id.as_str()).unwrap();
+        let [original, row] = found.each_ref().map(|rows| rows.iter().find(|row| row["id"] == id.as_str()).unwrap());
         let content = |column: &str| &row[column][0]["content"];
         assert_eq!((content("prompt"), content("completion")), (&golden["input"], &golden["output"]), "{row}");
         // A trainer that reads these columns trains on the same question, chain and answer.
-        let output = format!("{}\n\n{}", row["cot"].as_str().unwrap(), row["answer"].as_str().unwrap());
-        assert_eq!((&row["question"], &Value::from(output)), (&golden["input"], &golden["output"]), "{row}");
+        let output = |row: &Value| format!("{}\n\n{}", row["cot"].as_str().unwrap(), row["answer"].as_str().unwrap());
+        assert_eq!((&row["question"], &Value::from(output(row))), (&golden["input"], &golden["output"]), "{row}");
+        assert_eq!([&original["question"], &original["cot"]], [&row["question"], &row["cot"]]);
+        assert_eq!(original["answer"], golden["answer"]);
+        assert_eq!(original["completion"][0]["content"], output(original));
     }
 }

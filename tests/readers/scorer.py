@@ -1,5 +1,5 @@
 """Compares the backend `torch` of scores with asap's own engine on its four families, packed chains with chains alone, and
-Phi-3 with transformers."""
+Phi-3 with transformers. Then compares the encoder of `torch` with transformers and with asap's own engine."""
 
 import json
 import os
@@ -77,4 +77,24 @@ with tempfile.TemporaryDirectory() as folder:
 
     for step, gain in enumerate(found):
         assert abs(gain - (nats(STEPS[:step]) - nats(STEPS[: step + 1]))) < 1e-4, (step, gain)
-print("scores of torch agree")
+
+for name in ("xlm-roberta-large-tiny", "bert-base-multilingual-cased-tiny"):
+    folder = f"{models}/llmlingua2/{name}"
+    goldens = [json.loads(line) for line in open(f"{folder}/keep.jsonl")]
+    encoder = scorer.Encoder(folder, "cpu", "f32")
+    # Together, and in packs of one chunk.
+    for encoder.tokens in (1024, 1):
+        with torch.inference_mode():
+            found = encoder.keep([(golden["positions"], golden["ids"]) for golden in goldens])
+        for keep, golden in zip(found, goldens, strict=True):
+            assert (keep - torch.tensor(golden["keep"])).abs().max() < 1e-5, name
+    texts = []
+    for backend in ("cpu", "torch"):
+        settings = {"model": folder, "backend": backend}
+        given = [word for key, value in settings.items() for word in ("--set", f"asap.compressor.{key}={value}")]
+        given += ["--set", f"asap.scorer.python={sys.executable}"]
+        sql = f"SELECT cot_llmlingua2(text, rate) AS kept FROM '{folder}/goldens.jsonl'"
+        done = subprocess.run([asap, "sql", "-q", "--format", "json", *given, "-c", sql], check=True, capture_output=True)
+        texts.append(json.loads(done.stdout))
+    assert texts[0] == texts[1] and len(texts[0]) == 200, name
+print("scores and encoders of torch agree")

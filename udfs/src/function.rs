@@ -71,6 +71,8 @@ pub trait AsyncCall: Send + Sync {
 pub struct Asking<'a> {
     /// Whether they go to a language model, which may cost money.
     pub is_of_language_model: bool,
+    /// Whether the encoder of `asap.compressor.model` reads texts.
+    pub is_of_encoder: bool,
     /// The session whose scoring model they ask; None if they ask no scoring model.
     pub scorer: Option<&'a SessionModels>,
     /// What they ask of the scoring model besides log-probabilities of tokens.

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::losses::Losses;
 use crate::scorers;
-use crate::settings::{Devices, ScorerBackend, Settings};
+use crate::settings::{CompressorBackend, Devices, ScorerBackend, Settings};
 
 const ENCODERS: &str =
     "an XLM-RoBERTa or BERT that labels tokens, such as microsoft/llmlingua-2-xlm-roberta-large-meetingbank";
@@ -63,13 +63,20 @@ impl<K: PartialEq, V> Slot<K, V> {
     }
 }
 
+/// Tokens that models would have read.
+#[derive(Debug, Default)]
+struct Counted {
+    scorer: Arc<AtomicU64>,
+    encoder: Arc<AtomicU64>,
+}
+
 #[derive(Debug, Default)]
 struct Loaded {
-    counted: Option<Arc<AtomicU64>>,
+    counted: Option<Counted>,
     tokenizer: Slot<PathBuf, Tokenizer>,
     prompt: Slot<(PathBuf, Option<String>), PromptTemplate>,
     examples: Slot<(PathBuf, Option<String>), ExampleTemplate>,
-    compressor: Slot<PathBuf, Compressor>,
+    compressor: Slot<(PathBuf, CompressorBackend, Option<Devices>, String), Compressor>,
     model: Slot<ModelKey, LoadedModel>,
     scorer: Slot<(ModelKey, Option<String>), Scorer>,
 }
@@ -121,14 +128,18 @@ impl Models {
     /// Creates models that read nothing: [`Models::counted`] is the number of tokens they would have read, and scores
     /// are 0.
     pub fn counting() -> Self {
-        let loaded = Loaded { counted: Some(Arc::default()), ..Loaded::default() };
+        let loaded = Loaded { counted: Some(Counted::default()), ..Loaded::default() };
         Self { loaded: Arc::new(Mutex::new(loaded)), ..Self::default() }
     }
 
-    /// Returns the tokens that [`Models::counting`] would have read; 0 for other models.
+    /// Returns the tokens that the scoring model of [`Models::counting`] would have read; 0 for other models.
     pub fn counted(&self) -> u64 {
-        let loaded = self.loaded.lock();
-        loaded.counted.as_ref().map_or(0, |tokens| tokens.load(Ordering::Relaxed))
+        self.loaded.lock().counted.as_ref().map_or(0, |tokens| tokens.scorer.load(Ordering::Relaxed))
+    }
+
+    /// As [`Models::counted`], of the encoder that compresses texts.
+    pub fn counted_of_encoder(&self) -> u64 {
+        self.loaded.lock().counted.as_ref().map_or(0, |tokens| tokens.encoder.load(Ordering::Relaxed))
     }
 
     /// Returns the tokenizer of the scoring model (`asap.scorer.model`).
@@ -168,7 +179,7 @@ impl Models {
                 let tokenizer = tokenizer_in(tokenizer, folder, memory)?;
                 let model = model.get_or_load(key, LoadedModel::is_over, || {
                     let model = match counted {
-                        Some(tokens) => LoadedModel::counted(folder, Arc::clone(tokens), &tokenizer, memory)?,
+                        Some(tokens) => LoadedModel::counted(folder, Arc::clone(&tokens.scorer), &tokenizer, memory)?,
                         None => scorers::open(folder, settings, &tokenizer, memory)?,
                     };
                     warn_of(folder, model.notes());
@@ -181,28 +192,34 @@ impl Models {
 
     /// Returns the encoder that compresses texts (`asap.compressor.model`). Fails if it is not set or cannot be loaded.
     pub fn compressor(&self, config: &ConfigOptions) -> Result<Arc<Compressor>> {
-        let Some(named) = &Settings::of(config)?.compressor_model else {
+        let settings = Settings::of(config)?;
+        let Some(named) = &settings.compressor_model else {
             return config_err!(
                 "asap.compressor.model is not set: set it to a folder, or to org/name in the cache of the Hugging Face Hub, \
                  with {ENCODERS}"
             );
         };
         let load = |folder: PathBuf| {
-            self.loaded.lock().compressor.get_or_load(
-                folder.clone(),
-                |_| false,
-                || {
-                    let compressor = Compressor::load(&folder)?;
-                    warn_of(&folder, compressor.notes());
-                    Ok(compressor)
-                },
-            )
+            let (backend, devices) = (settings.compressor_backend, settings.compressor_device.clone());
+            let key = (folder.clone(), backend, devices, settings.scorer_python.clone());
+            let Loaded { counted, compressor, .. } = &mut *self.loaded.lock();
+            let load = || {
+                let compressor = match counted {
+                    Some(tokens) => Compressor::counted(&folder, Arc::clone(&tokens.encoder))?,
+                    None => scorers::open_encoder(&folder, settings)?,
+                };
+                warn_of(&folder, compressor.notes());
+                Ok(compressor)
+            };
+            compressor.get_or_load(key, |_| false, load)
         };
-        asap_lm::locate_folder(named).and_then(load).map_err(|error| {
-            config_datafusion_err!(
+        asap_lm::locate_folder(named).and_then(load).map_err(|error| match error {
+            LmError::Unavailable(_) | LmError::Abandoned => failed(error),
+            LmError::Backend(what) => config_datafusion_err!("{what}"),
+            error => config_datafusion_err!(
                 "asap.compressor.model = '{named}': {error} (expected a folder with config.json, tokenizer.json and \
                  model.safetensors of {ENCODERS})"
-            )
+            ),
         })
     }
 

@@ -28,6 +28,22 @@ pub enum ScorerBackend {
     Candle,
 }
 
+/// What runs the encoder that compresses texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompressorBackend {
+    /// [`Self::Torch`] on GPUs, else [`Self::Cpu`].
+    Auto,
+    Cpu,
+    Torch,
+}
+
+/// The answers that the pipeline `tokenskip` trains on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SkippedAnswer {
+    Original,
+    Sentence,
+}
+
 /// The prompts of stage 1 that ship with asap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptSet {
@@ -117,12 +133,13 @@ settings! {
     /// What runs the scoring model: `cpu`, `cuda` (asap's engine, for Qwen2, Qwen3, Llama and Mistral; `cuda` computes
     /// in f16), `torch` (PyTorch and transformers in a child process, for any family), `served` (a server that has the
     /// model), `candle` (Phi-3, Gemma 2 and Qwen3-MoE on CPUs, in builds with the feature `candle`) or `auto`. `auto`
-    /// takes asap's engine where it has the family, on a GPU that has room if there is one, and otherwise `torch`. An
-    /// output keeps the backend and data type of its first run.
+    /// takes asap's engine where it has the family, on the first GPU that has room if there is one, and otherwise
+    /// `torch`. An output keeps the backend and data type of its first run.
     scorer_backend: ScorerBackend = ScorerBackend::Auto, "scorer.backend", Backend;
     /// The data type of the scoring model: `f32` or `bf16`. On CPUs, `bf16` takes half the memory, is faster if the CPU
     /// multiplies bf16 numbers, and shifts scores by a few thousandths of a nat; attention, norms and output are f32.
-    /// Unset: `f32` on CPUs, and `bf16` for `torch` on GPUs.
+    /// It does not choose the device: `cuda` computes in f16 whatever is set, and asap says so. Unset: `f32` on CPUs, and
+    /// `bf16` for `torch` on GPUs.
     scorer_dtype: Option<Dtype> = None, "scorer.dtype", Backend;
     /// The devices of the scoring model: `cpu`, `cuda` (the first visible NVIDIA GPU), or GPUs such as `cuda:0,cuda:1`.
     /// Each GPU holds the whole model. Unset: what the backend chooses, `cpu` if no GPU can be used.
@@ -216,6 +233,13 @@ settings! {
     /// cache of the Hub. The model must be an XLM-RoBERTa or multilingual BERT that labels tokens, such as
     /// microsoft/llmlingua-2-xlm-roberta-large-meetingbank. Unset: `cot_llmlingua2` fails.
     compressor_model: Option<String> = None, "compressor.model", Files;
+    /// What runs the encoder: `cpu` (asap's engine), `torch` (PyTorch and transformers in a child process, by
+    /// `asap.scorer.python`) or `auto`: `torch` if `asap.compressor.device` names GPUs, else `cpu`. Both compute in f32.
+    /// An output keeps the backend of its first run.
+    compressor_backend: CompressorBackend = CompressorBackend::Auto, "compressor.backend", Backend;
+    /// The devices of the encoder: `cpu`, `cuda` (the first visible NVIDIA GPU), or GPUs such as `cuda:0,cuda:1`. Each GPU
+    /// holds the whole encoder. Unset: `cpu`, or what `torch` finds if it is the backend.
+    compressor_device: Option<Devices> = None, "compressor.device", Backend;
     /// The texts that a compression always keeps, as a JSON list.
     compressor_force_tokens: Texts = Texts(vec![]), "compressor.force_tokens", Results;
     /// Whether a compression keeps all digits: `true` or `false`.
@@ -223,6 +247,9 @@ settings! {
     /// Whether a compression keeps only the first of consecutive equal texts of `asap.compressor.force_tokens`: `true`
     /// or `false`.
     compressor_drop_consecutive: bool = false, "compressor.drop_consecutive", Results;
+    /// The answers that the pipeline `tokenskip` trains on (`cot_tokenskip_answer`): `original`, as in the ASAP paper, or
+    /// `sentence`, the sentence with the final answer of TokenSkip's own paper.
+    tokenskip_answer: SkippedAnswer = SkippedAnswer::Original, "tokenskip.answer", Results;
     /// The folder of the answer cache: a path or a URL. Unset: a run stores its answers in its output, and SQL in
     /// `asap` in `$XDG_CACHE_HOME`, else in `~/.cache`. A run whose output already has answers uses these.
     cache_dir: Option<String> = None, "cache.dir", Calls;
@@ -277,6 +304,11 @@ impl Settings {
         on_cpu && !matches!(self.scorer_backend, ScorerBackend::Cuda | ScorerBackend::Served)
     }
 
+    /// The same of the encoder that compresses texts.
+    pub fn encodes_on_cores(&self) -> bool {
+        self.compressor_device.as_ref().is_none_or(Devices::is_cpu)
+    }
+
     pub fn compression(&self) -> Options {
         Options {
             force_tokens: self.compressor_force_tokens.0.clone(),
@@ -318,6 +350,8 @@ macro_rules! choice {
 choice!(Dtype, "'f32' or 'bf16'", "f32" => F32, "bf16" => Bf16);
 choice!(ScorerBackend, "'auto', 'cpu', 'cuda', 'torch', 'served' or 'candle'", "auto" => Auto, "cpu" => Cpu,
     "cuda" => Cuda, "torch" => Torch, "served" => Served, "candle" => Candle);
+choice!(CompressorBackend, "'auto', 'cpu' or 'torch'", "auto" => Auto, "cpu" => Cpu, "torch" => Torch);
+choice!(SkippedAnswer, "'original' or 'sentence'", "original" => Original, "sentence" => Sentence);
 choice!(PromptSet, "'paper' or 'short'", "paper" => Paper, "short" => Short);
 choice!(OnError, "'reject' or 'fail'", "reject" => Reject, "fail" => Fail);
 

@@ -1,6 +1,5 @@
-//! Estimates the cost of a run before anything is paid. It executes the part of the plan that calls a language model or
-//! the scoring model, over the stored answers. Rules replace the language model, and a token count replaces the scoring
-//! model.
+//! Estimates the cost of a run before anything is paid. It executes the part of the plan that calls a model, over the
+//! stored answers. Rules replace the language model, and token counts replace the scoring model and the encoder.
 
 use datafusion::common::{Result, exec_err};
 use futures::StreamExt;
@@ -9,6 +8,7 @@ use serde_json::Value;
 
 use asap_llm::Usage;
 use asap_udfs::plan::{calling_part, used_models};
+use asap_udfs::scorers::Place;
 
 use super::job::{Effort, Job, read_slice};
 use super::{Observer, Request, Summary};
@@ -35,6 +35,14 @@ pub struct Estimate {
     pub scored_tokens: u64,
     /// Whether `scored_tokens` is approximate.
     pub scored_is_estimate: bool,
+    /// Tokens that the encoder of `asap.compressor.model` would read.
+    pub encoder_tokens: u64,
+    /// Where the scoring model would run; None if the pipeline has no scores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scorer: Option<Place>,
+    /// Where the encoder would run; None if the pipeline compresses nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoder: Option<Place>,
 }
 
 /// Estimates the cost of [`run`](super::run) for the same request.
@@ -49,7 +57,7 @@ pub async fn estimate(
     let job = Job::open(&mut request, Effort::Estimate).await?;
     let rows = job.slices.iter().map(|slice| slice.slice.rows()).sum();
     let pipeline = job.pipeline(&request).await?;
-    let reads_by_scores = used_models(&pipeline)?.reads_by_scores;
+    let used = used_models(&pipeline)?;
     let state = job.context.state();
     let mut slices = job.slices.as_slice();
     tokio::pin!(stop);
@@ -72,6 +80,17 @@ pub async fn estimate(
         }
     }
     let (Summary { pipeline, from, to, sample, .. }, anchor) = (job.summary, job.llm.usage());
-    let scored_is_estimate = reads_by_scores || anchor.calls > 0;
-    Ok(Estimate { pipeline, from, to, sample, rows, anchor, scored_tokens: job.models.counted(), scored_is_estimate })
+    Ok(Estimate {
+        pipeline,
+        from,
+        to,
+        sample,
+        rows,
+        anchor,
+        scored_tokens: job.models.counted(),
+        scored_is_estimate: used.reads_by_scores || anchor.calls > 0,
+        encoder_tokens: job.models.counted_of_encoder(),
+        scorer: used.scorer.then(|| Place::of_scorer_here(&request.settings)),
+        encoder: used.encoder.then(|| Place::of_encoder_here(&request.settings)),
+    })
 }

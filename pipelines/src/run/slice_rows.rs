@@ -19,7 +19,8 @@ const FLOPS: [f64; 2] = [100e9, 50e12];
 const TOKENS_PER_BYTE: f64 = 0.75;
 /// Average forward passes of methods that read a chain again for each step.
 const PASSES: f64 = 10.0;
-const COMPRESSOR_PARAMETERS: f64 = 560e6;
+/// Of XLM-RoBERTa large, without its table of words.
+const ENCODER_PARAMETERS: f64 = 303e6;
 /// Rows of a slice for a local language model: each takes minutes.
 const LOCAL_ROWS: u64 = 2;
 
@@ -44,9 +45,9 @@ fn scored_rows(asked: UsedModels, settings: &Settings, tokens: f64) -> u64 {
     // Planning reports a model that cannot be read.
     let parameters = |()| asap_lm::parameters(&locate(&settings.scorer_model).ok()?);
     let scorer = passes * asked.scorer.then_some(()).and_then(parameters).unwrap_or(0) as f64;
-    let compressor = if settings.compressor_model.is_some() { COMPRESSOR_PARAMETERS } else { 0.0 };
-    let flops = FLOPS[usize::from(!settings.scores_on_cores())];
-    let seconds = 2.0 * tokens * (scorer + compressor) / flops;
+    let encoder = if asked.encoder { ENCODER_PARAMETERS } else { 0.0 };
+    let work = [(scorer, settings.scores_on_cores()), (encoder, settings.encodes_on_cores())];
+    let seconds: f64 = work.iter().map(|(read, on_cores)| 2.0 * tokens * read / FLOPS[usize::from(!on_cores)]).sum();
     (SECONDS / seconds).clamp(1.0, MOST as f64) as u64
 }
 
@@ -62,6 +63,7 @@ mod tests {
     use super::*;
     use asap_lm::config::ModelConfig;
     use asap_udfs::settings::ScorerBackend;
+    use datafusion::common::config::ExtensionOptions;
 
     #[test]
     fn a_slice_takes_about_a_minute_whatever_reads_it() {
@@ -74,6 +76,13 @@ mod tests {
         assert!(rows == MOST || (flops / FLOPS[0] - SECONDS).abs() < 1.0, "{rows} rows");
         let again = UsedModels { reads_answers: true, ..asked };
         assert!(scored_rows(again, &settings, 2_000.0) < MOST / 5);
+        let encodes = UsedModels { encoder: true, ..UsedModels::default() };
+        let on_gpus = |device: &str| {
+            let mut settings = Settings { scorer_backend: ScorerBackend::Cuda, ..Settings::default() };
+            settings.set("compressor.device", device).unwrap();
+            scored_rows(encodes, &settings, 13_000.0)
+        };
+        assert!((1..10).contains(&on_gpus("cpu")) && on_gpus("cuda:0") > 100 * on_gpus("cpu"));
         let on_gpu = Settings { scorer_backend: ScorerBackend::Cuda, ..settings };
         assert!(
             scored_rows(again, &on_gpu, 2_000.0) >= 100 * scored_rows(again, &Settings::default(), 2_000.0).min(100)

@@ -52,6 +52,7 @@ from asap.functions import (
     think as think,
     token_entropies as token_entropies,
     tokens as tokens,
+    tokenskip_answer as tokenskip_answer,
     too_long as too_long,
     trace as trace,
     truncate as truncate,

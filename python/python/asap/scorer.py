@@ -1,12 +1,15 @@
 """Scores tokens with PyTorch and transformers: the backend `torch` of asap, which starts this file as a child process.
 
-The only argument is a JSON object: `model` (a folder), `device` (`cpu`, `cuda` or `cuda:N`) and `dtype` (`f32`, `bf16`).
+The only argument is a JSON object: `model` (a folder), `device` (`cpu`, `cuda` or `cuda:N`), `dtype` (`f32`, `bf16`) and
+`is_encoder` (whether the model labels tokens).
 Requests come on stdin and replies go to stdout: a line of JSON, then little-endian int32 or float32, then a line that ends
 a reply. The process ends with its stdin.
 
     {"id", "ask": "score", "lengths", "rows"}   ids of the chains, rows, tokens to score    -> surprisals, entropies
     {"id", "ask": "forks", "texts", "rows"}     the same; each text takes tokens of the first one
     {"id", "ask": "continue", "texts"}          ids of the texts  -> one line for each written token, then the same
+    {"id", "ask": "keep", "lengths", "rows"}    positions and ids of the tokens of chunks, by an encoder
+                                                -> probabilities to keep each token, and to drop it
 """
 
 import functools
@@ -40,20 +43,7 @@ class Model:
     """A model on a device, and what it can do there."""
 
     def __init__(self, folder, device, dtype):
-        global torch, transformers
-        import torch
-        import transformers
-
-        transformers.logging.set_verbosity_error()
-        transformers.logging.disable_progress_bar()
-        self.device = torch.device(device)
-        dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
-        self.on_card = self.device.type == "cuda"
-        if self.on_card:
-            torch.cuda.set_device(self.device)
-        self.check_room(folder, dtype)
-        loaded = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True)
-        self.model = loaded.eval().to(self.device)
+        self.load("AutoModelForCausalLM", folder, device, dtype)
         self.base, self.decoder = self.model.base_model, self.model.get_decoder()
         self.config = self.model.config.get_text_config()
         # The name changed in transformers 5.
@@ -68,6 +58,23 @@ class Model:
         self.tokens, self.worked, self.compiles = self.tokens_that_fit(), 0.0, self.on_card
         self.keeps = self.agrees(self.kept_forks)
         self.packs = self.on_card and self.attention == "sdpa" and self.agrees(self.packed_forks)
+
+    def load(self, kind, folder, device, dtype):
+        """Loads the model with a class of transformers."""
+        global torch, transformers
+        import torch
+        import transformers
+
+        transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
+        self.device = torch.device(device)
+        dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
+        self.on_card = self.device.type == "cuda"
+        if self.on_card:
+            torch.cuda.set_device(self.device)
+        self.check_room(folder, dtype)
+        loaded = getattr(transformers, kind).from_pretrained(folder, dtype=dtype, local_files_only=True)
+        self.model = loaded.eval().to(self.device)
 
     def check_room(self, folder, dtype):
         """Fails if the weights do not fit the card's free memory."""
@@ -245,6 +252,36 @@ class Model:
             print(f"layers are not compiled: {error}", file=sys.stderr)
 
 
+class Encoder(Model):
+    """An encoder with two labels for each token, on a device. The second label means to keep the token."""
+
+    def __init__(self, folder, device, dtype):
+        self.load("AutoModelForTokenClassification", folder, device, dtype)
+        self.config = self.model.config
+        self.vocabulary, self.worked, self.compiles, self.keeps, self.packs = 0, 0.0, False, False, True
+        self.tokens = self.tokens_that_fit()
+        # Tokens that were added to the tokenizer only are the mean of all others.
+        words = self.model.get_input_embeddings()
+        self.mean = words.weight.shape[0]
+        with torch.inference_mode():
+            words.weight = torch.nn.Parameter(torch.cat([words.weight, words.weight.mean(0, keepdim=True)]), False)
+
+    def keep(self, chunks):
+        """The probability to keep each token; chunks are pairs of positions and ids."""
+        found = [None] * len(chunks)
+        for pack in packs([ids for _, ids in chunks], self.tokens):
+            lengths = [len(chunks[place][1]) for place in pack]
+            # The longest chunk is the first.
+            padded = [[own + [0] * (lengths[0] - len(own)) for own in chunks[place]] for place in pack]
+            positions, ids = torch.tensor(padded, device=self.device).unbind(1)
+            seen = torch.arange(lengths[0], device=self.device) < torch.tensor(lengths, device=self.device)[:, None]
+            more = {"position_ids": positions, "attention_mask": seen.long()}
+            logits = self.model(input_ids=ids.clamp(max=self.mean), **more).logits
+            for place, length, keep in zip(pack, lengths, logits.float().softmax(-1)[..., 1].cpu()):
+                found[place] = keep[:length]
+        return found
+
+
 @functools.cache
 def side_by_side():
     """Makes causal attention over texts that stand side by side known to transformers. Returns its name.
@@ -401,16 +438,26 @@ class Server:
             start += length
         return texts, asked
 
-    def answer_score(self, asked):
-        chains, rows = self.texts(asked["lengths"], asked["rows"])
+    def fitting(self, read, *given):
+        """Reads in packs, and in smaller ones if memory runs out."""
         while True:
             try:
-                return self.model.score(chains, rows), {}
+                return read(*given)
             except torch.OutOfMemoryError:
                 if not self.model.packs or self.model.tokens <= PIECE:
                     raise
                 self.model.tokens //= 2
                 torch.cuda.empty_cache()
+
+    def answer_score(self, asked):
+        return self.fitting(self.model.score, *self.texts(asked["lengths"], asked["rows"])), {}
+
+    def answer_keep(self, asked):
+        sides, chunks, start = (self.numbers(asked["rows"]), self.numbers(asked["rows"])), [], 0
+        for length in asked["lengths"]:
+            chunks.append([side[start : start + length] for side in sides])
+            start += length
+        return [(keep, 1 - keep) for keep in self.fitting(self.model.keep, chunks)], {}
 
     def answer_forks(self, asked):
         texts, rows = self.texts([length for _, length in asked["texts"]], asked["rows"])
@@ -454,7 +501,8 @@ def main():
     sys.path[:] = [folder for folder in sys.path if folder]
     asked = json.loads(sys.argv[1])
     try:
-        model = Model(asked["model"], asked["device"], asked["dtype"])
+        kind = Encoder if asked.get("is_encoder") else Model
+        model = kind(asked["model"], asked["device"], asked["dtype"])
     except (Exception, SystemExit) as error:
         what = str(error).strip().split("\n")[0]
         failed = what if isinstance(error, SystemExit) else f"{type(error).__name__}: {what}"

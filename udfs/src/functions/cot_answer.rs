@@ -1,5 +1,6 @@
 //! Final answers: finding them, comparing them, and the steps and generations that state them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use asap_kernels::tags::think;
@@ -10,6 +11,7 @@ use super::by_row::RowFunction;
 use crate::columns::NoValue;
 use crate::declaration::{Argument, argument};
 use crate::output::{Numbers, Text, Texts};
+use crate::settings::{Settings, SkippedAnswer};
 
 const RESPONSE: Argument =
     argument!(response: Text, "The text that a model wrote, with or without its chain of thought.");
@@ -42,6 +44,24 @@ pub(super) const COT_EARLIEST_CORRECT: RowFunction<(), Numbers> = RowFunction {
         let (steps, answer) = (row.texts(0)?, row.text(1)?);
         let first = asap_verify::first_stating(answer, &steps);
         Ok(Numbers((0..first.map_or(steps.len(), |step| step + 1)).collect()))
+    },
+};
+
+pub(super) const COT_TOKENSKIP_ANSWER: RowFunction<Settings, Text> = RowFunction {
+    name: "cot_tokenskip_answer",
+    about: "The answer that the pipeline `tokenskip` trains on. By default, it is the answer itself, as in the ASAP paper. With `asap.tokenskip.answer = sentence`, it is the sentence of TokenSkip's own program, which states the final answer (`cot_answer`), or the whole answer if `cot_answer` finds none. Then an answer with a code block and without a final answer stays as it is.",
+    arguments: &[argument!(answer: Text, "The answer after the chain.")],
+    example: "select cot_tokenskip_answer('2 + 2 = 4, so it is \\boxed{4}.');\n-- 2 + 2 = 4, so it is \\boxed{4}.",
+    row: |settings, row| {
+        let answer = row.text(0)?;
+        let stated = asap_verify::answer(answer);
+        let is_kept =
+            settings.tokenskip_answer == SkippedAnswer::Original || stated.is_none() && answer.contains("```");
+        Ok(if is_kept {
+            Cow::Borrowed(answer)
+        } else {
+            Cow::Owned(format!("The final answer is: $\\boxed{{{}}}$", stated.as_deref().unwrap_or(answer)))
+        })
     },
 };
 

@@ -15,7 +15,7 @@ use datafusion::execution::TaskContext;
 use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
 use crate::declaration::{Declaration, argument};
-use crate::function::{AsyncCall, CallRows, Function};
+use crate::function::{Asking, AsyncCall, CallRows, Function};
 use crate::models::failed;
 use crate::output::IntoArray;
 use crate::settings::Settings;
@@ -53,8 +53,8 @@ impl AsyncCall for CotLlmlingua2 {
         self.models(config).map(drop)
     }
 
-    fn window(&self, _: &ConfigOptions) -> usize {
-        ROWS_IN_FLIGHT
+    fn asking(&self) -> Asking<'_> {
+        Asking { is_of_encoder: true, rows_in_flight: ROWS_IN_FLIGHT, ..Asking::default() }
     }
 
     fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {

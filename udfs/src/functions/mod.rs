@@ -73,7 +73,8 @@ fn all(session: &SessionModels) -> Result<Vec<Function>> {
     }
     let mut functions = of_session! {
         cot_anchor: AI_COMPLETE COT_ANCHOR COT_COARSE;
-        cot_answer: COT_ANSWER COT_EARLIEST_CORRECT COT_SHORTEST_CORRECT COT_UNSTATED COT_VERIFY;
+        cot_answer: COT_ANSWER COT_EARLIEST_CORRECT COT_SHORTEST_CORRECT COT_TOKENSKIP_ANSWER COT_UNSTATED
+            COT_VERIFY;
         cot_example: COT_EXAMPLE;
         cot_faults: COT_CUT_OFF COT_HOLLOW COT_REPETITION COT_SCRIPTS;
         cot_match: COT_MATCH COT_SIMILARITY COT_SIMILARITY_DIFFLIB;

@@ -49,6 +49,8 @@ pub struct UsedModels {
     pub anchorer: bool,
     /// Whether calls use `asap.scorer.model`, for scores.
     pub scorer: bool,
+    /// Whether calls use `asap.compressor.model`, to compress texts.
+    pub encoder: bool,
     /// Whether the scoring model reads answers along with their chains.
     pub reads_answers: bool,
     /// Whether scores decide what the scoring model reads next.
@@ -63,8 +65,9 @@ pub fn used_models(plan: &LogicalPlan) -> Result<UsedModels> {
     let mut used = UsedModels::default();
     each_function(plan, |function| {
         if let Some(call) = Function::call_of(function) {
-            let Asking { is_of_language_model, scorer, reads_by_scores, .. } = call.asking();
+            let Asking { is_of_language_model, is_of_encoder, scorer, reads_by_scores, .. } = call.asking();
             used.anchorer |= is_of_language_model;
+            used.encoder |= is_of_encoder;
             used.scorer |= scorer.is_some();
             used.reads_by_scores |= reads_by_scores;
             used.reads_answers |=
@@ -75,7 +78,8 @@ pub fn used_models(plan: &LogicalPlan) -> Result<UsedModels> {
     Ok(used)
 }
 
-/// Returns the part of an optimized plan up to its highest fence with a call to a language model or the scoring model.
+/// Returns the part of an optimized plan up to its highest fence with a call to a language model, the scoring model or
+/// the encoder.
 ///
 /// # Errors
 /// If the plan cannot be walked.
@@ -84,7 +88,7 @@ pub fn calling_part(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     plan.apply_with_subqueries(|node| {
         let asks = |call: &FencedCall| {
             let asking = Function::call_of(&call.function).map(|call| call.asking()).unwrap_or_default();
-            asking.is_of_language_model || asking.scorer.is_some()
+            asking.is_of_language_model || asking.scorer.is_some() || asking.is_of_encoder
         };
         if Fence::of_plan(node).is_some_and(|fence| fence.calls.iter().any(asks)) {
             found = Some(node.clone());

@@ -4,6 +4,7 @@
 //! that foreign bytes are seen. A child that dies, or that writes anything else, is started again.
 
 mod child;
+mod encoder;
 mod lines;
 mod python;
 
@@ -16,9 +17,11 @@ use asap_lm::{Dtype, LmError, LoadedModel, Result, Stating, Tokenizer};
 use serde_json::{Value, json};
 
 use crate::interrupt;
+use crate::scorers::BACKEND;
 use crate::settings::{Device, Devices};
 
 use child::{Answer, Child, Fault, Launch, Ready};
+pub(super) use encoder::open as open_encoder;
 pub(super) use python::has_card;
 use python::lacks;
 
@@ -27,8 +30,7 @@ const SCRIPT: &str = include_str!("../../../python/python/asap/scorer.py");
 const DEATHS: usize = 3;
 /// A plain text. A child that cannot score it is broken, whatever rows it was asked before.
 const PROOF: &str = "Let x be 3. Then 2x + 1 = 7, so f(x) is odd.";
-const UNSOUND: &str = "it was ended: its scores of a plain text are NaN, infinite or all the same (if asap.scorer.dtype is \
-    not f32, set it to f32)";
+const UNSOUND: &str = "it was ended: its scores of a plain text are NaN, infinite or all the same";
 
 /// Starts a child for each device, and waits until all have loaded the model.
 pub(super) fn open(
@@ -39,60 +41,90 @@ pub(super) fn open(
     tokenizer: &Arc<Tokenizer>,
     memory: &Arc<Memory>,
 ) -> Result<LoadedModel> {
-    let begin = |device: &Device| {
-        let launch = Launch {
-            script: SCRIPT.to_string(),
-            python: python.to_string(),
-            folder: folder.to_path_buf(),
-            device: device.to_string(),
-            dtype: format!("{dtype:?}").to_lowercase(),
-        };
-        let child = launch.start()?;
-        Ok((launch, child))
-    };
-    let texts =
-        Arc::new(Texts { stating: Stating::load(folder, tokenizer)?, proof: tokenizer.encode(PROOF, false)?.ids });
-    let begun = devices.0.iter().map(begin).collect::<Result<Vec<_>>>()?;
-    let ready = |(launch, child)| Ok(Box::new(Torch::of(launch, child, &texts)?) as Box<dyn Backend>);
-    let backends = begun.into_iter().map(ready).collect::<Result<_>>()?;
+    let (stating, proof) = (Stating::load(folder, tokenizer)?, Proof::of_scorer(tokenizer.encode(PROOF, false)?.ids));
+    let children = Children { folder, python, devices, dtype, backend: BACKEND };
+    let torches = children.start(proof, Some(Arc::new(stating)))?.into_iter();
+    let backends = torches.map(|torch| Box::new(torch) as Box<dyn Backend>).collect();
     LoadedModel::with_backends(backends, folder, tokenizer, memory)
 }
 
-/// What children are asked besides the rows of a query.
-struct Texts {
-    stating: Stating,
-    /// The tokens of [`PROOF`].
-    proof: Vec<u32>,
+/// The children of a model.
+struct Children<'a> {
+    folder: &'a Path,
+    python: &'a str,
+    devices: &'a Devices,
+    dtype: Dtype,
+    /// The setting that chose them.
+    backend: &'static str,
+}
+
+impl Children<'_> {
+    /// Starts all before it waits for the first.
+    fn start(self, proof: Proof, stating: Option<Arc<Stating>>) -> Result<Vec<Torch>> {
+        let begin = |device: &Device| {
+            let launch = Launch {
+                script: SCRIPT.to_string(),
+                python: self.python.to_string(),
+                folder: self.folder.to_path_buf(),
+                device: device.to_string(),
+                dtype: self.dtype.name().to_string(),
+                backend: self.backend,
+            };
+            let child = launch.start()?;
+            Ok((launch, child))
+        };
+        let begun = self.devices.0.iter().map(begin).collect::<Result<Vec<_>>>()?;
+        let proof = Arc::new(proof);
+        let ready = |(launch, child)| Torch::of(launch, child, &proof, stating.as_ref());
+        begun.into_iter().map(ready).collect()
+    }
+}
+
+/// A request that only a broken child cannot answer: that of [`PROOF`].
+#[derive(Debug)]
+struct Proof {
+    line: Value,
+    ids: Vec<u32>,
+    targets: Vec<Target>,
+}
+
+impl Proof {
+    fn of_scorer(ids: Vec<u32>) -> Self {
+        let targets = (0..).zip(ids.iter().skip(1)).map(|(row, id)| Target { row, id: *id }).collect();
+        Self { line: json!({ "ask": "score", "lengths": [ids.len()] }), ids, targets }
+    }
 }
 
 /// A backend that asks a child.
+#[derive(Debug)]
 struct Torch {
     launch: Launch,
     child: Option<Child>,
     ready: Ready,
-    texts: Arc<Texts>,
+    proof: Arc<Proof>,
+    /// None for an encoder, which continues no text.
+    stating: Option<Arc<Stating>>,
     requests: u64,
     /// Deaths since the last finished batch.
     deaths: usize,
 }
 
 impl Torch {
-    fn of(launch: Launch, mut child: Child, texts: &Arc<Texts>) -> Result<Self> {
+    fn of(launch: Launch, mut child: Child, proof: &Arc<Proof>, stating: Option<&Arc<Stating>>) -> Result<Self> {
         let (python, device) = (&launch.python, &launch.device);
         let ready = match child.ready(&|| !interrupt::is_asked()) {
             Ok(Ok(ready)) => ready,
             Ok(Err(why)) if why.starts_with("ModuleNotFoundError") => return Err(lacks(python, &why)),
             Ok(Err(why)) => {
-                let folder = launch.folder.display();
-                return Err(LmError::Backend(format!(
-                    "asap.scorer.backend = 'torch' cannot load {folder} on {device}: {why}"
-                )));
+                let (folder, backend) = (launch.folder.display(), launch.backend);
+                return Err(LmError::Backend(format!("{backend} = 'torch' cannot load {folder} on {device}: {why}")));
             }
             Err(Fault::Dead(why)) => return Err(lacks(python, &child.end(&why))),
             Err(Fault::Abandoned | Fault::Silent) => return Err(LmError::Abandoned),
             Err(fault) => return Err(LmError::Backend(format!("{python} on {device}: {fault:?}"))),
         };
-        Ok(Self { launch, child: Some(child), ready, texts: Arc::clone(texts), requests: 0, deaths: 0 })
+        let (proof, stating) = (Arc::clone(proof), stating.cloned());
+        Ok(Self { launch, child: Some(child), ready, proof, stating, requests: 0, deaths: 0 })
     }
 
     /// Asks the child once, and starts it if it is not there. The inner error says how it died.
@@ -171,15 +203,16 @@ impl Torch {
     /// Asks for the scores of [`PROOF`], of a new child if need be. Returns once a child works, and whether the first one
     /// did.
     fn prove(&mut self, is_wanted: &IsWanted) -> Result<bool> {
-        let texts = Arc::clone(&self.texts);
-        let ids = &texts.proof;
-        let targets: Vec<Target> = (0..).zip(ids.iter().skip(1)).map(|(row, id)| Target { row, id: *id }).collect();
+        let proof = Arc::clone(&self.proof);
+        let hint = if self.launch.dtype == "bf16" { " (set asap.scorer.dtype to f32)" } else { "" };
         let mut request = |child: &mut Child, id: u64| {
-            let line = json!({ "id": id, "ask": "score", "lengths": [ids.len()] });
-            match child.score(line, ids, &targets, is_wanted) {
+            let Proof { line, ids, targets } = &*proof;
+            let mut line = line.clone();
+            line["id"] = id.into();
+            match child.score(line, ids, targets, is_wanted) {
                 Ok((scores, _)) if are_sound(&scores) => Ok(()),
-                Ok(_) => Err(Fault::Dead(UNSOUND.to_string())),
-                Err(Fault::TooLarge(why)) => Err(Fault::Dead(format!("{why}, even for {} tokens", ids.len()))),
+                Ok(_) => Err(Fault::Dead(format!("{UNSOUND}{hint}"))),
+                Err(Fault::TooLarge(why)) => Err(Fault::Dead(format!("{why}, even for {} tokens", targets.len() + 1))),
                 Err(fault) => Err(fault),
             }
         };
@@ -252,8 +285,9 @@ impl Torch {
     }
 
     fn continued(&mut self, texts: &[&Continuation], is_wanted: &IsWanted) -> Result<Vec<Continued>> {
-        let (own, vocabulary) = (Arc::clone(&self.texts), self.ready.vocabulary);
-        let once = |child: &mut Child, id: u64| continue_once(child, id, texts, &own.stating, vocabulary, is_wanted);
+        let refused = LmError::Refused { backend: "torch", question: "continue texts by an encoder" };
+        let (stating, vocabulary) = (self.stating.clone().ok_or(refused)?, self.ready.vocabulary);
+        let once = |child: &mut Child, id: u64| continue_once(child, id, texts, &stating, vocabulary, is_wanted);
         let is_sound = |found: &Vec<Continued>| found.iter().all(|found| found.log_probability.is_finite());
         self.ask_soundly(once, is_sound, is_wanted)
     }

@@ -124,7 +124,7 @@ impl Identity {
 
 fn difference(key: &str, held: Option<&String>, found: Option<&String>) -> String {
     // An output by asap's own engine holds no backend.
-    let usual = if key == scorers::BACKEND { "'cpu'" } else { "not set" };
+    let usual = if [scorers::BACKEND, scorers::ENCODER_BACKEND].contains(&key) { "'cpu'" } else { "not set" };
     let value = |value: Option<&String>| value.map_or(usual.to_string(), |value| format!("'{value}'"));
     match key {
         "sql" => "its SQL".to_string(),

@@ -6,23 +6,19 @@ use candle_core::{DType, Tensor};
 
 use crate::model::config::{EncoderConfig, EncoderFamily};
 use crate::model::weights::Files;
-use crate::ops::{self, Cores, F32Matrix, Heads, Linear, Pool, Sees, Sequence, Softmax, Update, Weight};
+use crate::ops::{self, Cores, F32Matrix, Heads, Linear, Pool, Sees, Sequence, Softmax, Update, Weight, on_all_cores};
 use crate::{LmError, Result};
+
+use super::{Keeps, Placed};
 
 const KEEP: usize = 1;
 
 /// Tensors that are not needed here: position numbers, and a layer that classifies whole texts.
 const UNUSED: [&str; 3] = ["embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias"];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Placed {
-    pub(super) id: u32,
-    pub(super) position: usize,
-}
-
 #[derive(Debug)]
 pub(super) struct Encoder {
-    pub(super) config: EncoderConfig,
+    config: EncoderConfig,
     words: Tensor,
     /// Mean of the rows of `words`, for tokens that were added to the tokenizer but not to the model.
     mean_word: Vec<f32>,
@@ -110,7 +106,7 @@ impl Encoder {
     }
 
     /// Returns the probability of each token to be kept. Runs on the calling thread, or products run on all cores.
-    pub(super) fn keep(&self, tokens: &[Placed], cores: Cores) -> Result<Vec<f32>> {
+    pub(super) fn keep_chunk(&self, tokens: &[Placed], cores: Cores) -> Result<Vec<f32>> {
         self.rooms.with(|room| {
             self.embed(tokens, &mut room.x)?;
             self.layers.iter().try_for_each(|layer| self.pass(layer, room, cores))?;
@@ -166,6 +162,14 @@ impl Encoder {
     fn norm(&self, norm: &Norm, rows: &mut [f32]) -> Result<()> {
         let epsilon = self.config.layer_norm_eps;
         Ok(ops::read(norm.each_ref(), |[weight, bias]| ops::layer_norm_rows(rows, weight, bias, epsilon))?)
+    }
+}
+
+/// Computes one chunk per core, or one chunk on all cores if there are fewer chunks than cores.
+impl Keeps for Encoder {
+    fn keep(&self, chunks: &[Vec<Placed>]) -> Result<Vec<Vec<f32>>> {
+        let cores = if chunks.len() < rayon::current_num_threads() { Cores::All } else { Cores::One };
+        on_all_cores(chunks.iter().collect(), |chunk| self.keep_chunk(chunk, cores))
     }
 }
 

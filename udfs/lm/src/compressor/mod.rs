@@ -21,12 +21,15 @@ mod encoder;
 mod tokens;
 mod words;
 
+use std::fmt::Debug;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::model::config::EncoderConfig;
-use crate::ops::{Cores, on_all_cores};
+use crate::model::config::{EncoderConfig, EncoderFamily};
+use crate::ops::on_all_cores;
 use crate::{LmError, Result};
-use encoder::{Encoder, Placed};
+use encoder::Encoder;
 use tokens::{Tokens, WINDOW, chunks};
 use words::Rules;
 
@@ -44,28 +47,84 @@ pub struct Options {
     pub drop_consecutive: bool,
 }
 
+/// A token as an encoder reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// An id beyond the model's table stands for the mean of its rows.
+    pub id: u32,
+    pub position: usize,
+}
+
+/// What reads the chunks of texts: an encoder on some device.
+pub trait Keeps: Debug + Send + Sync {
+    /// Returns the probability of each token of each chunk to be kept. Chunks do not see each other.
+    ///
+    /// # Errors
+    /// If the encoder fails. Then no text of the call is compressed.
+    fn keep(&self, chunks: &[Vec<Placed>]) -> Result<Vec<Vec<f32>>>;
+}
+
+/// Reads nothing: counts the tokens of chunks, and keeps all.
+#[derive(Debug)]
+struct Counted(Arc<AtomicU64>);
+
+impl Keeps for Counted {
+    fn keep(&self, chunks: &[Vec<Placed>]) -> Result<Vec<Vec<f32>>> {
+        self.0.fetch_add(chunks.iter().map(|chunk| chunk.len() as u64).sum(), Ordering::Relaxed);
+        Ok(chunks.iter().map(|chunk| vec![1.0; chunk.len()]).collect())
+    }
+}
+
 /// A model that compresses texts. It is immutable, so threads may share it.
 #[derive(Debug)]
 pub struct Compressor {
-    encoder: Encoder,
+    encoder: Box<dyn Keeps>,
     tokens: Tokens,
+    family: EncoderFamily,
+    notes: Vec<String>,
 }
 
 impl Compressor {
     /// Loads a folder in Hugging Face's layout: config.json, tokenizer.json and model.safetensors of an XLM-RoBERTa or
-    /// BERT token classifier with two labels, the second of which means to keep the token. Computes in f32.
+    /// BERT token classifier with two labels, the second of which means to keep the token. Computes in f32 on CPUs.
     pub fn load(folder: &Path) -> Result<Self> {
+        Self::open(folder, |config, _| Ok(Box::new(Encoder::load(folder, config)?)))
+    }
+
+    /// A stub without weights: adds the tokens that the encoder would read to `tokens`, and keeps all words.
+    ///
+    /// # Errors
+    /// As [`Compressor::load`], without the weights.
+    pub fn counted(folder: &Path, tokens: Arc<AtomicU64>) -> Result<Self> {
+        Self::open(folder, |_, _| Ok(Box::new(Counted(tokens))))
+    }
+
+    /// A compressor whose encoder runs elsewhere. `open` gets the chunk of `proof`, a plain text that the encoder can be
+    /// tried with.
+    ///
+    /// # Errors
+    /// As [`Compressor::counted`], and those of `open`.
+    pub fn with_encoder(
+        folder: &Path,
+        proof: &str,
+        open: impl FnOnce(Vec<Placed>) -> Result<Box<dyn Keeps>>,
+    ) -> Result<Self> {
+        Self::open(folder, |_, tokens| open(tokens.placed(proof)?))
+    }
+
+    fn open(folder: &Path, encoder: impl FnOnce(EncoderConfig, &Tokens) -> Result<Box<dyn Keeps>>) -> Result<Self> {
         let config = EncoderConfig::load(folder)?;
         if config.window() < WINDOW {
             let found = format!("expected a window of at least {WINDOW} tokens, found {}", config.window());
             return Err(LmError::unsupported(&folder.join("config.json"), found));
         }
         let tokens = Tokens::load(folder, &config)?;
-        Ok(Self { encoder: Encoder::load(folder, config)?, tokens })
+        let (family, notes) = (config.family, config.notes.clone());
+        Ok(Self { encoder: encoder(config, &tokens)?, tokens, family, notes })
     }
 
     pub fn notes(&self) -> &[String] {
-        &self.encoder.config.notes
+        &self.notes
     }
 
     /// Returns the words that the model keeps, about `rate` of the text's tokens (0 < `rate` ≤ 1; at 1 the text
@@ -74,11 +133,10 @@ impl Compressor {
         self.compress_all(&[(text, rate)], options, weigh).map(|texts| texts.concat())
     }
 
-    /// [`Compressor::compress`] of each text at its rate. Processes one chunk per core, or one chunk on all cores if
-    /// there are fewer chunks than cores. The result of a text does not depend on the other texts.
+    /// [`Compressor::compress`] of each text at its rate. The result of a text does not depend on the other texts.
     /// Invalid rates fail before any text is read.
     pub fn compress_all(&self, texts: &[(&str, f64)], options: &Options, weigh: &Weigh) -> Result<Vec<String>> {
-        let rules = Rules::new(options, &self.tokens, self.encoder.config.family)?;
+        let rules = Rules::new(options, &self.tokens, self.family)?;
         if let Some((_, rate)) = texts.iter().find(|(_, rate)| !(*rate > 0.0 && *rate <= 1.0)) {
             return Err(LmError::Compression(format!(
                 "invalid rate {rate}: expected the share of a text to keep, a number above 0 and at most 1"
@@ -88,11 +146,12 @@ impl Compressor {
             true => self.read(&rules, text),
             false => Ok(vec![]),
         })?;
-        let of_text = |(place, chunks): (usize, Vec<Vec<Placed>>)| chunks.into_iter().map(move |chunk| (place, chunk));
-        let chunks: Vec<(usize, Vec<Placed>)> = read.into_iter().enumerate().flat_map(of_text).collect();
-        let cores = if chunks.len() < rayon::current_num_threads() { Cores::All } else { Cores::One };
-        let compressed = on_all_cores(chunks, |(place, chunk)| {
-            let keep = self.encoder.keep(&chunk, cores)?;
+        let places: Vec<usize> =
+            read.iter().enumerate().flat_map(|(place, chunks)| std::iter::repeat_n(place, chunks.len())).collect();
+        let chunks: Vec<Vec<Placed>> = read.into_iter().flatten().collect();
+        let keep = self.encoder.keep(&chunks)?;
+        let read: Vec<_> = places.into_iter().zip(chunks).zip(keep).collect();
+        let compressed = on_all_cores(read, |((place, chunk), keep)| {
             let written =
                 chunk.iter().zip(keep).filter_map(|(token, keep)| Some((self.tokens.written(token.id)?, keep)));
             let kept = rules.kept(rules.words(written), 1.0 - texts[place].1, weigh)?;

@@ -1,6 +1,7 @@
 //! Compares texts with the published code, and tests invalid options, rates and models.
 
 use super::*;
+use crate::ops::Cores;
 use crate::testing::{golden, lines};
 use candle_core::{Device, Tensor, safetensors};
 use regex::Regex;
@@ -99,6 +100,32 @@ fn texts_are_those_of_the_published_code_with_and_without_rows_for_new_tokens() 
 }
 
 #[test]
+fn probabilities_are_those_of_transformers() {
+    #[derive(serde::Deserialize)]
+    struct Kept {
+        ids: Vec<u32>,
+        positions: Vec<usize>,
+        keep: Vec<f32>,
+    }
+    for model in MODELS {
+        let folder = golden("llmlingua2").join(model);
+        let encoder = Encoder::load(&folder, EncoderConfig::load(&folder).unwrap()).unwrap();
+        let goldens: Vec<Kept> = lines(folder.join("keep.jsonl"));
+        let placed = |(id, position): (&u32, &usize)| Placed { id: *id, position: *position };
+        let chunks: Vec<Vec<Placed>> =
+            goldens.iter().map(|golden| golden.ids.iter().zip(&golden.positions).map(placed).collect()).collect();
+        let found = encoder.keep(&chunks).unwrap();
+        let expected = goldens.iter().map(|golden| &golden.keep);
+        let apart = found.iter().zip(expected).flat_map(|(found, expected)| {
+            assert_eq!(found.len(), expected.len());
+            found.iter().zip(expected).map(|(a, b)| (a - b).abs())
+        });
+        let apart = apart.fold(0.0, f32::max);
+        assert!(apart < 1e-5, "{model}: {apart}");
+    }
+}
+
+#[test]
 fn texts_become_the_same_together_as_alone() {
     for model in MODELS {
         let (compressor, goldens) = (compressor(model), goldens(model, "goldens.jsonl"));
@@ -144,9 +171,11 @@ fn force_tokens_that_are_none_are_refused_and_what_weighing_fails_with_is_handed
 fn a_chunk_has_the_same_probabilities_to_the_bit_whoever_computes_it() {
     for model in MODELS {
         let (compressor, options) = (compressor(model), Options::default());
-        let rules = Rules::new(&options, &compressor.tokens, compressor.encoder.config.family).unwrap();
+        let folder = golden("llmlingua2").join(model);
+        let encoder = Encoder::load(&folder, EncoderConfig::load(&folder).unwrap()).unwrap();
+        let rules = Rules::new(&options, &compressor.tokens, compressor.family).unwrap();
         for chunk in compressor.read(&rules, &goldens(model, "goldens.jsonl")[0].text).unwrap() {
-            let [one, all] = [Cores::One, Cores::All].map(|cores| compressor.encoder.keep(&chunk, cores).unwrap());
+            let [one, all] = [Cores::One, Cores::All].map(|cores| encoder.keep_chunk(&chunk, cores).unwrap());
             assert!(one == all && one.len() == chunk.len() && one.len() <= WINDOW, "{model}");
         }
     }
@@ -158,6 +187,32 @@ fn a_long_text_is_read_chunk_by_chunk() {
     for text in ["It is that 3 and x. ", "ab"].map(|part| part.repeat((1 << 18) / part.len())) {
         let found = compressor.compress(&text, 0.5, &Options::default(), &|_| Ok(1)).unwrap();
         assert!(found.len() < text.len(), "{}", found.len());
+    }
+}
+
+#[test]
+fn tokens_are_counted_as_the_encoder_would_read_them() {
+    #[derive(Debug)]
+    struct Watched(Encoder, Arc<AtomicU64>);
+    impl Keeps for Watched {
+        fn keep(&self, chunks: &[Vec<Placed>]) -> Result<Vec<Vec<f32>>> {
+            let keep = self.0.keep(chunks)?;
+            self.1.fetch_add(keep.iter().map(Vec::len).sum::<usize>() as u64, Ordering::Relaxed);
+            Ok(keep)
+        }
+    }
+    for model in MODELS {
+        let (folder, [read, counted]) =
+            (golden("llmlingua2").join(model), [(); 2].map(|()| Arc::<AtomicU64>::default()));
+        let watched = Compressor::open(&folder, |config, _| {
+            Ok(Box::new(Watched(Encoder::load(&folder, config)?, Arc::clone(&read))))
+        });
+        let compressors = [watched.unwrap(), Compressor::counted(&folder, Arc::clone(&counted)).unwrap()];
+        for golden in goldens(model, "goldens.jsonl").iter().take(20) {
+            compressors.iter().for_each(|compressor| drop(golden.compress(compressor)));
+        }
+        let [read, counted] = [read, counted].map(|tokens| tokens.load(Ordering::Relaxed));
+        assert!(read == counted && read > 1000, "{model}: {read} and {counted}");
     }
 }
 

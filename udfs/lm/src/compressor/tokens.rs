@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tokenizers::{AddedToken, Decoder, Tokenizer};
 
-use super::encoder::Placed;
+use super::Placed;
 use crate::model::config::{EncoderConfig, EncoderFamily};
 use crate::text::tokenizer;
 use crate::{LmError, Result};

@@ -326,6 +326,22 @@ fn keep_freed_memory(context: &CudaContext) -> Result<()> {
     }
 }
 
+/// See [`card_for`](super::card_for).
+pub(super) fn first(config: &ModelConfig) -> Result<Option<usize>> {
+    // SAFETY: this only opens NVIDIA's library.
+    let has_driver = unsafe { cudarc::driver::sys::is_culib_present() };
+    let count = if has_driver { CudaContext::device_count().unwrap_or(0) } else { 0 };
+    let mut found = Ok(None);
+    for card in 0..usize::try_from(count).unwrap_or(0) {
+        match find(config, card) {
+            Ok(_) => return Ok(Some(card)),
+            Err(error) if found.is_ok() => found = Err(error),
+            Err(_) => {}
+        }
+    }
+    found
+}
+
 /// Returns a visible GPU, its compute capability, and the bytes of its memory next to a model of this shape.
 pub(super) fn find(config: &ModelConfig, card: usize) -> Result<(Arc<CudaContext>, (i32, i32), usize)> {
     let width = config.head_dim;

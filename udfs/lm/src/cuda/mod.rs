@@ -38,6 +38,14 @@ use weights::GpuWeights;
 
 pub type Weights = crate::model::weights::Weights<F16Tensor>;
 
+/// Returns the number of the first visible GPU that can hold and run a model of this shape; None without a GPU.
+///
+/// # Errors
+/// If there are GPUs, and none can. The error is that of the first one.
+pub fn card_for(config: &ModelConfig) -> Result<Option<usize>> {
+    gpu::first(config)
+}
+
 #[derive(Debug)]
 pub struct CudaModel {
     config: ModelConfig,

@@ -27,6 +27,16 @@ pub enum Dtype {
     Bf16,
 }
 
+impl Dtype {
+    /// Its name in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+        }
+    }
+}
+
 /// The device that runs a model, and the data type on the CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Computed {

@@ -16,6 +16,8 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::scorers::ENCODER_BACKEND;
+
 use super::lines::each_line;
 use super::python::not_started;
 
@@ -38,6 +40,8 @@ pub(super) struct Launch {
     pub folder: PathBuf,
     pub device: String,
     pub dtype: String,
+    /// The setting that chose PyTorch: that of the scoring model or that of the encoder.
+    pub backend: &'static str,
 }
 
 /// What ended a request.
@@ -69,6 +73,7 @@ pub(super) struct Ready {
     pub vocabulary: u64,
 }
 
+#[derive(Debug)]
 pub(super) struct Child {
     process: std::process::Child,
     to: ChildStdin,
@@ -89,7 +94,9 @@ impl Drop for Child {
 
 impl Launch {
     pub(super) fn start(&self) -> Result<Child> {
-        let given = json!({ "model": self.folder, "device": self.device, "dtype": self.dtype });
+        let is_encoder = self.backend == ENCODER_BACKEND;
+        let given =
+            json!({ "model": self.folder, "device": self.device, "dtype": self.dtype, "is_encoder": is_encoder });
         let mut command = Command::new(&self.python);
         command.arg("-c").arg(&self.script).arg(given.to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

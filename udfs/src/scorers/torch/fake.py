@@ -1,5 +1,6 @@
 """A child without PyTorch: the surprisal of a token is its id in thousandths. What it does wrong is by request, over all of
-its lives, which a file counts; it repeats what stands before a final exclamation mark. Some ids are always fatal.
+its lives, which a file counts; it repeats what stands before a final exclamation mark. Some ids are always fatal. As an encoder, it keeps a token with
+its id and its position in thousandths.
 """
 import json, math, os, struct, sys, time
 DIES, TOO_LARGE, NOT_FINITE = 1990, 1991, 1992
@@ -16,7 +17,8 @@ for line in iter(stdin.readline, b""):
     fault = wrong[place - 1] if place <= len(wrong.rstrip("!")) else repeats
     if fault == "h": time.sleep(600)
     count = asked["rows"]
-    ids = numbers(sum(asked.get("lengths") or [own for _, own in asked["texts"]]))
+    keeps = asked["ask"] == "keep"
+    ids = [] if keeps else numbers(sum(asked.get("lengths") or [own for _, own in asked["texts"]]))
     rows, targets = numbers(count), numbers(count)
     if DIES in ids: fault = "k"
     if TOO_LARGE in ids: fault = "m"
@@ -29,6 +31,7 @@ for line in iter(stdin.readline, b""):
     if fault == "b": out.write(b"noise"); out.flush()
     always = {"N": math.nan, "I": math.inf, "L": 3e38, "Z": 0.0, "n": -9999.0}.get(fault)
     found = [id / 1000 if always is None else always for id in targets]
+    if keeps: found = [one + row / 1000 for one, row in zip(found, rows)]
     found = [math.nan if id == NOT_FINITE else score for id, score in zip(targets, found)]
     scores = struct.pack(f"<{2 * count}f", *found, *([0.5] * count))
     if fault == "H": out.write(scores[:5]); out.flush(); time.sleep(600)

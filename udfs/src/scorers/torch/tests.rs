@@ -1,5 +1,9 @@
 use std::time::{Duration, Instant};
 
+use asap_lm::compressor::{Keeps, Placed};
+use parking_lot::Mutex;
+
+use super::encoder::Encoders;
 use super::lines::each_line;
 use super::*;
 
@@ -10,15 +14,42 @@ const FAKE: &str = include_str!("fake.py");
 fn launch(script: &str, dtype: String) -> Launch {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens/qwen2");
     let (script, python, device) = (script.to_string(), "python3".to_string(), "cpu".to_string());
-    Launch { script, python, folder, device, dtype }
+    Launch { script, python, folder, device, dtype, backend: BACKEND }
 }
 
 fn fake(folder: &Path, wrong: &str) -> Torch {
     let launch = launch(FAKE, format!("{}:{wrong}", folder.display()));
-    let tokenizer = Arc::new(Tokenizer::load(&launch.folder).unwrap());
-    let texts = Texts { stating: Stating::load(&launch.folder, &tokenizer).unwrap(), proof: vec![3, 4, 5, 6] };
     let child = launch.start().unwrap();
-    Torch::of(launch, child, &Arc::new(texts)).unwrap()
+    Torch::of(launch, child, &Arc::new(Proof::of_scorer(vec![3, 4, 5, 6])), None).unwrap()
+}
+
+/// Encoders that run the stub, one for each text of what they do wrong.
+fn fake_encoders(folders: &[(&Path, &str)]) -> Encoders {
+    let proof = [3, 4, 5].map(|id| Placed { id, position: id as usize });
+    let encoder = |(folder, wrong): &(&Path, &str)| {
+        let torch = fake(folder, wrong);
+        Mutex::new(Torch { proof: Arc::new(Proof::of_encoder(&proof)), ..torch })
+    };
+    Encoders(folders.iter().map(encoder).collect())
+}
+
+#[test]
+fn encoders_share_the_chunks_of_a_call_whatever_befalls_a_child() {
+    let chunk = |ids: &[u32]| (1..).zip(ids).map(|(position, id)| Placed { id: *id, position }).collect::<Vec<_>>();
+    let chunks = [chunk(&[100, 200, 300]), chunk(&[400, 7]), chunk(&[8])];
+    let expected = [vec![0.101, 0.202, 0.303], vec![0.401, 0.009], vec![0.009]];
+    for wrong in [["", ""], ["k-", "g-"], ["N", "e-"], ["b-", "s-"], ["-", "mm"]] {
+        let folders = wrong.map(|_| tempfile::tempdir().unwrap());
+        let given = [(folders[0].path(), wrong[0]), (folders[1].path(), wrong[1])];
+        let found = fake_encoders(&given).keep(&chunks).unwrap();
+        let apart = found.iter().flatten().zip(expected.iter().flatten()).map(|(a, b): (&f32, &f32)| (a - b).abs());
+        assert!(apart.fold(0.0, f32::max) < 1e-6, "{wrong:?}: {found:?}");
+        assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [3, 2, 1]);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let error = fake_encoders(&[(folder.path(), "k!")]).keep(&chunks).unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("died 3 times"), "{error}");
+    assert_eq!(fake_encoders(&[(folder.path(), "")]).keep(&[]).unwrap(), Vec::<Vec<f32>>::new());
 }
 
 const IDS: [u32; 5] = [7, 8, 9, 10, 11];
