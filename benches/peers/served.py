@@ -140,7 +140,7 @@ def main():
         scores = "cot_surprisal(question, cot_steps(cot)) AS s, cot_perplexity(question, cot_steps(cot)) AS p"
         asap.compare("chains", f"SELECT id, cot_tokens(cot) AS tokens, {scores} FROM corpus ORDER BY id", rows, urls)
         few = "FROM (SELECT * FROM corpus ORDER BY id LIMIT 10) ORDER BY id"
-        asap.compare("forks", f"SELECT id, cot_answer_gain(question, cot_steps(cot), answer) AS s {few}", rows, urls)
+        asap.compare("forks", f"SELECT id, cot_attribution(question, cot_steps(cot), answer) AS s {few}", rows, urls)
         asap.compare("checks", f"SELECT id, cot_survives(question, cot_steps(cot), [1, 2], answer) AS s {few}", rows, urls)
         choices(asap, folder, urls)
 

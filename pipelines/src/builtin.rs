@@ -9,10 +9,21 @@ macro_rules! files {
 }
 
 const PIPELINES: &[(&str, &str)] = files![
-    asap without_anchor without_surprisal stage1_random random truncate block longest middle prefix suffix spirit
-    spirit_greedy step_entropy step_entropy_mean self_information_steps selective_context
-    perplexity_and_self_information attribution pir answer_gain earliest_correct verified shortest_correct
-    llmlingua2 tokenskip examples
+    asap without_anchor without_surprisal selective_context llmlingua2 tokenskip spirit verified shortest_correct pir
+    longest suffix self_information_steps random block prefix truncate examples
+];
+
+/// Pipelines of earlier versions. No run adds rows to their outputs.
+const REMOVED: [&str; 9] = [
+    "answer_gain",
+    "attribution",
+    "earliest_correct",
+    "middle",
+    "perplexity_and_self_information",
+    "spirit_greedy",
+    "stage1_random",
+    "step_entropy",
+    "step_entropy_mean",
 ];
 
 /// The names of the built-in pipelines.
@@ -42,6 +53,10 @@ pub fn pipeline(named: &str) -> Result<String, String> {
         let included = names().join(", ");
         match Path::new(named).exists() {
             true => format!("cannot read the pipeline {named}: {error}"),
+            false if REMOVED.contains(&named) => format!(
+                "the pipeline {named} was removed: its outputs can still be read, exported and viewed, but not continued; \
+                 asap includes {included}"
+            ),
             false => {
                 let hint = typo::hint(named, names());
                 format!("there is no file and no built-in pipeline {named}{hint}; asap includes {included}")

@@ -12,8 +12,8 @@ pub(crate) const QUESTION: &str = "question";
 pub(crate) const SYSTEM: &str = "system";
 
 /// The functions whose first argument precedes what a model reads. Each also accepts a conversation there.
-pub(crate) const OF_PROMPTS: &str = "cot_answer_gain cot_attribution cot_entropy cot_example cot_first_token \
-    cot_mean_step_entropy cot_no_score cot_perplexity cot_shortest_surviving cot_spirit cot_step_entropy \
+pub(crate) const OF_PROMPTS: &str = "cot_attribution cot_entropy cot_example cot_first_token \
+    cot_mean_step_entropy cot_no_score cot_perplexity cot_shortest_surviving cot_step_entropy \
     cot_surprisal cot_survives cot_token_entropies cot_too_long";
 
 /// Rewrites a query: each function of [`OF_PROMPTS`] that reads the column `question` also gets the row's system

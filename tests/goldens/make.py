@@ -85,7 +85,6 @@ def all_goldens():
         file = f"penalised_{name}.jsonl"
         goldens[file] = partial(generated, file, name, max_new_tokens=64, **penalties)
         goldens[f"scores_{name}.jsonl"] = partial(scores, name)
-        goldens[f"spirit_{name}.jsonl"] = partial(spirit, name)
         for index, file in enumerate(["trace.json", "grads.safetensors", "weights_after.safetensors"]):
             goldens[f"train_{name}/{file}"] = lambda name=name, index=index: train(name)[index]
     for encoder, file in product(ENCODERS, ["goldens.jsonl", "hard.jsonl"]):
@@ -298,14 +297,13 @@ def generated(path, name, **options):
 # Scores of other methods, in f64
 
 
-def answer_scores(name, question, steps, answer):
-    """Returns the mean −ln P of the chain with its answer, and of the answer."""
+def answer_nll(name, question, steps, answer):
+    """Returns the mean −ln P of the answer after a chain."""
     before = question + "\n\n".join(steps) + CLOSE
     encoding = tokenizer(name).encode(before + answer)
     surprisal, _ = token_scores(name, "float64", encoding.ids)
     # The first token of all has no score.
-    firsts = [max(first_token(encoding, start), 1) for start in (len(question), len(before))]
-    return [mean(surprisal[first:]) for first in firsts]
+    return mean(surprisal[max(first_token(encoding, len(before)), 1) :])
 
 
 def alone(name, text):
@@ -323,10 +321,9 @@ def scores(name):
         _, entropy = token_scores(name, "float64", encoding.ids)
         entropies = [[entropy[i] for i in own] for _, own in spans(encoding, question, steps)]
         singles = [alone(name, step) for step in steps]
-        chain_nll, answer_nll = answer_scores(name, question, steps, answer)
+        whole = answer_nll(name, question, steps, answer)
         rests = [steps[:index] + steps[index + 1 :] for index in range(len(steps))]
-        without = [answer_scores(name, question, rest, answer) for rest in rests]
-        after = [answer_scores(name, question, steps[:count], answer)[1] for count in range(len(steps) + 1)]
+        without = [answer_nll(name, question, rest, answer) for rest in rests]
         made.append({
             "id": row["id"],
             "answer": answer,
@@ -334,36 +331,10 @@ def scores(name):
             "step_entropy_mean": [mean(own) if own else None for own in entropies],
             "self_information": [mean(single) for single in singles],
             "self_information_tokens": [len(single) for single in singles],
-            "chain_nll": chain_nll,
-            "answer_nll": answer_nll,
-            "chain_nll_without": [chain for chain, _ in without],
-            "answer_nll_without": [own for _, own in without],
-            "attribution": [own - answer_nll for _, own in without],
-            "answer_nll_after": after,
-            "answer_gain": [before - now for before, now in zip(after, after[1:])],
+            "answer_nll": whole,
+            "answer_nll_without": without,
+            "attribution": [nats - whole for nats in without],
         })
-    return made
-
-
-def spirit(name):
-    """Removes the step without which the chain and its answer have the lowest mean −ln P, again and again."""
-    chains, made = rows(f"{name}/cots.jsonl"), []
-    answers = {row["id"]: row["answer"] for row in rows(f"scores_{name}.jsonl")}
-    for row in rows(f"spirit_{name}.jsonl"):
-        question, steps, answer = chains[row["id"]]["question"], chains[row["id"]]["steps"], answers[row["id"]]
-        kept, order, margins = list(range(len(steps))), [], []
-        lens, at_half = [length(name, steps)], None
-        while kept:
-            if at_half is None and lens[-1] * 2 <= lens[0]:
-                at_half = list(kept)
-            rests = [[steps[step] for step in kept if step != gone] for gone in kept]
-            nats = [answer_scores(name, question, rest, answer)[0] for rest in rests]
-            best, *others = sorted(nats)
-            margins.append(others[0] - best if others else None)
-            order.append(kept.pop(nats.index(best)))
-            lens.append(length(name, [steps[step] for step in kept]))
-        made.append({"id": row["id"], "order": order, "lens": lens, "least_margins": margins})
-        made[-1]["kept_at_half"] = at_half or []
     return made
 
 

@@ -98,8 +98,6 @@ class Reader:
             return list(range(count))
         if control == "longest":
             return [-length for length in lengths]
-        if control == "middle":
-            return [abs(i + 0.45 - count / 2) for i in range(count)]
         content = SEED.to_bytes(8, "little", signed=True)
         for step in steps:
             content += len(step.encode()).to_bytes(8, "little") + step.encode()
@@ -166,7 +164,7 @@ def make(model):
         found = {"id": answer["id"], "answer": answer["answer"]}
         found["checks"] = [{"kept": part} | check for part, check in zip(parts, checks)]
         budget = reader.count("\n\n".join(steps)) // 2
-        controls = ["block", "longest", "middle", "prefix", "suffix"]
+        controls = ["block", "longest", "prefix", "suffix"]
         kept = {name: reader.exactly(steps, reader.scores(name, steps), budget) for name in controls}
         found |= {"budget": budget, "controls": kept}
         if expected(answer["answer"]) is None:

@@ -46,7 +46,7 @@ fn an_inspection_shows_what_is_read() {
 
 #[test]
 fn a_run_and_its_repetition() {
-    let run = "asap run pipelines/sql/stage1_random.sql --from traces --to out --set asap.refine.max_tokens=200";
+    let run = "asap run pipelines/sql/without_surprisal.sql --from traces --to out";
     let workplace = Workplace::new();
     workplace.traces(7, 20, "traces");
     insta::assert_snapshot!(timeless(&workplace.transcript(&[run, run])));

@@ -8,10 +8,9 @@ use serde_json::Value;
 
 const SEEDS: [u32; 3] = [101, 102, 103];
 const OPENERS: [&str; 2] = ["even", "real"];
-const PIPELINES: [&str; 8] =
-    ["asap", "without_anchor", "stage1_random", "random", "truncate", "spirit", "step_entropy", "attribution"];
+const PIPELINES: [&str; 5] = ["asap", "without_anchor", "random", "truncate", "spirit"];
 /// Pipelines whose model reads whole chains are measured only when the table is written, the others on each run.
-const WRITTEN: [&str; 4] = ["without_anchor", "spirit", "step_entropy", "attribution"];
+const WRITTEN: [&str; 2] = ["without_anchor", "spirit"];
 /// Small enough that stage 2 still has to drop steps after stage 1.
 const BUDGET: &str = "asap.refine.max_tokens=256";
 

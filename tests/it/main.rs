@@ -3,7 +3,6 @@
 
 mod anchoring;
 mod answers;
-mod cases;
 mod cli;
 mod common;
 #[cfg(feature = "cuda-tests")]

@@ -16,7 +16,6 @@ STEPS = ["2 + 2 is 4.", "Twice 4 is 8, so 8 it is.", "Let me check: 8 / 2 is 4."
 CALLS = {
     "surprisal": "cot_surprisal({0})",
     "entropy": "cot_step_entropy({0})",
-    "gain": "cot_answer_gain({0}, '8')",
     "attribution": "cot_attribution({0}, '8')",
     "survives": "cot_survives({0}, [0, 2], '8')",
 }

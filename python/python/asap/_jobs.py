@@ -20,8 +20,8 @@ def pipelines() -> dict[str, str]:
     """Return the names of the built-in pipelines with what they do, as a dict.
 
     >>> import asap
-    >>> asap.pipelines()["spirit_greedy"].split(". ")[-1]
-    'Differs from its publication: SPIRIT also merges steps with a language model.'
+    >>> asap.pipelines()["pir"].split(". ", 4)[-1]
+    'Differs from its publication: only rules find the functional steps. The paper also asks a language model.'
     """
     return dict(_asap.pipelines())
 

@@ -7,7 +7,7 @@ fn a_dry_run_counts_the_tokens_that_scores_take() {
     let workplace = corpus(6);
     let calls = [
         ("without_anchor", "cot_surprisal(question, cot_steps(cot))"),
-        ("attribution", "cot_attribution(question, cot_steps(cot), answer)"),
+        ("pir", "cot_attribution(question, cot_steps(cot), answer)"),
         ("random", "cot_steps(cot)"),
     ];
     let counted = calls.map(|(pipeline, call)| {

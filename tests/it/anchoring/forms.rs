@@ -1,22 +1,7 @@
 //! Endpoints that accept requests only in another form, and endpoints without a connection, in all commands.
 
-use serde_json::Value;
-
 use super::{corpus, model, paid, run, take_answers};
 use asap_test_support::{Call, Reply, Server, Vllm};
-
-/// A model that accepts neither `max_tokens` nor a temperature.
-pub(crate) fn picky(call: &Call) -> Reply {
-    let refused = |field: &str, more: &str| {
-        let message = format!("Unsupported parameter: '{field}' is not supported with this model.{more}");
-        Reply::error(400, &message)
-    };
-    match (&call.body["max_tokens"], &call.body["temperature"]) {
-        (Value::Null, Value::Null) => model(call),
-        (Value::Null, _) => refused("temperature", ""),
-        _ => refused("max_tokens", " Use 'max_completion_tokens' instead."),
-    }
-}
 
 #[test]
 fn a_small_window_rejects_only_the_row_that_does_not_fit() {

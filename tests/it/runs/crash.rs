@@ -3,12 +3,10 @@
 //! A point is a request, since only requests leave traces in the store. `seeded` chooses other points at random.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
-use crate::common::files_below;
 use crate::runs::place::{File, Place, had_nothing_to_do, wait_until};
 use crate::support::proxy::{Action, Gate, RequestHead};
-use crate::support::table::{REJECTS, live_files};
+use crate::support::table::orphans;
 use asap_test_support::{Call, Reply, Server};
 
 /// Calls a language model for each kept row.
@@ -81,24 +79,6 @@ fn ends_as_undisturbed(place: &Place, server: &Server, files: &[File], deaths: u
     assert_eq!(place.rows(), whole.rows());
     let (paid, needed) = (server.answered(), other.answered());
     assert!(paid <= needed + deaths * CALLS, "{paid} paid calls, {needed} needed calls, {deaths} deaths");
-}
-
-/// Returns the paths of an output's shards that no log names.
-pub(crate) fn orphans(out: &Path) -> BTreeSet<String> {
-    let mut found = files_below(out);
-    for table in [out.to_path_buf(), out.join(REJECTS)] {
-        for live in live_files(&table) {
-            found.remove(&table.join(live).strip_prefix(out).unwrap().display().to_string());
-        }
-    }
-    let is_kept = |path: &str| {
-        let name = path.rsplit('/').next().unwrap_or_default();
-        let is_log =
-            path.contains("_delta_log/") && name.starts_with(|first: char| first == '_' || first.is_ascii_digit());
-        let is_answer = path.starts_with(".asap/cache/") && name.ends_with(".answers.parquet");
-        is_log || is_answer || path == ".asap/hashes.json"
-    };
-    found.into_iter().filter(|path| !is_kept(path)).collect()
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use serde_json::{Value, json};
 
 use crate::runs::place::{File, Place};
+use crate::support::table::{checkpoint, forget_commits};
 
 /// The path of a file of deletion vectors with the name [`VECTORS`] in a log. Both are an example of the protocol.
 pub(crate) const VECTORS_FILE: &str = "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin";
@@ -63,14 +64,6 @@ impl<'a> Table<'a> {
         self.commit(&files.iter().map(|(name, ..)| self.add(name)).collect::<Vec<_>>());
     }
 
-    /// Replaces files by one with the same rows in a version that changes none of them.
-    pub(crate) fn merge(&self, names: &[&str], whole: File) {
-        let removed = names.iter().map(|name| self.remove(name));
-        self.place.put(whole.clone());
-        let actions: Vec<_> = removed.chain([self.add(whole.0)]).map(without_change).collect();
-        self.commit(&actions);
-    }
-
     pub(crate) fn add(&self, name: &str) -> Value {
         let size = std::fs::metadata(self.place.path(&format!("{}/{name}", self.folder))).unwrap().len();
         json!({ "add": { "path": name, "partitionValues": {}, "size": size, "modificationTime": 7, "dataChange": true } })
@@ -103,13 +96,10 @@ impl<'a> Table<'a> {
     }
 }
 
-fn without_change(mut action: Value) -> Value {
-    for kind in ["add", "remove"] {
-        if action.get(kind).is_some() {
-            action[kind]["dataChange"] = json!(false);
-        }
-    }
-    action
+/// Writes a checkpoint of a version and removes the commits before it, like the cleanup of a log.
+pub(crate) fn clean(place: &Place, version: u64) {
+    checkpoint(&place.path("in"), version);
+    forget_commits(&place.path("in"), version);
 }
 
 /// Encodes row numbers as a deletion vector: a magic number and a 64-bit bitmap of one container.

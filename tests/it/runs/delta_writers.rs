@@ -9,18 +9,11 @@ use serde_json::json;
 use url::Url;
 
 use crate::common::{Finished, now};
-use crate::runs::delta_table::{Table, columns, metadata, protocol};
+use crate::runs::delta_table::{Table, clean, columns, metadata, protocol};
 use crate::runs::place::{A, B, Place, had_nothing_to_do, summary};
-use crate::support::table::{checkpoint, forget_commits};
 
 fn url(place: &Place) -> Url {
     Url::from_directory_path(place.path("in")).unwrap()
-}
-
-/// Writes a checkpoint of a version and removes the commits before it, like the cleanup of a log.
-pub(crate) fn clean(place: &Place, version: u64) {
-    checkpoint(&place.path("in"), version);
-    forget_commits(&place.path("in"), version);
 }
 
 /// Checks that a run was refused before it wrote, with these texts in its message.

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread::Builder;
 use std::time::Instant;
 
-use crate::runs::crash::orphans;
 use crate::runs::place::{File, Place, Running, wait_until};
 use crate::support::proxy::{Action, Gate};
+use crate::support::table::orphans;
 
 const FILES: [File; 3] = [("a.parquet", 1..=8, "step"), ("b.parquet", 11..=18, "step"), ("c.parquet", 21..=28, "step")];
 const A_NEXT: File = ("a.parquet", 2..=9, "later");

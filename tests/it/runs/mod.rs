@@ -1,11 +1,11 @@
 //! Runs over files and tables that fail, change and race: every input row is in the output or the rejects, once.
 
 mod commits;
-pub(crate) mod crash;
+mod crash;
 mod delta_input;
 mod delta_rows;
 pub(crate) mod delta_table;
-pub(crate) mod delta_writers;
+mod delta_writers;
 mod disturbed;
 mod faults;
 mod files;

@@ -26,7 +26,6 @@ pub(crate) const PIPELINE: &str = "SELECT source, id, cot, status, error FROM co
 pub(crate) const A: File = ("a.parquet", 1..=7, "step");
 pub(crate) const B: File = ("b.parquet", 11..=17, "step");
 pub(crate) const C: File = ("c.parquet", 21..=27, "step");
-pub(crate) const D: File = ("d.parquet", 31..=37, "step");
 
 /// Longer than any run of these tests takes.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -46,6 +45,7 @@ impl Place {
     }
 
     /// A place without the project's data.
+    #[allow(dead_code, reason = "only cases use it")]
     pub(crate) fn elsewhere() -> Self {
         Self::of(Workplace::empty())
     }
@@ -132,6 +132,7 @@ impl Place {
 
     /// Runs a shell command in the folder of the place, in which `asap` is the binary, `$PIPELINE` the pipeline
     /// and `$ROOT` the project.
+    #[allow(dead_code, reason = "only cases use it")]
     pub(crate) fn shell(&self, script: &str) -> Finished {
         let mut shell = self.workplace.shell_command(script);
         shell.current_dir(self.path("")).env("PIPELINE", self.workplace.path("mine.sql")).env("ROOT", root());
@@ -154,6 +155,7 @@ impl Place {
         Running::start(self.run_command(more)).finish()
     }
 
+    #[allow(dead_code, reason = "only cases use it")]
     pub(crate) fn run_from(&self, from: &str, more: &[&str]) -> Finished {
         Running::start(self.command_from(from, more)).finish()
     }

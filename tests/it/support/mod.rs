@@ -1,5 +1,6 @@
 //! Helpers of the run tests: object servers, a proxy that injects faults, and the check of a table.
 
+pub(crate) mod anchorer;
 pub(crate) mod objects;
 pub(crate) mod proxy;
 pub(crate) mod s3;

@@ -84,6 +84,7 @@ pub(crate) enum Action {
     ReplyAfterLoss(u16),
     /// Forwards the request. If the server refuses a conditional create because the object exists, replies with
     /// success.
+    #[allow(dead_code, reason = "only cases use it")]
     HideRefusal,
     /// Forwards the request. The reply comes in pieces, with this pause after each.
     Slow(Duration),
@@ -158,6 +159,7 @@ impl Gate {
 pub(crate) struct Logged {
     pub head: RequestHead,
     /// The status that the client received, if any.
+    #[allow(dead_code, reason = "only cases use it")]
     pub status: Option<u16>,
 }
 

@@ -9,7 +9,7 @@ use deltalake_core::checkpoints::create_checkpoint_from_table_url_and_cleanup;
 use serde_json::Value;
 use url::Url;
 
-use crate::common::{Workplace, json_lines, now};
+use crate::common::{Workplace, files_below, json_lines, now};
 
 pub(crate) const REJECTS: &str = ".asap/rejects";
 
@@ -107,6 +107,24 @@ pub(crate) fn live_files(table: &Path) -> BTreeSet<String> {
         }
     }
     live
+}
+
+/// Returns the paths of an output's shards that no log names.
+pub(crate) fn orphans(out: &Path) -> BTreeSet<String> {
+    let mut found = files_below(out);
+    for table in [out.to_path_buf(), out.join(REJECTS)] {
+        for live in live_files(&table) {
+            found.remove(&table.join(live).strip_prefix(out).unwrap().display().to_string());
+        }
+    }
+    let is_kept = |path: &str| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let is_log =
+            path.contains("_delta_log/") && name.starts_with(|first: char| first == '_' || first.is_ascii_digit());
+        let is_answer = path.starts_with(".asap/cache/") && name.ends_with(".answers.parquet");
+        is_log || is_answer || path == ".asap/hashes.json"
+    };
+    found.into_iter().filter(|path| !is_kept(path)).collect()
 }
 
 #[track_caller]

@@ -17,23 +17,6 @@ fn number(score: Option<f64>) -> f64 {
     score.filter(|score| !score.is_nan()).unwrap_or(0.0)
 }
 
-/// Returns for each score the fraction of the other scores that are lower. An equal score counts half, and a single
-/// score gets 0.5. A missing score and NaN count as 0.
-pub fn ranks(scores: &[Option<f64>]) -> Vec<f64> {
-    let order = by_score(scores);
-    let mut ranks = vec![0.5; scores.len()];
-    if order.len() < 2 {
-        return ranks;
-    }
-    let mut lower = 0;
-    for equal in order.chunk_by(|a, b| number(scores[*a]) == number(scores[*b])) {
-        let rank = lower as f64 + (equal.len() - 1) as f64 / 2.0;
-        equal.iter().for_each(|step| ranks[*step] = rank / (order.len() - 1) as f64);
-        lower += equal.len();
-    }
-    ranks
-}
-
 /// Returns a random order that depends only on steps and seed, on every machine and in every release. Each step draws a
 /// key from ChaCha8 seeded by the SHA-256 of seed and steps. The lowest key comes first.
 pub fn at_random(steps: &[&str], seed: i64) -> Vec<usize> {

@@ -9,8 +9,6 @@ pub enum Control {
     Block,
     /// The longest step goes first.
     Longest,
-    /// The step nearest the middle of the chain goes first.
-    Middle,
     /// The last step goes first.
     Prefix,
     Random,
@@ -19,10 +17,9 @@ pub enum Control {
 }
 
 impl Control {
-    pub const ALL: [(&str, Self); 6] = [
+    pub const ALL: [(&str, Self); 5] = [
         ("block", Self::Block),
         ("longest", Self::Longest),
-        ("middle", Self::Middle),
         ("prefix", Self::Prefix),
         ("random", Self::Random),
         ("suffix", Self::Suffix),
@@ -30,18 +27,15 @@ impl Control {
 
     /// Returns a score for each step; the lowest goes first. `lengths` are the steps' tokens.
     pub fn scores(self, steps: &[&str], lengths: &[usize], seed: i64) -> Vec<f64> {
-        let count = steps.len() as f64;
         match self {
             Self::Block => block(lengths, draw(steps, seed)),
             Self::Longest => lengths.iter().map(|length| -(*length as f64)).collect(),
-            // Of two steps at the same distance, the later one goes first.
-            Self::Middle => (0..steps.len()).map(|place| (place as f64 + 0.45 - count / 2.0).abs()).collect(),
             Self::Prefix => (0..steps.len()).map(|place| -(place as f64)).collect(),
             Self::Suffix => (0..steps.len()).map(|place| place as f64).collect(),
             Self::Random => {
                 let mut scores = vec![0.0; steps.len()];
                 for (place, step) in at_random(steps, seed).into_iter().enumerate() {
-                    scores[step] = place as f64 / count;
+                    scores[step] = place as f64 / steps.len() as f64;
                 }
                 scores
             }
@@ -77,8 +71,6 @@ mod tests {
     fn controls_order_steps_without_their_content() {
         let (steps, lengths) = (["a", "b", "c", "d"], [3, 1, 4, 1]);
         assert_eq!(order(Control::Longest, &steps, &lengths), [2, 0, 1, 3]);
-        assert_eq!(order(Control::Middle, &steps, &lengths), [2, 1, 3, 0]);
-        assert_eq!(order(Control::Middle, &steps[..3], &lengths[..3]), [1, 2, 0]);
         assert_eq!(order(Control::Prefix, &steps, &lengths), [3, 2, 1, 0]);
         assert_eq!(order(Control::Suffix, &steps, &lengths), [0, 1, 2, 3]);
         assert_eq!(order(Control::Random, &steps, &lengths), at_random(&steps, 7));

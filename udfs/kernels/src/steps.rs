@@ -88,11 +88,6 @@ pub fn steps(chain: &str) -> Vec<&str> {
     found
 }
 
-/// Whether a step only announces the next one: it ends in a colon, optionally followed by emphasis marks.
-pub fn is_heading(step: &str) -> bool {
-    step.trim_end_matches(|scalar| is_space(scalar) || ['*', '_'].contains(&scalar)).ends_with([':', '：'])
-}
-
 /// Removes white space at both ends, as Python's `str.strip` does.
 pub fn strip(text: &str) -> &str {
     text.trim_matches(is_space)

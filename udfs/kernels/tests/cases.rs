@@ -1,7 +1,7 @@
 //! The functions of this crate, by their names in `cases.jsonl`: what they give for their arguments.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use asap_kernels::budget::{by_score, ranks, share};
+use asap_kernels::budget::{by_score, share};
 use asap_kernels::code_fences::{Blocks, Turn, code, language, unfenced};
 use asap_kernels::extractive::{core, write};
 use asap_kernels::functions::{Function, without_lowest_functional};
@@ -10,7 +10,7 @@ use asap_kernels::health::{is_cut_off, is_hollow, scripts};
 use asap_kernels::matching::walk;
 use asap_kernels::rendered;
 use asap_kernels::selective::{Level, Unit, keep, sentences};
-use asap_kernels::steps::{Separator, is_heading, select, steps, strip};
+use asap_kernels::steps::{Separator, select, steps, strip};
 use asap_kernels::tags::{
     answer_beside, bare_chain, begins_with_chain, openings, parts, response, response_or_all, think, wrap,
 };
@@ -41,7 +41,6 @@ fn result(function: &str, of: &Value) -> Value {
         "line_steps" => json!(Separator::Line.steps(text)),
         "select" => call(of, |(steps, kept): (Vec<String>, Vec<usize>)| select(&texts(&steps), kept)),
         "strip" => json!(strip(text)),
-        "is_heading" => json!(is_heading(text)),
         "think_and_response" => json!([think(text), response(text)]),
         "before_and_again" => json!(parts(text).map(|parts| (parts.before, parts.thinks_again))),
         "bare_chain" => json!(bare_chain(text)),
@@ -59,7 +58,6 @@ fn result(function: &str, of: &Value) -> Value {
             without_lowest_functional(&names.into_iter().map(named).collect::<Vec<_>>(), &scores, share)
         }),
         "by_score" => json!(by_score(&scores(of))),
-        "ranks" => json!(ranks(&scores(of))),
         "share" => call(of, |(ratio, tokens)| share(ratio, tokens)),
         "walk" => call(of, |(original, coarse, threshold): (Vec<String>, Vec<String>, f64)| {
             let walk = walk(&mut Gestalt::new(false), &texts(&original), &texts(&coarse), threshold);

@@ -272,4 +272,15 @@ mod tests {
         meter.reserve(hundred, 10.0, false).await.unwrap().settle(0, 0, PRICES);
         assert_eq!((meter.usage().calls, meter.usage().cost), (3, 30.0));
     }
+
+    #[tokio::test]
+    async fn a_request_beyond_the_allowed_ones_says_how_many_were_sent() {
+        let (meter, two) = (Arc::new(Meter::default()), Budget { max_calls: Some(2), max_cost: None });
+        meter.reserve(two, 0.0, false).await.unwrap().forfeit();
+        meter.reserve(two, 0.0, true).await.unwrap().settle(10, 2, PRICES);
+        let error = meter.reserve(two, 0.0, false).await.unwrap_err();
+        assert_eq!(error.kind, FailureKind::Budget);
+        assert_eq!(error.message, "asap.anchor.max_calls allows 2 requests, and 2 were sent");
+        assert_eq!(meter.usage().calls, 2);
+    }
 }

@@ -6,7 +6,7 @@
 //! | question | method | who asks it |
 //! |---|---|---|
 //! | log-probabilities of tokens at positions | [`Backend::score`] | `cot_surprisal`, `cot_perplexity`, … |
-//! | the same in several texts that share a beginning | [`Backend::score_forks`] | `cot_attribution`, `cot_answer_gain`, `cot_spirit` |
+//! | the same in several texts that share a beginning | [`Backend::score_forks`] | `cot_attribution` |
 //! | a short greedy continuation | [`Backend::continue_greedily`] | `cot_survives`, the pipeline `verified`, `asap exam` |
 //!
 //! To write a backend, implement the first question and [`Backend::name`]. Without the second, forks are read as whole

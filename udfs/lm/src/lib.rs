@@ -56,7 +56,6 @@ pub mod train;
 
 pub use asap_ops as ops;
 pub use ask::check::{ANSWER_PROMPT, STATED};
-pub use ask::spirit::GreedilyPruned;
 pub use ask::survival::{Stating, stated};
 pub use ask::{generate, sampling};
 pub use error::{LmError, Result};
@@ -65,8 +64,8 @@ pub use locate::{SMALL, locate, locate_folder, parameters};
 pub use model::pass::tokens_read;
 pub use model::{config, decoder, weights};
 pub use score::loaded::{Computed, Dtype, LoadedModel};
-pub use score::row::{Over, QuestionAndSteps, Scores, Wanted};
-pub use score::scorer::{Left, Prepared, Reading, Scored, Scorer};
+pub use score::row::{QuestionAndSteps, Scores, Wanted};
+pub use score::scorer::{Prepared, Reading, Scored, Scorer};
 pub use text::exact::{ExactlyPruned, prune_exactly};
 pub use text::example;
 pub use text::joined::Joined;

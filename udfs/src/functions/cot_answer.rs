@@ -10,7 +10,7 @@ use super::arguments::{STATED_ANSWER, STEPS};
 use super::by_row::RowFunction;
 use crate::columns::NoValue;
 use crate::declaration::{Argument, argument};
-use crate::output::{Numbers, Text, Texts};
+use crate::output::{Text, Texts};
 use crate::settings::{Settings, SkippedAnswer};
 
 const RESPONSE: Argument =
@@ -35,18 +35,6 @@ pub(super) const COT_VERIFY: RowFunction<(), bool> = RowFunction {
     row: |_, row| Ok(asap_verify::verify(row.text(0)?, row.text(1)?)),
 };
 
-pub(super) const COT_EARLIEST_CORRECT: RowFunction<(), Numbers> = RowFunction {
-    name: "cot_earliest_correct",
-    about: "The numbers (from 1) of the steps up to the first step that states the answer, or of all steps if no step states it. These steps are the first-correct solution of Chen et al. (2024). A step states the answer if one of four parts of the step equals the answer by the rules of `cot_verify`: the content of a `\\boxed`, the text after \"answer is\" or \"answer:\", a formula, or the text after the last `=` or `is` of a sentence. As published.",
-    arguments: &[STEPS, STATED_ANSWER],
-    example: "select cot_earliest_correct(['Hm.', '2 + 2 = 4.', 'Sure? Yes.'], 'It is \\boxed{4}.');\n-- [1, 2]",
-    row: |_, row| {
-        let (steps, answer) = (row.texts(0)?, row.text(1)?);
-        let first = asap_verify::first_stating(answer, &steps);
-        Ok(Numbers((0..first.map_or(steps.len(), |step| step + 1)).collect()))
-    },
-};
-
 pub(super) const COT_TOKENSKIP_ANSWER: RowFunction<Settings, Text> = RowFunction {
     name: "cot_tokenskip_answer",
     about: "The answer that the pipeline `tokenskip` trains on. By default, it is the answer itself, as in the ASAP paper. With `asap.tokenskip.answer = sentence`, it is the sentence of TokenSkip's own program, which states the final answer (`cot_answer`), or the whole answer if `cot_answer` finds none. Then an answer with a code block and without a final answer stays as it is.",
@@ -67,7 +55,7 @@ pub(super) const COT_TOKENSKIP_ANSWER: RowFunction<Settings, Text> = RowFunction
 
 pub(super) const COT_UNSTATED: RowFunction<(), Texts> = RowFunction {
     name: "cot_unstated",
-    about: "The steps without the sentences that state the answer, by the rules of `cot_earliest_correct`. A model can copy an answer that the chain states. To see whether the other sentences lead to the answer, apply `cot_survives` to the result of this function. Every step keeps its number: a step without remaining sentences becomes an empty text. A sentence ends with its line, or at `.`, `?` or `!` before a space. Steps that do not state the answer stay unchanged.",
+    about: "The steps without the sentences that state the answer. A sentence states the answer if one of four parts of it equals the answer by the rules of `cot_verify`: the content of a `\\boxed`, the text after \"answer is\" or \"answer:\", a formula, or the text after the last `=` or `is`. A model can copy an answer that the chain states. To see whether the other sentences lead to the answer, apply `cot_survives` to the result of this function. Every step keeps its number: a step without remaining sentences becomes an empty text. A sentence ends with its line, or at `.`, `?` or `!` before a space. Steps that do not state the answer stay unchanged.",
     arguments: &[STEPS, STATED_ANSWER],
     example: "select cot_unstated(['Let me add. 2 + 2 = 4.', 'Sure?', 'It is 4.'], 'It is \\boxed{4}.');\n-- [Let me add., Sure?, ]",
     row: |_, row| Ok(asap_verify::unstated(row.text(1)?, &row.texts(0)?).into_iter().map(Some).collect()),

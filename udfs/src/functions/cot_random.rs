@@ -1,4 +1,4 @@
-//! Baselines that a score must beat, and ranks that make scores comparable.
+//! Baselines that a score must beat.
 
 use std::sync::Arc;
 
@@ -42,20 +42,12 @@ pub(super) const COT_TRUNCATE: RowFunction<Arc<Tokenizer>, Numbers> = RowFunctio
     },
 };
 
-pub(super) const COT_RANDOM_SCORES: RowFunction<(), Vec<f64>> = RowFunction {
-    name: "cot_random_scores",
-    about: "A random score for each step, from 0 to below 1, all different. The scores depend only on `seed` and the steps. `cot_random` with the same `seed` removes the step with the lowest score first.",
-    arguments: &[STEPS, argument!(seed: Int, "A whole number. Another seed gives other scores.")],
-    example: "select cot_random_scores(['Hm.', '2 + 2 is 4.'], 7);\n-- [0.0, 0.5]",
-    row: |_, row| Ok(Control::Random.scores(&row.texts(0)?, &[], row.int(1)?)),
-};
-
 pub(super) const COT_CONTROL_SCORES: RowFunction<Arc<Tokenizer>, Vec<f64>> = RowFunction {
     name: "cot_control_scores",
-    about: "A score for each step by its place, its length or chance: a baseline that other scores must beat. The step with the lowest score is removed first. `prefix` removes the last step first, and so keeps the beginning. `suffix` removes the first step first, and so keeps the end. `middle` removes the step nearest the middle of the chain first. `longest` removes the step with the most tokens first. `random` removes a random step first, as `cot_random` does. `block` keeps a random contiguous block. The scores of `random` depend on `seed` and the steps. The scores of `block` also depend on the lengths of the steps in tokens. The other controls ignore `seed`. An unknown control fails the query.",
+    about: "A score for each step by its place, its length or chance: a baseline that other scores must beat. The step with the lowest score is removed first. `prefix` removes the last step first, and so keeps the beginning. `suffix` removes the first step first, and so keeps the end. `longest` removes the step with the most tokens first. `random` removes a random step first, as `cot_random` does. `block` keeps a random contiguous block. The scores of `random` depend on `seed` and the steps. The scores of `block` also depend on the lengths of the steps in tokens. The other controls ignore `seed`. An unknown control fails the query.",
     arguments: &[
         STEPS,
-        argument!(control: Text, "`block`, `longest`, `middle`, `prefix`, `random` or `suffix`."),
+        argument!(control: Text, "`block`, `longest`, `prefix`, `random` or `suffix`."),
         argument!(seed: Int, "A whole number. Another seed gives other random scores."),
     ],
     example: "select cot_control_scores(['Hm.', '2 + 2 is 4.', 'Done.'], 'suffix', 7);\n-- [0.0, 1.0, 2.0]",
@@ -70,12 +62,4 @@ pub(super) const COT_CONTROL_SCORES: RowFunction<Arc<Tokenizer>, Vec<f64>> = Row
         let lengths = steps.iter().map(|step| tokenizer.count(step)).collect::<asap_lm::Result<Vec<_>>>();
         Ok(control.scores(&steps, &lengths.map_err(failed)?, seed))
     },
-};
-
-pub(super) const COT_RANK: RowFunction<(), Vec<f64>> = RowFunction {
-    name: "cot_rank",
-    about: "For each score, the share of the chain's other scores that are lower, from 0 to 1; an equal score counts half. Ranks make scores of different units comparable: `array_add(cot_rank(a), cot_rank(b))` gives both scores the same weight. A NULL or NaN score counts as 0, as in `cot_refine`. If a chain has only one score, its rank is 0.5.",
-    arguments: &[argument!(scores: FloatList, "A number for each step of a chain.")],
-    example: "select cot_rank([0.1, 3.2, 1.4, 1.4]);\n-- [0.0, 1.0, 0.5, 0.5]",
-    row: |_, row| Ok(budget::ranks(&row.floats(0)?)),
 };

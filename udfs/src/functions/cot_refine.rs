@@ -1,11 +1,9 @@
 //! Pruning to a budget of tokens by the scores of steps.
 
 use std::borrow::Cow;
-use std::ops::Range;
 use std::sync::Arc;
 
 use asap_kernels::budget::by_score;
-use asap_kernels::steps::{is_heading, join};
 use asap_lm::{Joined, Tokenizer, prune_exactly};
 
 use super::arguments::{MAX_TOKENS, SCORES, STEPS};
@@ -73,7 +71,15 @@ fn fit_steps(
     scores: &[Option<f64>],
     max_tokens: usize,
 ) -> asap_lm::Result<Vec<usize>> {
-    fit(tokenizer, steps, max_tokens, by_score(scores), |_, is_too_long| u8::from(!is_too_long))
+    let joined = Joined::new(tokenizer, steps)?;
+    if joined.tokens() <= max_tokens {
+        return Ok(joined.kept());
+    }
+    let lengths = (0..steps.len()).map(|step| joined.tokens_alone(step)).collect::<asap_lm::Result<Vec<_>>>()?;
+    let mut order = by_score(scores);
+    // The sort is stable.
+    order.sort_by_key(|step| lengths[*step] <= max_tokens);
+    joined.prune(order, max_tokens)
 }
 
 pub(super) const COT_REFINE_OR_FIT: RowFunction<(Arc<Tokenizer>, Settings), ByRule> = RowFunction {
@@ -99,66 +105,6 @@ pub(super) struct ByRule {
 }
 
 struct_output!(row: ByRule => "kept": Some(Numbers(row.kept.clone())), "by": Some(row.by));
-
-/// Returns the places of the steps that remain. Steps are removed by rank, and within a rank in this order, until the
-/// rest fits. The rank depends on a step's place and on whether it can never fit.
-fn fit(
-    tokenizer: &Tokenizer,
-    steps: &[&str],
-    max_tokens: usize,
-    mut order: Vec<usize>,
-    rank: impl Fn(usize, bool) -> u8,
-) -> asap_lm::Result<Vec<usize>> {
-    let joined = Joined::new(tokenizer, steps)?;
-    if joined.tokens() <= max_tokens {
-        return Ok(joined.kept());
-    }
-    let lengths = (0..steps.len()).map(|step| joined.tokens_alone(step)).collect::<asap_lm::Result<Vec<_>>>()?;
-    // The sort is stable.
-    order.sort_by_key(|step| rank(*step, lengths[*step] > max_tokens));
-    joined.prune(order, max_tokens)
-}
-
-pub(super) const COT_FIT_WITH_HEADINGS: RowFunction<(Arc<Tokenizer>, Settings), Numbers> = RowFunction {
-    name: "cot_fit_with_headings",
-    about: "The numbers (from 1, ascending) of the steps that remain as in `cot_fit`, with two exceptions: a heading stays with the step after it, and the last step is removed last. A heading is a step that ends in a colon (\"So:\"). A heading and the step after it are kept or removed together, by the score of the step after it. The last step is removed last because it states the result. If the last step is itself a heading, it is removed first. Lists of different lengths give NULL.",
-    arguments: STEPS_SCORES_AND_BUDGET,
-    example: "select cot_fit_with_headings(['Hm:', 'Wait.', 'So 2 + 2 = 4.', 'Done.'], [3.2, 0.1, 1.4, 1.0], 16);\n-- [3, 4]",
-    row: |(tokenizer, settings), row| {
-        pruned(row, settings, |steps, scores, max_tokens| fit_groups(tokenizer, steps, scores, max_tokens))
-    },
-};
-
-/// As [`fit`], for groups of headings and the step after them.
-fn fit_groups(
-    tokenizer: &Tokenizer,
-    steps: &[&str],
-    scores: &[Option<f64>],
-    max_tokens: usize,
-) -> asap_lm::Result<Vec<usize>> {
-    // A group ends at a step that is not a heading, and at the end of the chain.
-    let mut groups: Vec<Range<usize>> = Vec::new();
-    for (place, step) in steps.iter().enumerate() {
-        let start = groups.last().map_or(0, |group| group.end);
-        if !is_heading(step) || place + 1 == steps.len() {
-            groups.push(start..place + 1);
-        }
-    }
-    let texts: Vec<String> = groups.iter().map(|group| join(steps[group.clone()].iter().copied())).collect();
-    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let order = by_score(&groups.iter().map(|group| scores[group.end - 1]).collect::<Vec<_>>());
-    let is_loose_end = steps.last().is_some_and(|step| is_heading(step));
-    let (loose_end, result) = match (is_loose_end, texts.len()) {
-        (true, groups) => (groups.checked_sub(1), groups.checked_sub(2)),
-        (false, groups) => (None, groups.checked_sub(1)),
-    };
-    let kept = fit(tokenizer, &texts, max_tokens, order, |group, is_too_long| match Some(group) {
-        group if is_too_long || group == loose_end => 0,
-        group if group != result => 1,
-        _ => 2,
-    })?;
-    Ok(kept.into_iter().flat_map(|group| groups[group].clone()).collect())
-}
 
 pub(super) const COT_REFINE_EXACTLY: RowFunction<(Arc<Tokenizer>, Settings), Refinement> = RowFunction {
     name: "cot_refine_exactly",

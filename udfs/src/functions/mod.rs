@@ -12,7 +12,7 @@
 //! | `cot_trace`, `cot_example` | what was pruned, and tokens to train on |
 //! | `cot_faults` | loops, mixed scripts, cut-off generations, hollow chains |
 //! | `by_score`, `step_scores` | scores of steps by the scoring model |
-//! | `cot_survives`, `cot_shortest_surviving`, `cot_spirit` | other uses of the scoring model |
+//! | `cot_survives`, `cot_shortest_surviving` | other uses of the scoring model |
 //! | `cot_selective_context`, `cot_llmlingua2` | texts without the parts that a model rates lowest |
 //! | `by_anchorer`, `cot_anchor` | requests of a direct thought, a pruning or an answer |
 //! | `arguments`, `needs` | what functions share: arguments, and what they need from their session |
@@ -43,7 +43,6 @@ mod cot_random;
 mod cot_refine;
 mod cot_selective_context;
 mod cot_shortest_surviving;
-mod cot_spirit;
 mod cot_steps;
 mod cot_survives;
 mod cot_think;
@@ -73,26 +72,24 @@ fn all(session: &SessionModels) -> Result<Vec<Function>> {
     }
     let mut functions = of_session! {
         cot_anchor: AI_COMPLETE COT_ANCHOR COT_COARSE;
-        cot_answer: COT_ANSWER COT_EARLIEST_CORRECT COT_SHORTEST_CORRECT COT_TOKENSKIP_ANSWER COT_UNSTATED
-            COT_VERIFY;
+        cot_answer: COT_ANSWER COT_SHORTEST_CORRECT COT_TOKENSKIP_ANSWER COT_UNSTATED COT_VERIFY;
         cot_example: COT_EXAMPLE;
         cot_faults: COT_CUT_OFF COT_HOLLOW COT_REPETITION COT_SCRIPTS;
         cot_match: COT_MATCH COT_SIMILARITY COT_SIMILARITY_DIFFLIB;
-        cot_random: COT_CONTROL_SCORES COT_RANDOM COT_RANDOM_SCORES COT_RANK COT_TRUNCATE;
-        cot_refine: COT_FIT COT_FIT_WITH_HEADINGS COT_REFINE COT_REFINE_EXACTLY COT_REFINE_OR_FIT;
+        cot_random: COT_CONTROL_SCORES COT_RANDOM COT_TRUNCATE;
+        cot_refine: COT_FIT COT_REFINE COT_REFINE_EXACTLY COT_REFINE_OR_FIT;
         cot_steps: COT_DROP_FUNCTIONAL COT_FUNCTIONS COT_SELECT COT_STEPS;
         cot_think: COT_RESPONSE COT_THINK;
         cot_tokens: COT_BUDGET COT_NO_SCORE COT_TOKENS COT_TOO_LONG;
         cot_trace: COT_TRACE;
         cot_turns: COT_COMPLETION COT_PROMPT COT_TURNS;
-        step_scores: COT_ANSWER_GAIN COT_ATTRIBUTION COT_ENTROPY COT_FIRST_TOKEN COT_MEAN_STEP_ENTROPY COT_PERPLEXITY
-            COT_SELF_INFORMATION COT_STEP_ENTROPY COT_SURPRISAL COT_TOKEN_ENTROPIES;
+        step_scores: COT_ATTRIBUTION COT_ENTROPY COT_FIRST_TOKEN COT_MEAN_STEP_ENTROPY COT_PERPLEXITY COT_SELF_INFORMATION
+            COT_STEP_ENTROPY COT_SURPRISAL COT_TOKEN_ENTROPIES;
     };
     functions.extend([
         cot_llmlingua2::cot_llmlingua2(session)?,
         cot_selective_context::cot_selective_context(session)?,
         cot_shortest_surviving::cot_shortest_surviving(session)?,
-        cot_spirit::cot_spirit(session)?,
         cot_survives::cot_survives(session)?,
     ]);
     functions.sort_by(|one, other| one.name().cmp(other.name()));

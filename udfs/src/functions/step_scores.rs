@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use asap_lm::backend::TokenScore;
-use asap_lm::{Left, Over, QuestionAndSteps, Reading, Scorer, Wanted};
+use asap_lm::{QuestionAndSteps, Reading, Scorer, Wanted};
 
 use super::arguments::{QUESTION, READ_STEPS, STEPS};
 use super::by_row::RowFunction;
@@ -15,20 +15,6 @@ use crate::output::Texts;
 use crate::settings::{OnError, Settings};
 
 const QUESTION_AND_STEPS: &[Argument] = &[QUESTION, READ_STEPS];
-const QUESTION_STEPS_AND_ANSWER: &[Argument] = &[
-    QUESTION,
-    argument!(steps: TextList, "The steps of a chain of thought, joined by a blank line."),
-    argument!(answer: Text, "The answer, as it stands after `</think>`. An empty answer gives NULL."),
-];
-
-fn answer_reading(row: Args, left: Left) -> Cell<Vec<Reading>> {
-    let (chain, answer) = (QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? }, row.text(2)?);
-    if answer.is_empty() {
-        Err(NoValue::Null)
-    } else {
-        Ok(vec![Reading::Answer { chain, answer, left, over: Over::Answer }])
-    }
-}
 
 fn chain_reading(row: Args) -> Cell<Vec<Reading>> {
     Ok(vec![Reading::Chain(QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? })])
@@ -130,29 +116,24 @@ pub(super) const COT_SELF_INFORMATION: StepScore = StepScore {
     pick: |scores| scores.perplexity.iter().map(|perplexity| perplexity.map(f32::ln)).collect(),
 };
 
-pub(super) const COT_ANSWER_GAIN: StepScore = StepScore {
-    name: "cot_answer_gain",
-    about: "How much each step lowers the mean −ln P of the answer's tokens, in nats per token. For each step, the scoring model (`asap.scorer.model`) reads the question, the steps up to this step, `</think>` and the answer: once without the step, and once with it. The gains of all steps add up to the gain of the whole chain. The model reads the chain only once, and the answer once more for each step. An empty answer gives NULL. A chain longer than the model's window gives NULL.",
-    arguments: QUESTION_STEPS_AND_ANSWER,
-    example: "select cot_answer_gain('2 + 2?', ['2 + 2 is 4.', 'Done.'], '4');",
-    wanted: Wanted::AllTokens,
-    entropies: false,
-    readings: |row| answer_reading(row, Left::First),
-    pick: |scores| {
-        let Some((whole, after)) = scores.answers.split_first() else { return vec![] };
-        let next = after.iter().skip(1).chain([whole]);
-        after.iter().zip(next).map(|(without, with)| Some((without - with) as f32)).collect()
-    },
-};
-
 pub(super) const COT_ATTRIBUTION: StepScore = StepScore {
     name: "cot_attribution",
     about: "For each step, how much the mean −ln P of the answer's tokens rises if this step is left out, in nats per token; above 0 if the step helps. This is the score of PIR (Xiao et al. 2025): the logarithm of a ratio of perplexities. PIR drops only functional steps (verification, other methods, error correction) by this score: see `cot_drop_functional`. The scoring model (`asap.scorer.model`) reads the question, the steps, `</think>` and the answer: once with all steps, and once without each step. For each step, the model reads about half of the chain's tokens again. An empty answer gives NULL. A chain longer than the model's window gives NULL. As published.",
-    arguments: QUESTION_STEPS_AND_ANSWER,
+    arguments: &[
+        QUESTION,
+        argument!(steps: TextList, "The steps of a chain of thought, joined by a blank line."),
+        argument!(answer: Text, "The answer, as it stands after `</think>`. An empty answer gives NULL."),
+    ],
     example: "select cot_attribution('2 + 2?', ['2 + 2 is 4.', 'Done.'], '4');",
     wanted: Wanted::AllTokens,
     entropies: false,
-    readings: |row| answer_reading(row, Left::AllButOne),
+    readings: |row| {
+        let (chain, answer) = (QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? }, row.text(2)?);
+        if answer.is_empty() {
+            return Err(NoValue::Null);
+        }
+        Ok(vec![Reading::Answer { chain, answer, left_out: true }])
+    },
     pick: |scores| {
         let Some((whole, without)) = scores.answers.split_first() else { return vec![] };
         without.iter().map(|nats| Some((nats - whole) as f32)).collect()

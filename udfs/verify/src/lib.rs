@@ -71,7 +71,7 @@ mod words;
 mod work;
 
 pub use extract::{answer, comparable};
-pub use stated::{first_stating, unstated};
+pub use stated::unstated;
 
 /// An expected answer of at most this many bytes is no solution, unless it marks its answer.
 const SHORT: usize = 64;

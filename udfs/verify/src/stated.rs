@@ -1,4 +1,4 @@
-//! Finds what states an answer: the first step of a chain, and every sentence.
+//! Finds the sentences that state an answer.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,20 +10,10 @@ const LONGER: usize = 100;
 /// The number of statements compared per step, from its end. It limits the cost of a step.
 const COMPARED: usize = 32;
 
-/// Returns the first of `steps` that states the answer: in a box, after "answer is", as a formula or its right side, or
-/// after the last `=` or "is" of a sentence. `gold` is an answer, or a response that states one.
-///
-/// ```
-/// assert_eq!(asap_verify::first_stating("4", &["Let me add.", "2 + 2 = 4.", "Is it? Yes."]), Some(1));
-/// ```
-pub fn first_stating(gold: &str, steps: &[&str]) -> Option<usize> {
-    let gold = extract::answer(gold).unwrap_or(Cow::Borrowed(gold));
-    steps.iter().position(|step| states(step, gold.trim()))
-}
-
-/// Returns the steps without the sentences that state the answer, as [`first_stating`] finds it. A step keeps its
-/// place, even if nothing of it is left. A sentence ends with its line, or at a period, `?` or `!` before a space; a
-/// formula is not cut.
+/// Returns the steps without the sentences that state the answer: in a box, after "answer is", as a formula or its right
+/// side, or after the last `=` or "is". `gold` is an answer, or a response that states one. A step keeps its place, even
+/// if nothing of it is left. A sentence ends with its line, or at a period, `?` or `!` before a space; a formula is not
+/// cut.
 ///
 /// ```
 /// assert_eq!(asap_verify::unstated("4", &["Let me add. 2 + 2 = 4.", "It is 4."]), ["Let me add.", ""]);
@@ -125,19 +115,15 @@ mod tests {
     struct Case {
         gold: String,
         steps: Vec<String>,
-        first: Option<usize>,
-        unstated: Option<Vec<String>>,
+        unstated: Vec<String>,
     }
 
     #[test]
-    fn the_first_step_that_states_the_answer_is_found_and_sentences_that_do_go() {
+    fn sentences_that_state_the_answer_go() {
         for line in include_str!("../tests/steps.jsonl").lines() {
-            let Case { gold, steps, first, unstated: expected } = serde_json::from_str(line).unwrap();
+            let Case { gold, steps, unstated: expected } = serde_json::from_str(line).unwrap();
             let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
-            match expected {
-                Some(expected) => assert_eq!(unstated(&gold, &steps), expected, "{line}"),
-                None => assert_eq!(first_stating(&gold, &steps), first, "{line}"),
-            }
+            assert_eq!(unstated(&gold, &steps), expected, "{line}");
         }
         assert_eq!(sentences("é. b? c.d\n\n e"), ["é. ", "b? ", "c.d\n\n ", "e"]);
     }
@@ -151,7 +137,7 @@ mod tests {
         #[test]
         fn any_text_is_read(gold in "[0-9$=\\\\(is ){}.é]{0,40}", steps in proptest::collection::vec("[0-9$=\\\\(is ){}.\\n*é]{0,80}", 0..6)) {
             let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
-            prop_assert!(first_stating(&gold, &steps).is_none_or(|step| step < steps.len()));
+            prop_assert_eq!(unstated(&gold, &steps).len(), steps.len());
         }
     }
 }

@@ -5,8 +5,8 @@
 //! *ends* are added: the start, where a problem is set up and planned, and the end, where the answer is assembled.
 //! So an argument in words is cut to its start and its end.
 //!
-//! `docs/evidence.md` has results on 24 labelled chains of six MATH questions: `stage1_random` is path and ends, `drop
-//! the middle step first` the ends alone. There the ends account for the gain: needed steps come late in such chains,
+//! `docs/evidence.md` has results on 24 labelled chains of six MATH questions: `stage1_random` is path and ends, then
+//! random steps, and `drop the middle step first` the ends alone. There the ends account for the gain: needed steps come late in such chains,
 //! important ones early. Six questions are few, recall favours rules that keep short steps, and labels by a language
 //! model are not proof. The path finds the core of a computation or a program that runs through the whole chain, as in
 //! the sample. For code, no labelled chains exist. By construction, every line of the answer's program stays where the

@@ -1,7 +1,6 @@
-//! Questions that need more than one pass: answers, survival of an answer, and greedy pruning.
+//! Questions that need more than one pass: answers, and survival of an answer.
 
 pub(crate) mod check;
 pub mod generate;
 pub mod sampling;
-pub(crate) mod spirit;
 pub(crate) mod survival;

@@ -166,3 +166,17 @@ fn percentile(mut values: Vec<f32>, per_cent: f64) -> f64 {
     let share = place - below as f64;
     if share < 0.5 { low + (high - low) * share } else { high - (high - low) * (1.0 - share) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_ends_at_the_highest_value_and_has_none_without_values() {
+        for (per_cent, expected) in [(0.0, 0.25), (31.9, 0.4825), (100.0, 1.0), (101.0, 1.0)] {
+            let found = percentile(vec![0.5, 0.25, 0.75, 1.0], per_cent);
+            assert!((found - expected).abs() < 1e-12, "{per_cent}: {found}");
+        }
+        assert!(percentile(vec![], 51.0).is_nan());
+    }
+}

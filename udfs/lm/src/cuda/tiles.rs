@@ -43,3 +43,35 @@ pub(crate) fn tiles(chains: &[Sequence]) -> Vec<Tile> {
     tiles.sort_by_key(|tile| std::cmp::Reverse(tile.position + tile.queries));
     tiles
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn each_query_is_in_one_tile_with_its_place(
+            chains in prop::collection::vec((0_usize..500, 0_usize..500), 0..8),
+        ) {
+            let chains: Vec<Sequence> = chains.into_iter().map(|(earlier, tokens)| Sequence { earlier, tokens }).collect();
+            let tiles = tiles(&chains);
+            prop_assert!(tiles.is_sorted_by_key(|tile| std::cmp::Reverse(tile.position + tile.queries)));
+            // Row of the query, row of its chain's first key, its position in the chain.
+            let mut found: Vec<(u32, u32, u32)> = tiles
+                .iter()
+                .flat_map(|tile| (0..tile.queries).map(|i| (tile.query + i, tile.key, tile.position + i)))
+                .collect();
+            found.sort_unstable();
+            let (mut expected, mut key) = (vec![], 0);
+            for Sequence { earlier, tokens } in &chains {
+                expected.extend((0..*tokens).map(|i| (key as u32, (earlier + i) as u32)));
+                key += earlier + tokens;
+            }
+            let expected: Vec<_> =
+                expected.into_iter().enumerate().map(|(row, (key, place))| (row as u32, key, place)).collect();
+            prop_assert_eq!(found, expected);
+            prop_assert!(tiles.iter().all(|tile| (1..=QUERIES as u32).contains(&tile.queries)));
+        }
+    }
+}

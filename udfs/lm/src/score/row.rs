@@ -26,14 +26,6 @@ pub(crate) struct RowTokens {
     pub check: Option<Continuation>,
 }
 
-/// The part of a text with an answer to score.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Over {
-    Answer,
-    /// Everything after the question: the chain, the closing tag and the answer.
-    Chain,
-}
-
 impl Fork {
     /// A text of tokens `ids` whose first `common` tokens are shared; `scored` are the tokens to score.
     fn new(mut ids: Vec<u32>, common: usize, scored: Range<usize>) -> Self {
@@ -114,23 +106,21 @@ impl RowTokens {
         self.steps.iter().map(first)
     }
 
-    /// Tokenizes each chain with the prompt of `question`, the closing tag and the answer as one text. `over` selects
-    /// the tokens to score. Tokens that a text shares with the first one are read once.
+    /// Tokenizes each chain with the prompt of `question`, the closing tag and the answer as one text, whose answer is
+    /// to be scored. Tokens that a text shares with the first one are read once.
     pub(crate) fn with_answer(
         tokenizer: &Tokenizer,
         prompt: &PromptTemplate,
         question: Asked,
         chains: impl Iterator<Item = String>,
         answer: &str,
-        over: Over,
     ) -> Result<Self> {
         let prompt_text = prompt.render(question)?;
         let mut answers: Vec<Fork> = Vec::new();
         for chain in chains {
             let before = [&prompt_text, &chain, CLOSING].concat();
             let encoded = tokenizer.encode(&[&before, answer].concat(), prompt.adds_special())?;
-            let from = if over == Over::Answer { before.len() } else { prompt_text.len() };
-            let span = (from as u32, (before.len() + answer.len()) as u32);
+            let span = (before.len() as u32, (before.len() + answer.len()) as u32);
             let scored = locate(&encoded.offsets, &[span]).remove(0).unwrap_or(0..0);
             let scored = scored.start.max(1) as usize..scored.end.max(1) as usize;
             let common = answers.first().map_or(0, |whole| in_common(&whole.ids, &encoded.ids));

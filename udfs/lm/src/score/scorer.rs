@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::backend::Asks;
 use crate::memo::{Memo, Memory, share};
 use crate::score::loaded::LoadedModel;
-use crate::score::row::{Over, QuestionAndSteps, RowTokens, Scores, Wanted};
+use crate::score::row::{QuestionAndSteps, RowTokens, Scores, Wanted};
 use crate::score::thread::{Request, RowKey};
 use crate::text::prompt::named_token;
 use crate::{LmError, PromptTemplate, Result, Tokenizer, ops};
@@ -32,8 +32,8 @@ pub enum Reading<'a> {
     Chain(QuestionAndSteps<'a>),
     /// A single step after the token that begins a text.
     Alone(&'a str),
-    /// An answer after a chain, and after each remainder of the chain.
-    Answer { chain: QuestionAndSteps<'a>, answer: &'a str, left: Left, over: Over },
+    /// An answer after a chain, and also after the chain without each of its steps if these are `left_out`.
+    Answer { chain: QuestionAndSteps<'a>, answer: &'a str, left_out: bool },
     /// An answer after a chain, in a box that the model also fills itself; without a box if it does not `state` one.
     Survival { chain: QuestionAndSteps<'a>, answer: &'a str, states: bool },
 }
@@ -48,26 +48,11 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The remainders of a chain to read besides the whole chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Left {
-    /// All steps except one, for each step.
-    AllButOne,
-    /// The first steps: none, one, and so on up to all except the last.
-    First,
-    /// No remainder: only the whole chain.
-    Nothing,
-}
-
-impl Left {
-    fn chains<'a>(self, steps: &'a [&'a str]) -> impl Iterator<Item = String> + 'a {
-        let texts = if self == Self::Nothing { 0 } else { steps.len() };
-        let left = (0..texts).map(move |place| {
-            let after = if self == Self::AllButOne { &steps[place + 1..] } else { &[] };
-            join(steps[..place].iter().chain(after).copied())
-        });
-        std::iter::once(join(steps.iter().copied())).chain(left)
-    }
+/// The whole chain, and the chain without each of its steps if these are `left_out`.
+fn chains(steps: &[&str], left_out: bool) -> impl Iterator<Item = String> {
+    let texts = if left_out { steps.len() } else { 0 };
+    let without = |place: usize| join(steps[..place].iter().chain(&steps[place + 1..]).copied());
+    std::iter::once(join(steps.iter().copied())).chain((0..texts).map(without))
 }
 
 /// A row, or its length in tokens if that exceeds the model's window.
@@ -137,7 +122,7 @@ impl Scorer {
     pub fn too_long(&self, chain: &QuestionAndSteps, answer: Option<&str>) -> Result<Option<String>> {
         let chain = chain.clone();
         let reading = match answer {
-            Some(answer) => Reading::Answer { chain, answer, left: Left::Nothing, over: Over::Answer },
+            Some(answer) => Reading::Answer { chain, answer, left_out: false },
             None => Reading::Chain(chain),
         };
         match self.row(self.key(&reading), &reading)? {
@@ -215,9 +200,9 @@ impl Scorer {
         let row = match reading {
             Reading::Chain(chain) => RowTokens::encode(&self.tokenizer, &self.prompt, chain)?,
             Reading::Alone(step) => RowTokens::alone(&self.tokenizer, self.start()?, step)?,
-            Reading::Answer { chain, answer, left, over } => {
-                let chains = left.chains(&chain.steps);
-                RowTokens::with_answer(&self.tokenizer, &self.prompt, chain.question, chains, answer, *over)?
+            Reading::Answer { chain, answer, left_out } => {
+                let chains = chains(&chain.steps, *left_out);
+                RowTokens::with_answer(&self.tokenizer, &self.prompt, chain.question, chains, answer)?
             }
             Reading::Survival { chain, answer, states } => {
                 let question = self.key(&chain.question);

@@ -8,7 +8,7 @@ use asap_lm::config::ModelConfig;
 use asap_lm::decoder::Decoder;
 use asap_lm::ops::F32Matrix;
 use asap_lm::weights::Weights;
-use asap_lm::{Left, Over, QuestionAndSteps, Reading, Scored, Scorer, Wanted};
+use asap_lm::{QuestionAndSteps, Reading, Scored, Scorer, Wanted};
 use asap_test_support::{Call, Reply, Server as TestServer};
 use datafusion::common::config::ConfigOptions;
 use serde_json::Map;
@@ -190,9 +190,7 @@ fn readings(last: &'static str) -> Vec<Reading<'static>> {
     let steps = ["Let x be 3, so 2x + 1 = 7.", "No, that's not right; wait.", last];
     let questions = ["What is x?", "2 + 2?", "Solve it."];
     let mut readings: Vec<Reading> = questions.iter().map(|question| Reading::Chain(chain(question, &steps))).collect();
-    let forks =
-        |left| Reading::Answer { chain: chain("What is x?", &steps), answer: "x is 3.", left, over: Over::Answer };
-    readings.extend([forks(Left::AllButOne), forks(Left::First)]);
+    readings.push(Reading::Answer { chain: chain("What is x?", &steps), answer: "x is 3.", left_out: true });
     readings.extend([true, false].map(|states| Reading::Survival {
         chain: chain("2 + 2?", &steps),
         answer: "4",

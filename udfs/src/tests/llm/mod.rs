@@ -5,5 +5,6 @@ mod failures;
 mod limits;
 mod refusals;
 mod rows;
+mod secrets;
 pub(crate) mod setup;
 mod shared_answers;

@@ -7,7 +7,7 @@ use crate::model::decoder::Decoder;
 use crate::model::pass::TOKENS_PER_PASS;
 use crate::score::loaded::CpuModel;
 use crate::testing::{self, By, ScoredChain, chains, golden, lines, read, steps};
-use crate::{Asked, Computed, Dtype, GreedilyPruned, Joined};
+use crate::{Asked, Computed, Dtype, Joined};
 
 fn scorer(name: &str) -> Scorer {
     testing::scorer(Computed::Cpu(Dtype::F32), name, &Arc::default())
@@ -79,7 +79,6 @@ struct BaselineScores {
     self_information: Vec<Option<f64>>,
     answer_nll: f64,
     answer_nll_without: Vec<f64>,
-    answer_nll_after: Vec<f64>,
 }
 
 #[test]
@@ -89,17 +88,12 @@ fn baselines_agree_with_transformers() {
         for expected in lines::<BaselineScores>(golden(&format!("scores_{name}.jsonl"))) {
             let texts = &chains[expected.id].steps;
             let chain = question_and_steps(&chains[expected.id]);
-            for (left, without) in
-                [(Left::AllButOne, &expected.answer_nll_without), (Left::First, &expected.answer_nll_after)]
-            {
-                let (chain, answer) = (chain.clone(), expected.answer.as_str());
-                let reading = Reading::Answer { chain, answer, left, over: Over::Answer };
-                let found = steps(read(&scorer, &[reading], Wanted::AllTokens).remove(0));
-                assert_eq!(found.answers.len(), texts.len() + 1);
-                let nats = std::iter::once(&expected.answer_nll).chain(&without[..texts.len()]);
-                for (found, expected) in found.answers.iter().zip(nats) {
-                    assert!((found - expected).abs() < 1e-4, "{name} {left:?} {found} {expected}");
-                }
+            let reading = Reading::Answer { chain: chain.clone(), answer: &expected.answer, left_out: true };
+            let found = steps(read(&scorer, &[reading], Wanted::AllTokens).remove(0));
+            assert_eq!(found.answers.len(), texts.len() + 1);
+            let nats = std::iter::once(&expected.answer_nll).chain(&expected.answer_nll_without);
+            for (found, expected) in found.answers.iter().zip(nats) {
+                assert!((found - expected).abs() < 1e-4, "{name} {found} {expected}");
             }
             let found = steps(score(&scorer, &[chain], Wanted::AllTokens).remove(0));
             assert_close(&found.entropy, &expected.step_entropy_sum, relative, name);
@@ -137,48 +131,6 @@ fn entropies_of_tokens_agree_with_transformers() {
                 assert_eq!(own.as_ref().map(|_| sum), found.entropy[step], "{name}");
             }
         }
-    }
-}
-
-/// A line of `tests/goldens/spirit_*.jsonl`: a round leaves `lens` tokens; its step won by `least_margins`.
-#[derive(serde::Deserialize)]
-struct GreedyOrder {
-    id: usize,
-    order: Vec<usize>,
-    lens: Vec<usize>,
-    least_margins: Vec<Option<f64>>,
-}
-
-#[test]
-fn greedy_orders_agree_with_transformers() {
-    for name in ["qwen2", "llama"] {
-        let (scorer, chains) = (scorer(name), chains(name));
-        let answers: Vec<BaselineScores> = lines(golden(&format!("scores_{name}.jsonl")));
-        let mut rounds = 0;
-        for GreedyOrder { id, order, lens, least_margins } in lines(golden(&format!("spirit_{name}.jsonl"))) {
-            // The cost grows with the cube of their number; the omitted ones were compared once.
-            if order.len() > 16 {
-                continue;
-            }
-            let (chain, answer) =
-                (question_and_steps(&chains[id]), &answers.iter().find(|line| line.id == id).unwrap().answer);
-            let prune = |tokens| {
-                let pruned = scorer.prune_greedily(&chain, answer, &scorer.tokenizer, tokens);
-                futures::executor::block_on(pruned).unwrap().unwrap()
-            };
-            assert_eq!(prune(lens[0]), GreedilyPruned { kept: (0..order.len()).collect(), rounds: 0, tokens: 0 });
-            // Where two steps are alike, rounding decides, and later rounds depend on it.
-            let clear = least_margins.iter().take_while(|margin| margin.is_none_or(|margin| margin > 1e-6)).count();
-            // Half of the steps show the order of removal, and that it ends in time.
-            let tokens = lens[clear.min(order.len().div_ceil(2))];
-            let gone = lens.iter().position(|left| *left <= tokens).unwrap();
-            let mut kept: Vec<usize> = (0..order.len()).filter(|step| !order[..gone].contains(step)).collect();
-            kept.sort_unstable();
-            let pruned = prune(tokens);
-            assert_eq!((pruned.kept, pruned.rounds), (kept, gone), "{name} {id}");
-            rounds += gone;
-        }
-        assert!(rounds > 100, "{name}: {rounds} rounds");
     }
 }
 

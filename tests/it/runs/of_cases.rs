@@ -1,0 +1,4 @@
+//! The modules of this folder that cases use.
+
+pub(crate) mod delta_table;
+pub(crate) mod place;
