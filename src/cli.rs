@@ -18,9 +18,17 @@ use tracing_subscriber::EnvFilter;
 
 use crate::failure::Failure;
 use crate::output::{IS_WIDE, Log, complain, complain_as_json, print};
+#[cfg(feature = "schedule")]
+use crate::schedule;
 use crate::signals::unless_interrupted;
 use crate::terminal::is_hidden;
-use crate::{config, eval, exam, export, feed, generate, inspect, model, run, schedule, sql, table, train, view};
+#[cfg(feature = "train")]
+use crate::train;
+#[cfg(feature = "view")]
+use crate::view;
+use crate::{config, export, feed, generate, inspect, model, run, sql, table};
+#[cfg(feature = "eval")]
+use crate::{eval, exam};
 
 /// Prune chain-of-thought corpora, so that reasoning models can be fine-tuned at a fraction of the cost.
 #[derive(Debug, Parser)]
@@ -52,18 +60,24 @@ struct Cli {
 enum Command {
     Inspect(inspect::InspectArgs),
     Model(model::ModelArgs),
+    #[cfg(feature = "view")]
     View(view::ViewArgs),
     Run(run::RunArgs),
     Sql(sql::SqlArgs),
     Table(table::TableArgs),
     Export(export::ExportArgs),
+    #[cfg(feature = "schedule")]
     Schedule(schedule::ScheduleArgs),
     Feed(feed::FeedArgs),
+    #[cfg(feature = "train")]
     Train(train::TrainArgs),
     Generate(generate::GenerateArgs),
+    #[cfg(feature = "eval")]
     Eval(Box<eval::EvalArgs>),
+    #[cfg(feature = "eval")]
     Exam(exam::ExamArgs),
     Completions(CompletionsArgs),
+    #[cfg(feature = "eval")]
     SandboxedPython(SandboxedPythonArgs),
 }
 
@@ -80,6 +94,7 @@ struct CompletionsArgs {
 }
 
 /// Restrict this process and replace it by Python: asap starts it for each generated program
+#[cfg(feature = "eval")]
 #[derive(Debug, Args)]
 #[command(hide = true)]
 struct SandboxedPythonArgs {
@@ -125,19 +140,25 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
     let result = match cli.command {
         Command::Inspect(args) => block_on(|| unless_interrupted(inspect::run(args))),
         Command::Model(args) => block_on(|| model::run(args)),
+        #[cfg(feature = "view")]
         Command::View(args) => block_on(|| view::run(args)),
         Command::Run(args) => block_on(|| run::run(args)),
         Command::Sql(args) => block_on(|| sql::run(args)),
         Command::Table(args) => block_on(|| table::run(args)),
         Command::Export(args) => block_on(|| export::run(args)),
+        #[cfg(feature = "schedule")]
         Command::Schedule(args) => block_on(|| schedule::run(args)),
         Command::Feed(args) => refuse_terminal().and_then(|()| block_on(|| unless_interrupted(feed::run(args)))),
+        #[cfg(feature = "train")]
         Command::Train(args) => block_on(|| train::run(args)),
         Command::Generate(args) => block_on(|| unless_interrupted(generate::run(args))),
+        #[cfg(feature = "eval")]
         Command::Eval(args) => block_on(|| unless_interrupted(eval::run(*args))),
+        #[cfg(feature = "eval")]
         Command::Exam(args) => block_on(|| exam::run(args)),
         Command::Completions(args) => complete(args.shell),
         // No thread has been started: the restrictions bind this one.
+        #[cfg(feature = "eval")]
         Command::SandboxedPython(args) => Err(Failure::Failed(asap_programs::enter(&args.arguments).to_string())),
     };
     finish(result)
@@ -156,12 +177,13 @@ const JOBS: [(&str, &[&str]); 6] = [
 /// The command line, whose help lists the commands by job.
 fn command() -> clap::Command {
     let command = Cli::command();
+    // A build may lack optional commands.
     let about = |name: &&str| {
-        let about = command.find_subcommand(name).and_then(clap::Command::get_about);
-        format!("  {name:<13}{}", about.map_or(String::new(), ToString::to_string))
+        let about = command.find_subcommand(name)?.get_about();
+        Some(format!("  {name:<13}{}", about.map_or(String::new(), ToString::to_string)))
     };
     let job = |(job, names): &(&str, &[&str])| {
-        format!("{job}:\n{}\n", names.iter().map(about).collect::<Vec<_>>().join("\n"))
+        format!("{job}:\n{}\n", names.iter().filter_map(about).collect::<Vec<_>>().join("\n"))
     };
     let jobs = JOBS.iter().map(job).collect::<Vec<_>>().join("\n");
     command.help_template(format!(

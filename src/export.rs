@@ -5,8 +5,6 @@ use clap::Args;
 
 use crate::failure::Failure;
 use crate::output::{SummaryFormat, complain, count, print_as, several};
-use crate::view::report::Report;
-use crate::view::source::Source;
 
 /// Write the rows of an output as plain Parquet with a dataset card, for trainers and the datasets library
 #[derive(Debug, Args)]
@@ -40,10 +38,12 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
 }
 
 /// What asap view shows of the output, for the dataset card. None if the output has no steps or rows to show.
+#[cfg(feature = "view")]
 async fn about(location: &str) -> Result<Option<String>, Failure> {
-    Ok(match Source::open(location, None, None).await {
-        Ok(source) => Some(Report::of(source).await?.card()),
-        // If the output cannot be read at all, the export reports why.
-        Err(_) => None,
-    })
+    asap_view::card(location).await
+}
+
+#[cfg(not(feature = "view"))]
+async fn about(_: &str) -> Result<Option<String>, Failure> {
+    Ok(None)
 }

@@ -1,10 +1,11 @@
 //! `asap inspect`: shows the schemas and rows of traces, which columns are read as question, chain and answer, what
 //! the rows teach, and their faults.
 
-mod health;
 mod lessons;
 
+#[cfg(feature = "view")]
 use std::io::{IsTerminal, Write};
+#[cfg(feature = "view")]
 use std::process::{Command, Stdio};
 
 use asap_llm::Llm;
@@ -15,17 +16,21 @@ use asap_pipelines::location::{self, command};
 use asap_pipelines::outputs;
 use asap_pipelines::outputs::rejects::RejectsOfStatus;
 use asap_udfs::Settings;
+#[cfg(feature = "view")]
+use asap_view::{
+    chain::{self, Chain},
+    health::Health,
+};
 use clap::Args;
 use serde::Serialize;
 
 use crate::failure::Failure;
+#[cfg(feature = "view")]
+use crate::output::has_color;
 use crate::output::{
-    SummaryFormat, at_least_one, count, failed_files, has_color, note, parsed, print, print_as, quoted, several,
+    SummaryFormat, at_least_one, count, failed_files, note, parsed, print, print_as, quoted, several, shortened,
 };
 use crate::progress::while_opening;
-use crate::view;
-use crate::view::chain::Chain;
-use health::Health;
 use lessons::Lessons;
 
 const SHOWN_CHARACTERS: usize = 100;
@@ -60,13 +65,16 @@ pub struct InspectArgs {
     /// Set the maximum tokens of a row for --model, up to the model's window
     #[arg(long, value_name = "TOKENS", default_value_t = 16_384, value_parser = at_least_one, requires = "model")]
     max_length: usize,
+    #[cfg(feature = "view")]
     /// Check all rows for faults: cut_off, loop, mixed_scripts, hollow, wrong_answer, duplicate and contaminated. Shows of
     /// each the number of rows, three examples, and the WHERE that removes the rows in asap sql. Removes nothing
     #[arg(long)]
     health: bool,
+    #[cfg(feature = "view")]
     /// Look for the questions of these benchmarks, which are files of Parquet or JSON lines
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "health")]
     bench: Vec<String>,
+    #[cfg(feature = "view")]
     /// Show what pruning did to one chain of an output, by its id or its input row
     #[arg(long, value_name = "ID|FILE:ROW", conflicts_with_all = ["columns", "rows", "model", "health"])]
     chain: Option<String>,
@@ -81,13 +89,15 @@ struct Inspection {
     failures: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lessons: Option<Lessons>,
+    #[cfg(feature = "view")]
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<Health>,
 }
 
 pub async fn run(args: InspectArgs) -> Result<(), Failure> {
+    #[cfg(feature = "view")]
     if let Some(named) = &args.chain {
-        let chain = view::chain::find(&args.from, named).await?;
+        let chain = chain::find(&args.from, named).await?;
         return match args.format {
             SummaryFormat::Json => Ok(print(&serde_json::to_string(&chain)?)?),
             SummaryFormat::Table => page(&chain),
@@ -104,7 +114,11 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
     corpus.notes.iter().for_each(note);
     let failures: Vec<String> = corpus.failures.iter().map(ToString::to_string).collect();
     let folder = args.model.as_deref().map(locate).transpose()?;
-    let rows = args.rows.unwrap_or(if folder.is_some() || args.health { 0 } else { SHOWN_ROWS });
+    #[cfg(feature = "view")]
+    let is_checked = args.health;
+    #[cfg(not(feature = "view"))]
+    let is_checked = false;
+    let rows = args.rows.unwrap_or(if folder.is_some() || is_checked { 0 } else { SHOWN_ROWS });
     let schemas = match corpus.inspect(&context, rows).await {
         Ok(schemas) => schemas,
         Err(error) => return Err(corpus.named(&state, error).await.into()),
@@ -114,11 +128,18 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
         Some(model) => Some(Lessons::read(&context, location, &corpus, model, args.max_length).await?),
         None => None,
     };
+    #[cfg(feature = "view")]
     let health = match args.health {
         true => Some(Health::read(&context, location, &corpus, &args.bench).await?),
         false => None,
     };
-    let found = Inspection { schemas, failures, lessons, health };
+    let found = Inspection {
+        schemas,
+        failures,
+        lessons,
+        #[cfg(feature = "view")]
+        health,
+    };
     let shown = location::parse(&args.from).map_or(args.from.clone(), |url| location::display(&url));
     print_as(args.format, &found, || table(&shown, &found))?;
     match found.failures.as_slice() {
@@ -128,6 +149,7 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
 }
 
 /// Shows a chain through the user's pager, if stdout is a terminal.
+#[cfg(feature = "view")]
 fn page(chain: &Chain) -> Result<(), Failure> {
     let pager = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty()).unwrap_or("less -R".to_string());
     let pager = std::io::stdout().is_terminal().then(|| {
@@ -156,7 +178,8 @@ fn rejects(output: &str, found: &[RejectsOfStatus]) -> String {
     lines.join("\n")
 }
 
-fn table(location: &str, Inspection { schemas, failures, lessons, health }: &Inspection) -> String {
+fn table(location: &str, inspection: &Inspection) -> String {
+    let Inspection { schemas, failures, lessons, .. } = inspection;
     let mut lines = vec![location.to_string()];
     lines.extend((schemas.is_empty() && failures.is_empty()).then(|| "empty: it has no rows".to_string()));
     for schema in schemas {
@@ -179,7 +202,8 @@ fn table(location: &str, Inspection { schemas, failures, lessons, health }: &Ins
         lines.extend(parts.into_iter().filter_map(|(what, part)| Some(format!("  {what:<9}  {}", part?))));
         schema.sample.iter().for_each(|row| show_row(&mut lines, row));
     }
-    lines.extend(health.iter().flat_map(|health| [String::new(), health.table()]));
+    #[cfg(feature = "view")]
+    lines.extend(inspection.health.iter().flat_map(|health| [String::new(), health.table()]));
     lines.extend(lessons.iter().flat_map(|lessons| [String::new(), lessons.table()]));
     lines.join("\n")
 }
@@ -193,18 +217,4 @@ fn show_row(lines: &mut Vec<String>, row: &InspectedRow) {
     lines.extend(system.map(|system| format!("    system    {}", shortened(Some(system), SHOWN_CHARACTERS))));
     let rejected = row.status.as_ref().zip(row.error.as_ref());
     lines.extend(rejected.map(|(status, error)| format!("    rejected  {status}: {error}")));
-}
-
-/// The beginning and the end of a text on one line, with its length.
-fn shortened(text: Option<&str>, most: usize) -> String {
-    let Some(text) = text else { return "NULL".to_string() };
-    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let length = words.chars().count();
-    if length <= most {
-        return words;
-    }
-    let half = most / 2;
-    let start: String = words.chars().take(half).collect();
-    let end: String = words.chars().skip(length - half).collect();
-    format!("{start} … {end} ({} characters)", count(text.chars().count() as u64))
 }

@@ -4,7 +4,6 @@ mod nested;
 mod print;
 mod prompt;
 mod statements;
-mod tables;
 mod watch;
 
 use std::io::IsTerminal;
@@ -14,7 +13,8 @@ use std::sync::Arc;
 use asap_llm::Llm;
 use asap_pipelines::answers::SharedAnswers;
 use asap_pipelines::corpus::{CORPUS, ColumnMapping, Corpus, guarded_future};
-use asap_udfs::{Models, Settings, typo};
+use asap_pipelines::named_tables;
+use asap_udfs::{Settings, typo};
 use clap::Args;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{exec_datafusion_err, plan_datafusion_err};
@@ -71,20 +71,12 @@ pub struct SqlArgs {
     settings: SettingArgs,
 }
 
-/// Returns a session with the tables of `asap sql`, whose scoring model is one of `models`.
-///
-/// # Errors
-/// If the engine rejects the settings.
-pub fn session(settings: Settings, llm: &Llm, models: &Models) -> Result<SessionContext> {
-    tables::with_tables(asap_pipelines::session::session_of(settings, llm, models)?)
-}
-
 /// Runs the given commands and files, else standard input, or a prompt on a terminal.
 pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     let settings = config::load(&args.settings)?;
     let llm = Llm::new(Some(Arc::new(SharedAnswers::new(&settings))));
     let watch = Watch::default();
-    let context = tables::with_tables(watch.over(asap_pipelines::session::session(settings, &llm)?))?;
+    let context = named_tables::with_tables(watch.over(asap_pipelines::session::session(settings, &llm)?))?;
     let corpus = match &args.from {
         Some(from) => Some(with_corpus(&context, from, &args).await?),
         None => None,

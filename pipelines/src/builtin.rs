@@ -26,6 +26,13 @@ const REMOVED: [&str; 9] = [
     "step_entropy_mean",
 ];
 
+/// What `asap exam` compares pipelines with: the original chain, random steps, and a random contiguous block.
+pub const ORIGINAL: &str = "original";
+/// See [`ORIGINAL`].
+pub const RANDOM: &str = "random_steps";
+/// See [`ORIGINAL`].
+pub const BLOCK: &str = "block";
+
 /// The names of the built-in pipelines.
 pub fn names() -> Vec<&'static str> {
     PIPELINES.iter().map(|(name, _)| *name).collect()

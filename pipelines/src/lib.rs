@@ -8,6 +8,7 @@ pub mod delta;
 pub mod feed;
 pub mod health;
 pub mod location;
+pub mod named_tables;
 mod object_reader;
 mod objects;
 pub mod outputs;

@@ -98,7 +98,7 @@ impl Engine {
     pub(crate) fn session_of_batch(&self, settings: Settings) -> Result<Session, Failure> {
         let llm = self.session(settings.clone())?.llm;
         let _entered = self.runtime.enter();
-        let context = asap::sql::session(settings, &llm, &self.models)?;
+        let context = asap_pipelines::named_tables::session(settings, &llm, &self.models)?;
         Ok(Session { context, llm })
     }
 
@@ -106,7 +106,7 @@ impl Engine {
     pub(crate) fn new_session(&self, settings: Settings) -> Result<Session, Failure> {
         let _entered = self.runtime.enter();
         let llm = Llm::new(Some(Arc::new(SharedAnswers::new(&settings))));
-        let context = asap::sql::session(settings, &llm, &self.models)?;
+        let context = asap_pipelines::named_tables::session(settings, &llm, &self.models)?;
         Ok(Session { context, llm })
     }
 }

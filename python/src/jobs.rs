@@ -50,7 +50,7 @@ pub(crate) fn flags() -> Vec<String> {
 /// Return a line of `metrics.jsonl` as a record of TensorBoard, or for an empty line the record that begins a file.
 #[pyfunction]
 pub(crate) fn tensorboard_record(line: &str) -> PyResult<Vec<u8>> {
-    asap::train::tensorboard_record(line).map_err(|error| Error::new_err(error.to_string()))
+    asap_train::tensorboard_record(line).map_err(|error| Error::new_err(error.to_string()))
 }
 
 /// Return the SQL of a pipeline: a built-in one, or a file.
@@ -126,7 +126,7 @@ pub(crate) fn report(
 ) -> PyResult<String> {
     let work = async move {
         let [against, exam, to] = [&against, &exam, &to].map(|place| place.as_deref());
-        asap::view::frame(&output, against, exam, to).await
+        asap_view::frame(&output, against, exam, to).await
     };
     wait(py, engine::engine(py)?.as_ref(), work)
 }

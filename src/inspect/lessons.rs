@@ -17,9 +17,8 @@ use futures::StreamExt;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::shortened;
 use crate::failure::Failure;
-use crate::output::{count, percent, several, table, without_system};
+use crate::output::{count, percent, several, shortened, table, without_system};
 use crate::progress::Bar;
 use crate::rows::text;
 

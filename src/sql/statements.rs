@@ -25,7 +25,7 @@ use url::Url;
 
 use super::nested;
 use super::print::{Print, ResultRows};
-use super::tables::is_remote;
+use asap_pipelines::named_tables::is_remote;
 
 const STDIN: [&str; 3] = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
 /// The store that holds standard input after it was read.

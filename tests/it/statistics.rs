@@ -1,6 +1,6 @@
 //! Intervals and tests of evaluations, next to published values.
 
-use asap::statistics::{holm, mcnemar, p_value, paired, quantile, share};
+use asap_eval::statistics::{holm, mcnemar, p_value, paired, quantile, share};
 
 fn near(found: f64, expected: f64, by: f64) {
     assert!((found - expected).abs() < by, "{found}, expected {expected}");

@@ -1,7 +1,7 @@
 //! Single days, then random events of a scheduler.
 
-use asap::schedule::plan::{Cause, Decision, PAUSE, Progress, TRY_LATER};
-use asap::schedule::times::Times;
+use asap_schedule::plan::{Cause, Decision, PAUSE, Progress, TRY_LATER};
+use asap_schedule::times::Times;
 use chrono::{DateTime, TimeDelta, Timelike, Utc};
 use proptest::prelude::*;
 

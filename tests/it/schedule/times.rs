@@ -1,6 +1,6 @@
 //! Due times of jobs when clocks change.
 
-use asap::schedule::times::Times;
+use asap_schedule::times::Times;
 use chrono::{DateTime, TimeDelta};
 use chrono_tz::Tz;
 use proptest::prelude::*;

@@ -1,0 +1,102 @@
+//! Why a command failed, and its exit code.
+
+use std::error::Error;
+
+use asap_llm::LlmError;
+use asap_lm::LmError;
+use asap_pipelines::delta::OutcomeUnknown;
+use asap_pipelines::location::advice;
+use asap_pipelines::run::RunError;
+use asap_udfs::llm::failed;
+use datafusion::error::DataFusionError;
+
+use crate::output::{error_line, is_broken_pipe};
+
+#[derive(Debug)]
+pub enum Failure {
+    /// Wrong arguments or settings: exit code 2.
+    Usage(String),
+    /// The work failed: exit code 1.
+    Failed(String),
+    /// Too many rows were rejected, or a file failed; the rest is done: exit code 3.
+    TooManyRejects(String),
+    /// Another process did the work or is doing it: exit code 4.
+    OtherRun(String),
+    /// The same command may succeed later: exit code 75.
+    TryLater(String),
+    /// A run was stopped before it read a row: exit code 75.
+    Stopped(String),
+    /// The reader of our output closed it: exit code 0.
+    ReaderGone,
+}
+
+impl From<DataFusionError> for Failure {
+    fn from(error: DataFusionError) -> Self {
+        if is_broken_pipe(&error) {
+            return Failure::ReaderGone;
+        }
+        let message = error_line(&error);
+        if let Some(advice) = advice(&error) {
+            return Failure::TryLater(format!("{message}. {advice}"));
+        }
+        match error.find_root() {
+            DataFusionError::Configuration(_) => Failure::Usage(message),
+            DataFusionError::External(cause) if cause.is::<OutcomeUnknown>() => Failure::TryLater(message),
+            _ if is_unreachable(&error) => Failure::TryLater(message),
+            DataFusionError::External(cause) => match cause.downcast_ref() {
+                Some(RunError::Interrupted) => Failure::Stopped(message),
+                Some(RunError::OtherSnapshot { .. } | RunError::OtherCommit { .. }) => Failure::TryLater(message),
+                Some(RunError::Superseded { .. } | RunError::OtherTable { .. }) => Failure::OtherRun(message),
+                Some(RunError::TooManyRejects { .. } | RunError::AllRejected { .. }) => {
+                    Failure::TooManyRejects(message)
+                }
+                None => Failure::Failed(message),
+            },
+            _ => Failure::Failed(message),
+        }
+    }
+}
+
+/// Whether the endpoint of the language model or the backend of the scoring model does not answer now.
+pub fn is_unreachable(error: &DataFusionError) -> bool {
+    let DataFusionError::External(cause) = error.find_root() else { return false };
+    matches!(cause.downcast_ref(), Some(LlmError::Unreachable(_)))
+        || cause.downcast_ref().is_some_and(LmError::is_unavailable)
+}
+
+impl From<LlmError> for Failure {
+    fn from(error: LlmError) -> Self {
+        failed(error).into()
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Failure::ReaderGone,
+            _ => Self::by(&error, error.to_string()),
+        }
+    }
+}
+
+impl From<LmError> for Failure {
+    fn from(error: LmError) -> Self {
+        Self::by(&error, error.to_string())
+    }
+}
+
+impl Failure {
+    /// A failure by the cause of `message`, which decides whether repeating helps.
+    pub fn by(error: &(dyn Error + 'static), message: String) -> Self {
+        match advice(error) {
+            Some(advice) => Failure::TryLater(format!("{message}. {advice}")),
+            None => Failure::Failed(message),
+        }
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Failure::Failed(error.to_string())
+    }
+}

@@ -1,0 +1,375 @@
+//! Output: data goes to stdout, messages go to stderr.
+
+use std::error::Error;
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use asap_llm::Usage;
+use asap_pipelines::corpus::{CORPUS, FileFailure};
+use asap_pipelines::location::redact;
+use asap_pipelines::reasons::Reasons;
+use asap_udfs::typo;
+use clap::ValueEnum;
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::temporal_conversions::timestamp_ms_to_datetime;
+use datafusion::error::DataFusionError;
+use datafusion::sql::sqlparser::parser::ParserError;
+use indicatif::{HumanCount, ProgressBar};
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::terminal::shown;
+
+/// Writes a line to stdout.
+pub fn print(text: &str) -> io::Result<()> {
+    write_out(&format!("{text}\n"))
+}
+
+/// Writes a text to stdout, from which all that goes there for people passes. On a terminal, it does nothing but appear.
+pub fn write_out(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    let shown = shown(text, &stdout);
+    stdout.write_all(shown.as_bytes())?;
+    stdout.flush()
+}
+
+/// Writes a text to stderr, as [`write_out`] to stdout.
+fn write_err(text: &str) -> io::Result<()> {
+    let mut stderr = io::stderr().lock();
+    let shown = shown(text, &stderr);
+    stderr.write_all(shown.as_bytes())
+}
+
+/// A location or a text as a literal of SQL.
+pub fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// Whether output is colored: on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
+pub fn has_color(output: &impl IsTerminal) -> bool {
+    output.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SummaryFormat {
+    /// A table for people
+    Table,
+    /// JSON for programs, on one line
+    Json,
+}
+
+pub fn print_as(format: SummaryFormat, found: &impl Serialize, table: impl FnOnce() -> String) -> io::Result<()> {
+    match format {
+        SummaryFormat::Json => print(&serde_json::to_string(found)?),
+        SummaryFormat::Table => print(&table()),
+    }
+}
+
+static AS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Makes [`complain`] write JSON from now on, like all other lines on stderr.
+pub fn complain_as_json() {
+    AS_JSON.store(true, Ordering::Relaxed);
+}
+
+/// Writes a line to stderr, without the secrets of URLs. A closed stderr is not an error.
+pub fn complain(text: &str) {
+    let mut line = redact(text);
+    if AS_JSON.load(Ordering::Relaxed) {
+        let (level, message) = match line.split_once(": ") {
+            Some(("error", message)) => ("ERROR", message),
+            Some(("note", message)) => ("INFO", message),
+            _ => ("INFO", line.as_str()),
+        };
+        let timestamp = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
+        line = serde_json::json!({ "timestamp": timestamp, "level": level, "message": message }).to_string();
+    }
+    line.push('\n');
+    above_the_bar(|| drop(write_err(&line)));
+}
+
+pub fn note(text: impl Display) {
+    complain(&format!("note: {text}"));
+}
+
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Clears the bar that is shown, if any. The next one is shown below all lines on stderr.
+pub fn show_below(bar: Option<ProgressBar>) {
+    let before = std::mem::replace(&mut *BAR.lock(), bar);
+    before.iter().for_each(ProgressBar::finish_and_clear);
+}
+
+/// Writes a line and hides the bar meanwhile, which would draw over the line.
+fn above_the_bar<T>(write: impl FnOnce() -> T) -> T {
+    let bar = BAR.lock().clone();
+    match bar {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
+}
+
+/// Writes log events to stderr as [`complain`] writes lines.
+pub struct Log;
+
+impl Write for Log {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = redact(&String::from_utf8_lossy(event));
+        above_the_bar(|| write_err(&text))?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// Whether tables may be wider than the terminal.
+pub static IS_WIDE: AtomicBool = AtomicBool::new(false);
+
+/// The width that tables for people must fit: that of the terminal. None if stdout is not a terminal, or with `--wide`.
+pub fn width() -> Option<usize> {
+    let columns = console::Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
+    columns.filter(|_| !IS_WIDE.load(Ordering::Relaxed))
+}
+
+/// Fits a table into a width. Each row takes one line, and cut texts end in "…". Columns of numbers are not cut.
+pub fn fit(table: &mut comfy_table::Table, width: usize, are_numbers: impl Fn(usize) -> bool) {
+    table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic).set_truncation_indicator("…");
+    table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+    if let Some(mut header) = table.header().cloned() {
+        header.max_height(1);
+        table.set_header(header);
+    }
+    for row in table.row_iter_mut() {
+        row.max_height(1);
+    }
+    for (_, column) in table.column_iter_mut().enumerate().filter(|(index, _)| are_numbers(*index)) {
+        column.set_constraint(comfy_table::ColumnConstraint::ContentWidth);
+    }
+}
+
+/// Formats rows under a header as aligned text that fits the terminal. Columns whose cells are all digits and separators
+/// are right-aligned.
+pub fn table<const N: usize>(
+    header: impl Into<comfy_table::Row>,
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let mut table = comfy_table::Table::new();
+    table.load_preset(comfy_table::presets::NOTHING).set_header(header);
+    let rows: Vec<[String; N]> = rows.into_iter().collect();
+    let is_number = |cell: &str| cell.chars().all(|each| each.is_ascii_digit() || "+- ,.%".contains(each));
+    let are_numbers: [bool; N] =
+        std::array::from_fn(|index| !rows.is_empty() && rows.iter().all(|row| is_number(&row[index])));
+    for (column, are_numbers) in table.column_iter_mut().zip(are_numbers) {
+        column.set_padding((0, 2));
+        if are_numbers {
+            column.set_cell_alignment(comfy_table::CellAlignment::Right);
+        }
+    }
+    table.add_rows(rows);
+    // The padding after the last column is trimmed.
+    width().into_iter().for_each(|width| fit(&mut table, width + 2, |index| are_numbers[index]));
+    table.lines().map(|line| line.trim_end().to_string()).collect::<Vec<_>>().join("\n")
+}
+
+/// Parses a flag; its error has no prefix of the engine.
+pub fn parsed<T: FromStr<Err = DataFusionError>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error| error_line(&error))
+}
+
+pub fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "expected a whole number above 0".to_string())
+}
+
+/// Formats a number with a comma between thousands.
+pub fn count(number: u64) -> String {
+    HumanCount(number).to_string()
+}
+
+/// Formats milliseconds since 1970 in UTC.
+pub fn time(milliseconds: i64) -> Option<String> {
+    Some(timestamp_ms_to_datetime(milliseconds)?.format("%Y-%m-%d %H:%M:%S").to_string())
+}
+
+pub fn time_or_dash(milliseconds: Option<i64>) -> String {
+    milliseconds.and_then(time).unwrap_or("-".to_string())
+}
+
+/// Formats a duration in its two largest units.
+pub fn rough(seconds: u64) -> String {
+    let unit = match seconds {
+        0..3_600 => 1,
+        3_600..86_400 => 60,
+        _ => 3_600,
+    };
+    humantime::format_duration(Duration::from_secs(seconds / unit * unit)).to_string()
+}
+
+/// Formats a count of a thing whose plural takes an s.
+pub fn several(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+/// Why rows were rejected, in brackets; nothing without a reason.
+pub fn reasons(reasons: &Reasons) -> String {
+    let all: Vec<String> =
+        reasons.by_rows().iter().map(|(reason, rows)| format!("{}: {reason}", several(*rows, "row"))).collect();
+    if all.is_empty() { String::new() } else { format!(" ({})", all.join("; ")) }
+}
+
+/// Says that a chat template prints no system prompt, if rows have one.
+pub fn without_system(rows: u64) -> Option<String> {
+    let what = "the chat template does not print a system prompt";
+    (rows > 0).then(|| format!("{what}: it is not in the prompt of {}", several(rows, "row")))
+}
+
+/// Formats a share as a percentage. A share that is not 0 is not shown as 0 %.
+pub fn percent(part: f64, whole: f64) -> String {
+    let share = if whole == 0.0 { 0.0 } else { 100.0 * part / whole };
+    match share {
+        0.0 => "0 %".to_string(),
+        share if share < 0.05 => "< 0.1 %".to_string(),
+        share => format!("{share:.1} %"),
+    }
+}
+
+/// Describes the calls to a language model, if there were any.
+pub fn calls(anchor: &Usage) -> Option<String> {
+    let Usage { calls, cache_hits, retries, failed, tokens_in, tokens_out, cost } = *anchor;
+    if calls + cache_hits == 0 {
+        return None;
+    }
+    let [calls, cache_hits, retries, failed] = [calls, cache_hits, retries, failed].map(count);
+    let [tokens_in, tokens_out] = [tokens_in, tokens_out].map(count);
+    Some(format!(
+        "calls     {calls} ({retries} retries, {failed} requests failed), {cache_hits} answers from the cache; \
+         {tokens_in} tokens in, {tokens_out} out; cost {cost:.4}"
+    ))
+}
+
+/// Formats an error for people: the root cause with its context, without the engine's prefixes and the secrets of URLs.
+pub fn error_line(error: &DataFusionError) -> String {
+    let message = message(error);
+    // The engine reports a call that fits no signature as an internal error.
+    let (said, _) = message.split_once("\nThis issue was likely caused by").unwrap_or((&message, ""));
+    redact(said.strip_prefix("Internal error: ").unwrap_or(said).trim_end_matches('.'))
+}
+
+fn message(error: &DataFusionError) -> String {
+    match error {
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => message(inner),
+        DataFusionError::Shared(inner) => message(inner),
+        DataFusionError::External(inner) => external(inner.as_ref()),
+        DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
+            ArrowError::ExternalError(inner) => external(inner.as_ref()),
+            other => other.to_string(),
+        },
+        DataFusionError::Plan(message) => match missing_table(message) {
+            Some(CORPUS) => "there is no table corpus: name its location with --from".to_string(),
+            Some(table) => no_table(table, [CORPUS]),
+            None => with_near_hint(argument_error(message).unwrap_or(message)).to_string(),
+        },
+        DataFusionError::SQL(error, _) => match error.as_ref() {
+            ParserError::ParserError(said) if said.contains("found: /") => {
+                format!("SQL: {said}. A path in SQL is in single quotes: FROM 'out/pruned'")
+            }
+            ParserError::ParserError(said) | ParserError::TokenizerError(said) => format!("SQL: {said}"),
+            ParserError::RecursionLimitExceeded => "SQL: the statement is nested too deep".to_string(),
+        },
+        DataFusionError::Configuration(message)
+        | DataFusionError::Execution(message)
+        | DataFusionError::NotImplemented(message) => message.clone(),
+        DataFusionError::ObjectStore(inner) => match inner.as_ref() {
+            object_store::Error::NotSupported { source } => source.to_string(),
+            other => other.to_string(),
+        },
+        other => other.strip_backtrace(),
+    }
+}
+
+fn external(error: &(dyn Error + Send + Sync + 'static)) -> String {
+    error.downcast_ref::<DataFusionError>().map_or_else(|| error.to_string(), message)
+}
+
+/// Formats failed files, one per line; files with the same error share a line.
+pub fn failed_files(failures: &[FileFailure]) -> String {
+    let mut reasons: Vec<(&FileFailure, Vec<&str>)> = Vec::new();
+    for failure in failures {
+        match reasons.iter_mut().find(|(first, _)| first.error == failure.error) {
+            Some((_, others)) => others.push(&failure.file),
+            None => reasons.push((failure, vec![])),
+        }
+    }
+    let line = |(first, others): (&FileFailure, Vec<&str>)| match others.as_slice() {
+        [] => first.to_string(),
+        others => format!("{first}\n  the same holds for {}", others.join(", ")),
+    };
+    reasons.into_iter().map(line).collect::<Vec<_>>().join("\n  ")
+}
+
+/// The table that the planner did not find: a name, or the path of a file or folder in quotes.
+pub fn missing_table(message: &str) -> Option<&str> {
+    message.strip_prefix("table 'datafusion.public.")?.strip_suffix("' not found")
+}
+
+/// The error for a missing table, which hints at the nearest of the `known` ones.
+pub fn no_table<'a>(table: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    if let Some(output) = table.trim_end_matches('/').strip_suffix("/.asap/rejects") {
+        return format!("{output} has no rejects, or is not an output of asap run");
+    }
+    if table.contains(['/', '.']) {
+        return format!("there is no table, file or folder '{table}' with rows in it");
+    }
+    format!("there is no table {table}{}", typo::hint(table, known))
+}
+
+/// Removes the engine's suggestion of a function whose name has little in common with the typed one.
+fn with_near_hint(message: &str) -> &str {
+    let names = || {
+        let (typed, meant) = message.strip_prefix("Invalid function '")?.split_once("'.\nDid you mean '")?;
+        Some((typed, meant.split_once('\'')?.0))
+    };
+    match names() {
+        Some((typed, meant)) if typo::nearest(typed, [meant]).is_none() => message.lines().next().unwrap_or(message),
+        _ => message,
+    }
+}
+
+/// Extracts a function's own message about its arguments from the engine's message.
+fn argument_error(message: &str) -> Option<&str> {
+    let (_, said) = message.split_once("user-defined coercion failed with: Error during planning: ")?;
+    Some(said.split_once(" No function matches").map_or(said, |(said, _)| said))
+}
+
+const BROKEN_PIPE: &str = "Broken pipe (os error 32)";
+
+pub fn is_broken_pipe(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::IoError(error) => error.kind() == io::ErrorKind::BrokenPipe,
+        DataFusionError::ArrowError(error, _) => match error.as_ref() {
+            ArrowError::IoError(_, error) => error.kind() == io::ErrorKind::BrokenPipe,
+            // These errors keep only the text of their cause.
+            ArrowError::CsvError(text) | ArrowError::JsonError(text) => text.contains(BROKEN_PIPE),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// The beginning and the end of a text on one line, with its length.
+pub fn shortened(text: Option<&str>, most: usize) -> String {
+    let Some(text) = text else { return "NULL".to_string() };
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let length = words.chars().count();
+    if length <= most {
+        return words;
+    }
+    let half = most / 2;
+    let start: String = words.chars().take(half).collect();
+    let end: String = words.chars().skip(length - half).collect();
+    format!("{start} … {end} ({} characters)", count(text.chars().count() as u64))
+}
