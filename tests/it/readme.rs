@@ -9,6 +9,7 @@ use crate::common::{Finished, Workplace, check_section, root};
 use crate::support::s3::{point, serve};
 use asap_kernels::health::{End, finish_reasons};
 use asap_test_support::{Call, Reply, Server};
+use asap_view::faults::{KINDS, Kind};
 use serde_json::{Value, json};
 
 const TESTS: &str = "cargo test --workspace";
@@ -176,6 +177,19 @@ fn the_table_of_finish_reasons_is_what_is_counted() {
         [format!("`{}`", values.replace(' ', "`, `")), how.to_string(), who.to_string()]
     };
     check_table("docs/inspect.md", "finish", "value | the generation | written by", finish_reasons().map(cells));
+}
+
+#[test]
+fn the_table_of_faults_is_what_is_counted() {
+    let cells = |kind: &Kind| {
+        let command = match (kind.in_inspect, kind.in_view) {
+            (true, Some(_)) => "`inspect --health`, `view`",
+            (true, None) => "`inspect --health`",
+            (false, _) => "`view`",
+        };
+        [format!("`{}`", kind.name), kind.rows.to_string(), format!("`{}`", kind.sql), command.to_string()]
+    };
+    check_table("docs/inspect.md", "faults", "fault | the rows | in SQL | command", KINDS.iter().map(cells));
 }
 
 #[test]

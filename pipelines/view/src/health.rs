@@ -13,6 +13,7 @@ use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use serde::Serialize;
 
+use super::faults::{CONTAMINATED, CUT_OFF, DUPLICATE, HOLLOW, Kind, LOOP, MIXED_SCRIPTS, WRONG_ANSWER};
 use crate::failure::Failure;
 use crate::output::{count, percent, quoted, several, shortened, table};
 use crate::progress::Bar;
@@ -70,7 +71,7 @@ struct Example {
 
 /// A check of one row, in SQL: whether it has the fault, and what to show of it.
 struct Check {
-    fault: &'static str,
+    fault: &'static Kind,
     is_faulty: String,
     shown: String,
     /// The value that a row needs to be checked, and what is missing without it.
@@ -111,9 +112,9 @@ impl Found {
         found
     }
 
-    fn fault(self, fault: &'static str, of: u64, keep: String) -> Fault {
+    fn fault(self, kind: &Kind, of: u64, keep: String) -> Fault {
         let share = self.rows as f64 / of.max(1) as f64;
-        Fault { fault, rows: self.rows, share, examples: self.first.into_iter().collect(), keep }
+        Fault { fault: kind.name, rows: self.rows, share, examples: self.first.into_iter().collect(), keep }
     }
 }
 
@@ -146,11 +147,11 @@ impl Health {
             let files = benches.iter().map(|bench| quoted(bench)).collect::<Vec<_>>().join(", ");
             let keep =
                 format!("source NOT IN (SELECT source FROM cot_contaminated({}, {files}{mapping}))", quoted(location));
-            known.push(Found::known(&found).fault("contaminated", rows, keep));
+            known.push(Found::known(&found).fault(&CONTAMINATED, rows, keep));
         }
         let found = near_duplicates(&state, corpus, &on_rows).await?;
         let keep = format!("source NOT IN (SELECT source FROM cot_duplicates({}{mapping}))", quoted(location));
-        known.insert(0, Found::known(&found).fault("duplicate", rows, keep));
+        known.insert(0, Found::known(&found).fault(&DUPLICATE, rows, keep));
         let mut names: Vec<String> = corpus.schema().fields().iter().map(|field| field.name().clone()).collect();
         // An answer is no reference for itself. Where a file has a column source_answer, its column answer has another name.
         let is_renamed = corpus.said_by("answer").is_some() && !names.iter().any(|name| name == "source_source_answer");
@@ -227,7 +228,7 @@ fn checks(names: &[String]) -> (Vec<Check>, String) {
         NOTHING => String::new(),
         gold => format!(" OR (NOT cot_verify({gold}, answer) AND cot_answer(answer) IS NOT NULL)"),
     };
-    let of = |fault, is_faulty, shown| Check { fault, is_faulty, shown, needs: None };
+    let of = |fault: &'static Kind, is_faulty, shown| Check { fault, is_faulty, shown, needs: None };
     let needing = |what: &str, columns: &[&str], needs: &String, check| Check {
         needs: Some((needs.clone(), format!("{what}: no column {}", columns.join(", ")))),
         ..check
@@ -236,13 +237,13 @@ fn checks(names: &[String]) -> (Vec<Check>, String) {
     let shown_loop = format!("concat(round(100 * cot_repetition(cot), 1), ' % of the chain: … ', {})", end("cot"));
     let shown_script = format!("concat(round(100 * {other}['share'], 2), ' % of the words are ', {other}['script'])");
     let shown_answer = format!("coalesce(error, concat('expected ', {gold}, ', found ', cot_answer(answer)))");
-    let cut_off = of("cut_off", format!("cot_cut_off({reason})"), shown_reason);
-    let hollow = of("hollow", format!("cot_hollow({original}, cot)"), "cot".to_string());
-    let wrong_answer = of("wrong_answer", format!("status = 'unverified'{wrong}"), shown_answer);
+    let cut_off = of(&CUT_OFF, format!("cot_cut_off({reason})"), shown_reason);
+    let hollow = of(&HOLLOW, format!("cot_hollow({original}, cot)"), "cot".to_string());
+    let wrong_answer = of(&WRONG_ANSWER, format!("status = 'unverified'{wrong}"), shown_answer);
     let checks = vec![
         needing("cut_off", &FINISH_REASONS, &reason, cut_off),
-        of("loop", format!("cot_repetition(cot) > {LOOPED}"), shown_loop),
-        of("mixed_scripts", "cardinality(cot_scripts(cot)) > 1".to_string(), shown_script),
+        of(&LOOP, format!("cot_repetition(cot) > {LOOPED}"), shown_loop),
+        of(&MIXED_SCRIPTS, "cardinality(cot_scripts(cot)) > 1".to_string(), shown_script),
         needing("hollow", &["original_cot (an output has it)"], &original, hollow),
         needing("wrong_answer, except by flags", &REFERENCES, &gold, wrong_answer),
     ];

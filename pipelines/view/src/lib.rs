@@ -12,9 +12,10 @@
 //! | [`pictures`], [`svg`] | pictures of the rows |
 //! | [`chain`], [`report`], [`page`], [`text`] | parts of pages |
 //! | [`server`] | the pages in the browser |
-//! | [`health`] | the faults of rows, for `asap inspect --health` |
+//! | [`faults`], [`health`] | the kinds of faults of rows; how `asap inspect --health` counts them |
 
 pub mod chain;
+pub mod faults;
 mod filter;
 pub mod health;
 mod page;

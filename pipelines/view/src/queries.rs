@@ -4,6 +4,7 @@ use datafusion::common::Result;
 use serde::Serialize;
 
 use super::chain::{BY_PLACE, COUNTED_ALONE, FILE, InputRow, PLACE, ROW};
+use super::faults::{self, Kind};
 use super::filter::Condition;
 use super::source::{Listing, QueryRows, Source};
 use crate::output::quoted;
@@ -24,20 +25,6 @@ pub(crate) struct Picture {
     #[serde(flatten)]
     pub rows: QueryRows,
 }
-
-/// What may be wrong with a chain: a name, what it means after "1 chain" and "2 chains", and the filter that finds such
-/// chains. A step occurs three times if a step equals the one two places after it once they are sorted.
-pub(crate) const THINGS: [(&str, &str, &str); 4] = [
-    ("hollow", "that lost every digit and formula", "cot_hollow(original_cot, cot)"),
-    ("no answer", "without an answer", "answer IS NULL OR trim(answer) = ''"),
-    (
-        "repetitive",
-        "in which a kept step occurs three times or more",
-        "array_has_any(arrays_zip(array_sort(cot_steps(cot)), array_slice(array_sort(cot_steps(cot)), 3, -1)), \
-         arrays_zip(cot_steps(cot), cot_steps(cot)))",
-    ),
-    ("one step", "with one step left of several", "cardinality(cot_steps(cot)) = 1 AND cardinality(steps) > 1"),
-];
 
 /// The hash by which rows are drawn: it depends on the place of a row and a seed.
 fn draw(salt: &str) -> String {
@@ -81,9 +68,9 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
         Some(sample) => format!("{sample} AND ({filter})"),
         None => filter.to_string(),
     };
-    let tests: Vec<_> = THINGS.iter().map(|(name, _, filter)| format!(
+    let tests: Vec<_> = faults::in_view().map(|(Kind { name, sql, .. }, _)| format!(
         "SELECT '{name}' AS thing, count(*) AS chains, min(concat(source['file'], ':', source['row'])) AS example\nFROM {table} WHERE {}",
-        all_of(filter)
+        all_of(sql)
     )).collect();
     let things = of(
         "things",

@@ -7,10 +7,11 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::chain::{self, COUNTED_ALONE, Chain, InputRow, On};
+use super::faults::{self, Kind};
 use super::filter::Condition;
 use super::page::page;
 use super::pictures::picture;
-use super::queries::{Overview, Picture, THINGS, drawn, edge, overview, said};
+use super::queries::{Overview, Picture, drawn, edge, overview, said};
 use super::source::{QueryRow, QueryRows, Source};
 use super::text::cell;
 use crate::output::{count, percent, several};
@@ -180,11 +181,12 @@ impl Report {
     fn things(&self) -> Vec<(String, String, &'static str)> {
         let found = self.overview.things.rows.iter().filter(|row| row.count("chains") > 0);
         let thing = |row: QueryRow<'_>| {
-            let (_, about, filter) = THINGS.into_iter().find(|(name, ..)| *name == row.text("thing"))?;
+            let (Kind { sql: filter, .. }, about) =
+                faults::in_view().find(|(kind, _)| kind.name == row.text("thing"))?;
             Some((
                 format!("{} {about}", several(row.count("chains"), "chain")),
                 row.text("example").to_string(),
-                filter,
+                *filter,
             ))
         };
         found.filter_map(thing).collect()
