@@ -8,6 +8,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
+use asap_pipelines::location::command as copied;
 use asap_pipelines::statement::STACK_BYTES;
 use asap_udfs::typo;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -223,10 +224,11 @@ fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
         (ContextKind::InvalidSubcommand, _) => unknown_command(&command, &path, typed),
         (_, Some(flag)) if command.get_arguments().any(|argument| argument.get_id() == "set") => {
             let value = value_after(typed, arguments).unwrap_or("…");
-            format!("{path} has no flag {typed}: pass --set asap.{}={value}", config::setting_of_flag(flag)?)
+            let set = format!("asap.{}={value}", config::setting_of_flag(flag)?);
+            format!("{path} has no flag {typed}: pass {}", copied(&["--set", &set]))
         }
         (_, None) if path == "asap sql" && !typed.starts_with('-') => {
-            format!("expected SQL after -c, found '{typed}': run asap sql -c \"{typed}\"")
+            format!("expected SQL after -c, found '{typed}': run {}", copied(&["asap", "sql", "-c", typed]))
         }
         _ => return None,
     };

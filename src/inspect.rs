@@ -31,6 +31,7 @@ use crate::output::{
     SummaryFormat, at_least_one, count, failed_files, note, parsed, print, print_as, quoted, several, shortened,
 };
 use crate::progress::while_opening;
+use crate::terminal::one_line;
 use lessons::Lessons;
 
 const SHOWN_CHARACTERS: usize = 100;
@@ -189,7 +190,8 @@ fn table(location: &str, inspection: &Inspection) -> String {
             files => format!("{} files like {}", count(files as u64), schema.file),
         };
         lines.push(format!("{files}: {}, read as {}", several(schema.rows, "row"), schema.shape));
-        let columns: Vec<String> = schema.columns.iter().map(|(name, kind)| format!("{name} ({kind})")).collect();
+        let columns: Vec<String> =
+            schema.columns.iter().map(|(name, kind)| format!("{} ({kind})", one_line(name))).collect();
         let parts = [
             ("question", Some(schema.question.clone())),
             ("chain", Some(schema.cot.clone())),

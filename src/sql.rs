@@ -14,7 +14,7 @@ use asap_llm::Llm;
 use asap_pipelines::answers::SharedAnswers;
 use asap_pipelines::corpus::{CORPUS, ColumnMapping, Corpus, guarded_future};
 use asap_pipelines::named_tables;
-use asap_udfs::{Settings, typo};
+use asap_udfs::typo;
 use clap::Args;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{exec_datafusion_err, plan_datafusion_err};

@@ -77,7 +77,7 @@ pub fn complain_as_json() {
 
 /// Writes a line to stderr, without the secrets of URLs. A closed stderr is not an error.
 pub fn complain(text: &str) {
-    let mut line = redact(text);
+    let mut line = indented(&redact(text));
     if AS_JSON.load(Ordering::Relaxed) {
         let (level, message) = match line.split_once(": ") {
             Some(("error", message)) => ("ERROR", message),
@@ -89,6 +89,16 @@ pub fn complain(text: &str) {
     }
     line.push('\n');
     above_the_bar(|| drop(write_err(&line)));
+}
+
+/// Indents the lines of a message that read like messages: a text of a corpus, a file or a server may have quoted them.
+fn indented(text: &str) -> String {
+    let is_forged = |line: &&str| ["error:", "note:", "warning:"].iter().any(|level| line.starts_with(level));
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    rest.lines().fold(first.to_string(), |text, line| match is_forged(&line) {
+        true => format!("{text}\n  {line}"),
+        false => format!("{text}\n{line}"),
+    })
 }
 
 pub fn note(text: impl Display) {

@@ -9,6 +9,8 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 pub const MOST_LEVELS: usize = 1_000;
 /// The stack of a thread that plans or evaluates expressions: an unoptimized build needs kilobytes for each level.
 pub const STACK_BYTES: usize = 64 << 20;
+/// How often expressions whose work doubles may be within each other.
+const MOST_DOUBLED: usize = 8;
 /// The longest text: a parsed text takes hundreds of times its length.
 const MOST_BYTES: usize = 8 << 20;
 
@@ -29,6 +31,12 @@ pub fn check_size(sql: &str, dialect: &dyn Dialect) -> Result<()> {
     }
     // What is no token is an error of the parser.
     let tokens = Tokenizer::new(dialect, sql).tokenize().unwrap_or_default();
+    if most_doubled(&tokens) > MOST_DOUBLED {
+        return plan_err!(
+            "expected CAST, coalesce, BETWEEN and the like within each other at most {MOST_DOUBLED} times, found more: write the \
+             inner ones as columns of a subquery"
+        );
+    }
     if deepest(&tokens) > MOST_LEVELS {
         return plan_err!(
             "expected an expression of at most {MOST_LEVELS} operators, found more: write a list of values as x IN (…), or put \
@@ -90,6 +98,74 @@ fn deepest(tokens: &[Token]) -> usize {
     }
     deepest
 }
+
+/// A bracket, and how often work doubles in it.
+#[derive(Default, Clone, Copy)]
+struct Doubled {
+    /// What its own word adds.
+    own: usize,
+    /// In its last operand, and in the worst.
+    last: usize,
+    most: usize,
+    /// BETWEEN without its AND.
+    between: usize,
+}
+
+/// How often work doubles at most. The parser reads what follows some words twice if it is wrong, and the planner names an
+/// argument of some functions twice: each level within another doubles the time.
+fn most_doubled(tokens: &[Token]) -> usize {
+    let mut outer: Vec<Doubled> = Vec::new();
+    let (mut inner, mut below, mut most, mut before) = (Doubled::default(), 0, 0, "");
+    for token in tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))) {
+        let word = if let Token::Word(word) = token { word.value.as_str() } else { "" };
+        match token {
+            Token::LParen | Token::LBracket | Token::LBrace => {
+                let own =
+                    DOUBLING.iter().find(|(name, _)| name.eq_ignore_ascii_case(before)).map_or(0, |(_, own)| *own);
+                below += inner.own;
+                outer.push(std::mem::replace(&mut inner, Doubled { own, ..Doubled::default() }));
+            }
+            Token::RParen | Token::RBracket | Token::RBrace => {
+                let within = inner.own + inner.most;
+                inner = outer.pop().unwrap_or_default();
+                below -= inner.own;
+                inner.last = inner.last.max(within);
+            }
+            Token::Comma | Token::SemiColon => (inner.last, inner.between) = (0, 0),
+            Token::Word(_) if word.eq_ignore_ascii_case("between") => {
+                (inner.last, inner.between) = (inner.last + 1, inner.between + 1);
+            }
+            Token::Word(_) if word.eq_ignore_ascii_case("and") && inner.between > 0 => inner.between -= 1,
+            Token::Word(_) if ["and", "or"].iter().any(|joins| word.eq_ignore_ascii_case(joins)) => inner.last = 0,
+            Token::Word(_) if word.eq_ignore_ascii_case("interval") && before.eq_ignore_ascii_case("interval") => {
+                inner.last += 1;
+            }
+            _ => {}
+        }
+        inner.most = inner.most.max(inner.last);
+        most = most.max(below + inner.own + inner.most);
+        before = word;
+    }
+    most
+}
+
+/// Words before a bracket within which work doubles, and how often.
+const DOUBLING: [(&str, usize); 14] = [
+    ("CAST", 1),
+    ("TRY_CAST", 1),
+    ("SAFE_CAST", 1),
+    ("CONVERT", 1),
+    ("TRY_CONVERT", 1),
+    ("CEIL", 1),
+    ("FLOOR", 1),
+    ("SUBSTRING", 1),
+    ("OVERLAY", 1),
+    ("POSITION", 2),
+    ("INTERVAL", 1),
+    ("coalesce", 1),
+    ("nvl", 1),
+    ("ifnull", 1),
+];
 
 /// Keywords that are an operator, or join tables or queries.
 const OPERATORS: [Keyword; 23] = [
@@ -179,6 +255,28 @@ mod tests {
         ] {
             assert_eq!(levels(sql), expected, "{sql}");
         }
+    }
+
+    #[test]
+    fn work_that_doubles_is_counted_within_each_other() {
+        for (sql, expected) in [
+            ("a BETWEEN 1 AND 2 AND b BETWEEN 1 AND 2 AND c BETWEEN 3 AND 4", 1),
+            ("CAST(a AS INT) + CAST(b AS INT), coalesce(CAST(a AS INT), 1)", 2),
+            ("((a BETWEEN 1 AND 2) BETWEEN 1 AND 2) BETWEEN 1 AND 2", 3),
+            ("coalesce(coalesce(a, b), coalesce(c, nvl(d, e)))", 3),
+            ("INTERVAL INTERVAL '1' + INTERVAL '1' + INTERVAL '2'", 1),
+            ("f(CAST(g(POSITION('a' IN b)) AS INT))", 3),
+            ("coalesce", 0),
+        ] {
+            let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().unwrap();
+            assert_eq!(most_doubled(&tokens), expected, "{sql}");
+        }
+        for (open, close) in [("CAST(", " AS INT)"), ("coalesce(", ", 1)"), ("position(", " IN 'a')"), ("CAST(", "")] {
+            let sql = format!("{}1{}", open.repeat(40), close.repeat(40));
+            let said = check_size(&sql, &GenericDialect {}).unwrap_err().to_string();
+            assert!(said.contains("at most 8 times, found more"), "{said}");
+        }
+        assert!(check_size(&"INTERVAL ".repeat(5_000), &GenericDialect {}).is_err());
     }
 
     #[test]

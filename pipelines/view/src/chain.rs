@@ -13,7 +13,7 @@ use super::svg;
 use super::text::{FOLDED, folded};
 use crate::failure::Failure;
 use crate::output::{count, percent, quoted, several};
-use crate::terminal::visible;
+use crate::terminal::{one_line, visible};
 
 /// The row of an input file that a chain comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -82,13 +82,13 @@ pub(crate) struct Step {
 #[derive(Debug, Serialize)]
 pub struct Chain {
     #[serde(flatten)]
-    pub place: InputRow,
+    pub(crate) place: InputRow,
     pub id: Option<String>,
     pub question: String,
     pub answer: String,
     pub original_tokens: u64,
     pub pruned_tokens: u64,
-    pub steps: Vec<Step>,
+    pub(crate) steps: Vec<Step>,
     /// The messages of the example: role and content.
     pub messages: Vec<(String, String)>,
 }
@@ -281,8 +281,8 @@ impl Chain {
 
     /// The chain for a terminal: one paragraph per step, with a `+` if it is kept and a `-` if it is not.
     pub fn terminal(&self, has_color: bool) -> String {
-        let mut lines = vec![format!("{}: {}", visible(&self.place.to_string()), self.summary())];
-        lines.extend(self.id.as_ref().map(|id| format!("id {}", visible(id))));
+        let mut lines = vec![format!("{}: {}", one_line(&self.place.to_string()), self.summary())];
+        lines.extend(self.id.as_ref().map(|id| format!("id {}", one_line(id))));
         lines.push(format!("\nquestion\n{}\n", indented(&self.question, "  ")));
         for (index, step) in self.steps.iter().enumerate() {
             let (mark, color) = match class(step) {

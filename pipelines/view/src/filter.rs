@@ -120,6 +120,12 @@ fn refuse(part: &Expr, schema: &DFSchema) -> Result<()> {
         {
             plan_err!("a filter cannot convert values to {}", field.data_type())
         }
+        // The engine reads the digits of a decimal by recursion.
+        Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field })
+            if field.data_type().is_decimal() && !is_fixed(&expr.get_type(schema)?) =>
+        {
+            plan_err!("a filter cannot convert texts to {}: use DOUBLE", field.data_type())
+        }
         Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_) => {
             plan_err!("a filter cannot contain a query")
         }

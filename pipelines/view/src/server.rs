@@ -24,6 +24,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use maud::{DOCTYPE, Markup, html};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use url::form_urlencoded;
 
@@ -146,18 +147,33 @@ pub(super) async fn serve(report: Report, port: u16, is_opened: bool) -> std::re
     let url = format!("http://127.0.0.1:{port}/{}/", server.token);
     print(&url)?;
     complain("Ctrl-C ends the server");
-    let mut signals = Signals::new()?;
     let redirect = is_opened.then(|| open(&url)).flatten();
-    let redirected = async move {
-        tokio::time::sleep(OPEN_TIME).await;
-        drop(redirect);
-        std::future::pending().await
+    // A page may keep all threads of the server busy, so signals have one of their own.
+    let ending = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new().name("asap-view-end".to_string()).spawn(move || {
+        ending.block_on(until_ended(redirect));
+        std::process::exit(0)
+    })?;
+    server.connections(listener).await
+}
+
+/// Waits for a signal, or for a terminal that closes. Deletes the redirect after a while, at the latest then.
+async fn until_ended(redirect: Option<TempDir>) {
+    let ended = async {
+        match (Signals::new(), signal(SignalKind::hangup()), signal(SignalKind::quit())) {
+            (Ok(mut signals), Ok(mut hangup), Ok(mut quit)) => tokio::select! {
+                _ = signals.next() => (),
+                _ = hangup.recv() => (),
+                _ = quit.recv() => (),
+            },
+            // Without handlers, a signal just ends the process.
+            _ => std::future::pending().await,
+        }
     };
-    // What is left of the redirect ends with the server.
-    tokio::select! {
-        ended = server.connections(listener) => ended,
-        ended = redirected => ended,
-        _ = signals.next() => Ok(()),
+    tokio::pin!(ended);
+    if tokio::time::timeout(OPEN_TIME, &mut ended).await.is_err() {
+        drop(redirect);
+        ended.await;
     }
 }
 
@@ -397,7 +413,7 @@ impl Server {
         };
         let rows = source.listed(&listing).await?;
         let places: Vec<_> = rows.iter().map(InputRow::of).collect();
-        Ok((places.first().cloned(), at.checked_sub(1), (places.len() > 1).then_some(at + 1)))
+        Ok((places.first().cloned(), at.checked_sub(1), (places.len() > 1).then_some(at.saturating_add(1))))
     }
 
     async fn rejects(&self, asked: &Asked) -> Result<Markup> {
@@ -461,7 +477,7 @@ fn pager(asked: &Asked, page: &str, total: u64) -> Markup {
     html! {
         p {
             @if asked.from > 0 { a rel="prev" href=(link(asked.from.saturating_sub(PAGE))) { "← previous" } " " }
-            @if asked.from + PAGE < total { a rel="next" href=(link(asked.from + PAGE)) { "next →" } }
+            @if asked.from.saturating_add(PAGE) < total { a rel="next" href=(link(asked.from.saturating_add(PAGE))) { "next →" } }
         }
     }
 }

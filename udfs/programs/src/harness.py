@@ -219,9 +219,9 @@ def compiled(request):
 def program(request, report):
     """Runs the program as a module. Returns its names."""
     names = begin(request, "program")
-    code = compiled(request)
+    # Compiling may take long or end the process: that is the program's own failure.
     report("begin")
-    exec(code, names)
+    exec(compiled(request), names)
     return names
 
 
@@ -259,11 +259,11 @@ def method(request, report):
 def stdin(request, report):
     """LiveCodeBench: the program reads standard input and prints."""
     larger_limits()
-    code = compiled(request)
     begin(request, "__main__")
+    report("begin")
+    code = compiled(request)
     # What is loaded by now is no garbage of a program, so that looking for garbage after each test is fast.
     gc.freeze()
-    report("begin")
     for text in request["inputs"]:
         report("value", printed(code, request, text, report))
 
@@ -300,6 +300,9 @@ def end():
     wait_for_threads()
     with contextlib.suppress(Exception):
         atexit._run_exitfuncs()
+    if "weakref" in sys.modules:
+        # The exit functions are gone, so the next test registers its own.
+        sys.modules["weakref"].finalize._registered_with_atexit = False
     with contextlib.suppress(Exception):
         sys.stdout.flush()
     if "fileinput" in sys.modules:

@@ -28,7 +28,8 @@ pub(crate) fn restrict(readable: &[PathBuf], limits: [u64; 3]) -> Result<(), San
     let none = CapabilitySet::empty();
     let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
     set_capabilities(None, sets).map_err(failed("capabilities"))?;
-    // If asap is killed, so are its programs.
+    // If asap is killed, so are its programs, unless a thread of the program has executed Python again: the kernel gives
+    // threads no such signal. The limits still bind it.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed("the signal at the parent's end"))?;
     let filters = syscalls::filters().map_err(failed("seccomp"))?;
     limit(limits).map_err(failed("limits"))?;

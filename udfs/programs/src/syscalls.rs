@@ -21,7 +21,7 @@ const REFUSED: &[i64] = calls! {
     SYS_shmget SYS_shmat SYS_shmctl SYS_shmdt SYS_semget SYS_semctl SYS_semop SYS_semtimedop SYS_msgget SYS_msgsnd
     SYS_msgrcv SYS_msgctl SYS_mq_open SYS_mq_unlink SYS_mq_timedsend SYS_mq_timedreceive SYS_mq_notify SYS_mq_getsetattr
     // Memory that the limit of the process does not cover.
-    SYS_memfd_create SYS_memfd_secret
+    SYS_memfd_create SYS_memfd_secret SYS_vmsplice
     // What Landlock leaves open: attributes of files, names of new files, locks that others wait for. Its first versions
     // also leave open truncation.
     SYS_getxattr SYS_lgetxattr SYS_fgetxattr SYS_listxattr SYS_llistxattr SYS_flistxattr SYS_inotify_init1

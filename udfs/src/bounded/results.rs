@@ -24,10 +24,13 @@ pub(super) enum Results {
     ConcatWs,
     ArrayRepeat,
     ArrayResize,
+    ArrayToString,
+    ArrayReplaceN,
+    ArrayReplaceAll,
 }
 
 impl Results {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::Repeat,
         Self::Lpad,
         Self::Rpad,
@@ -38,6 +41,9 @@ impl Results {
         Self::ConcatWs,
         Self::ArrayRepeat,
         Self::ArrayResize,
+        Self::ArrayToString,
+        Self::ArrayReplaceN,
+        Self::ArrayReplaceAll,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -52,6 +58,9 @@ impl Results {
             Self::ConcatWs => "concat_ws",
             Self::ArrayRepeat => "array_repeat",
             Self::ArrayResize => "array_resize",
+            Self::ArrayToString => "array_to_string",
+            Self::ArrayReplaceN => "array_replace_n",
+            Self::ArrayReplaceAll => "array_replace_all",
         }
     }
 
@@ -111,6 +120,17 @@ impl Results {
                 let value = value.first().map(sizes);
                 let size = |row| value.as_ref().map_or(8, |value| value(row).max(1));
                 Ok(sum(&|row| list(row).saturating_add(values(row).saturating_mul(size(row)))))
+            }
+            // The separator, and the text for NULL, may come with each element.
+            (Self::ArrayToString, [list, texts @ ..]) => {
+                let (list, elements, texts) =
+                    (sizes(list), elements(list), texts.iter().map(sizes).collect::<Vec<_>>());
+                let texts = |row| texts.iter().map(|text| text(row)).sum::<u64>();
+                Ok(sum(&|row| list(row).saturating_add(elements(row).saturating_mul(texts(row)))))
+            }
+            (Self::ArrayReplaceN | Self::ArrayReplaceAll, [list, _, to, ..]) => {
+                let (list, elements, to) = (sizes(list), elements(list), sizes(to));
+                Ok(sum(&|row| list(row).saturating_add(elements(row).saturating_mul(to(row)))))
             }
             // The function reports a wrong number of arguments.
             _ => Ok(0),
@@ -193,13 +213,51 @@ fn sizes(value: &ColumnarValue) -> Of<'_, u64> {
         let texts = texts(value);
         return Box::new(move |row| texts(row).map_or(0, |text| text.len() as u64));
     }
-    let size = |array: &ArrayRef| array.to_data().get_slice_memory_size().unwrap_or(usize::MAX) as u64;
     match value {
         ColumnarValue::Scalar(value) => {
-            let bytes = value.to_array().map_or(u64::MAX, |array| size(&array));
+            let bytes = value.to_array().map_or(u64::MAX, |array| size(&array, 0));
             Box::new(move |_| bytes)
         }
-        ColumnarValue::Array(array) => Box::new(move |row| size(&array.slice(row, 1))),
+        ColumnarValue::Array(array) => Box::new(move |row| size(array, row)),
+    }
+}
+
+/// The elements of a list by row; 0 for what is no list.
+fn elements(value: &ColumnarValue) -> Of<'_, u64> {
+    let of = |array: &ArrayRef, row| list(array, row).map_or(0, |values| values.len() as u64);
+    match value {
+        ColumnarValue::Scalar(value) => {
+            let elements = value.to_array().map_or(0, |array| of(&array, 0));
+            Box::new(move |_| elements)
+        }
+        ColumnarValue::Array(array) => Box::new(move |row| of(array, row)),
+    }
+}
+
+/// The values of a list in a row; None if the array holds no lists.
+fn list(array: &ArrayRef, row: usize) -> Option<ArrayRef> {
+    Some(match array.data_type() {
+        DataType::List(_) => array.as_list::<i32>().value(row),
+        DataType::LargeList(_) => array.as_list::<i64>().value(row),
+        DataType::FixedSizeList(..) => array.as_fixed_size_list().value(row),
+        _ => return None,
+    })
+}
+
+/// The bytes of the value in a row. The size that arrow knows of a slice of lists is that of all lists.
+fn size(array: &ArrayRef, row: usize) -> u64 {
+    match list(array, row) {
+        Some(values) if values.data_type().is_string() => {
+            let rows = values.len();
+            let values = ColumnarValue::Array(values);
+            let bytes = sizes(&values);
+            (0..rows).map(bytes).sum()
+        }
+        Some(values) => match values.data_type().primitive_width() {
+            Some(width) => (values.len() * width) as u64,
+            None => (0..values.len()).map(|row| size(&values, row)).sum(),
+        },
+        None => array.slice(row, 1).to_data().get_slice_memory_size().unwrap_or(usize::MAX) as u64,
     }
 }
 

@@ -36,6 +36,8 @@ async fn long_results_are_refused_before_they_are_made() {
         "array_repeat(1, 200000000)",
         "array_resize([1], 200000000, 0)",
         "array_resize(['a'], 12000, t)",
+        "array_to_string(range(0, 12000), t)",
+        "array_replace_all(array_repeat('a', 12000), 'a', t)",
         &format!("concat({})", ["w"; 120].join(", ")),
         &format!("concat('x', {})", ["w"; 120].join(", ")),
         &format!("concat_ws(w, {})", ["'a'"; 1200].join(", ")),
@@ -82,6 +84,16 @@ async fn short_results_of_long_arguments_are_made() {
     }
 }
 
+/// Lists of a batch are measured one by one.
+#[tokio::test]
+async fn many_lists_are_not_too_long() {
+    let lists = "(SELECT [repeat('a', 1000), 'b'] AS l, value AS n FROM range(8000))";
+    for call in ["array_to_string(l, ' ')", "array_resize(l, 3, 'c')[1]", "array_replace_all(l, 'b', 'c')[2]"] {
+        let found = run(&format!("SELECT count({call}) AS n FROM {lists} WHERE n % 2 < 2")).await.unwrap();
+        assert_eq!(found[0].column(0).as_primitive::<Int64Type>().value(0), 8000, "{call}");
+    }
+}
+
 /// The bounds change no result, name or type.
 #[tokio::test]
 async fn short_results_are_those_of_the_engine() {
@@ -102,6 +114,8 @@ async fn short_results_are_those_of_the_engine() {
         "[a] || [b]",
         "array_repeat(a, n)",
         "array_resize([a, b], greatest(n, 0), c)",
+        "array_to_string([a, b, c], '-', '*')",
+        "array_replace_all([a, b, c], 'a', b)",
         "string_agg(a, ',') OVER (PARTITION BY n)",
     ] {
         let sql = format!("SELECT {call}, n FROM {texts} ORDER BY n");

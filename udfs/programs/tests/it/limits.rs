@@ -4,7 +4,7 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use asap_programs::{Limits, Problem, Reason, Sandbox, Verdict, humaneval_plus};
+use asap_programs::{Limits, Problem, Reason, Sandbox, Verdict, humaneval_plus, livecodebench};
 use serde_json::json;
 
 use super::{CHILD, sandbox};
@@ -107,4 +107,27 @@ fn large_results_are_compared_while_they_are_read() {
     let raw = "import sys\nframe = sys._getframe()\nwhile 'report' not in frame.f_locals:\n    frame = frame.f_back\n\
         frame.f_locals['report']('value', 'l100000000:' + 'N' * 100_000_000)\ndef own(): pass";
     assert_eq!(judged(&problem, raw).reason, Reason::WrongAnswer);
+}
+
+/// A program that ends or holds up Python's compiler has a verdict of its own, and the next one is judged.
+#[test]
+fn compiling_is_the_programs_own_time() {
+    let row = json!({
+        "question_id": "1", "question_content": "", "starter_code": "", "private_test_cases": "[]", "metadata": "{}",
+        "public_test_cases": json!([{ "input": "1", "output": "2", "testtype": "stdin" }]).to_string(),
+    });
+    let problem_of_lines = livecodebench(&row.to_string()).unwrap();
+    let deep = format!("x = a{}", ".b".repeat(100_000));
+    assert_eq!(judged(&problem_of_lines, &deep).reason, Reason::RuntimeError);
+    assert_eq!(judged(&problem_of_lines, "print(int(input()) + 1)").reason, Reason::Ok);
+    // The compiler copies each `finally` for each way out of its `try`.
+    let nested = |levels: usize| {
+        let begin: String =
+            (0..levels).map(|level| format!("{0}try:\n{0} pass\n{0}finally:\n", " ".repeat(level))).collect();
+        format!("{begin}{}pass\ndef own():\n    return 7", " ".repeat(levels))
+    };
+    let mut problem = problem("7");
+    problem.seconds = 0.5;
+    assert_eq!(judged(&problem, &nested(18)).reason, Reason::Timeout);
+    assert_eq!(judged(&problem, &nested(3)).reason, Reason::Ok);
 }
