@@ -40,20 +40,22 @@ impl SettingArgs {
     }
 }
 
-/// The former flags of `asap run`, each with its setting.
-const FORMER_FLAGS: [(&str, &str); 4] = [
+/// The former flags of `asap run`, and last parts of several keys of which one is usually meant, each with its setting.
+const FLAGS_OF_SETTINGS: [(&str, &str); 6] = [
     ("slice-rows", "run.slice_rows"),
     ("target-shard-bytes", "run.shard_bytes"),
     ("commit-every", "run.commit_seconds"),
     ("grace", "run.grace_seconds"),
+    ("device", "scorer.device"),
+    ("backend", "scorer.backend"),
 ];
 
 /// The setting that a flag without its own name meant: a former flag of `asap run`, or the last part of a key, such as
-/// `device`.
+/// `dtype`.
 pub(crate) fn setting_of_flag(flag: &str) -> Option<&'static str> {
-    let former = FORMER_FLAGS.iter().find(|(former, _)| *former == flag).map(|(_, key)| *key);
+    let meant = FLAGS_OF_SETTINGS.iter().find(|(own, _)| *own == flag).map(|(_, key)| *key);
     let mut named = Settings::KEYS.iter().filter(|key| key.rsplit('.').next() == Some(&flag.replace('-', "_")));
-    former.or_else(|| named.next().copied().filter(|_| named.next().is_none()))
+    meant.or_else(|| named.next().copied().filter(|_| named.next().is_none()))
 }
 
 /// Parses the value of a flag that sets this setting.
