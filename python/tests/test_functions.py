@@ -58,7 +58,9 @@ def test_a_function_gives_what_sql_gives(name):
 
 
 def test_every_sql_function_is_here_with_its_arguments():
-    rows = asap.sql("SELECT DISTINCT routine_name AS name FROM information_schema.routines WHERE function_type = 'SCALAR'").to_pylist()
+    rows = asap.sql(
+        "SELECT DISTINCT routine_name AS name FROM information_schema.routines WHERE function_type = 'SCALAR'"
+    ).to_pylist()
     names = {row["name"] for row in rows if row["name"].startswith("cot_") or row["name"] == "ai_complete"}
     assert len(names) > 40
     for name in names:

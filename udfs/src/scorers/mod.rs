@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use asap_kernels::front_end::Setting;
 use asap_lm::config::{Limits, ModelConfig};
 use asap_lm::memo::Memory;
 use asap_lm::{Computed, Dtype, LmError, LoadedModel, Tokenizer};
@@ -158,7 +159,8 @@ fn choose(folder: &Path, settings: &Settings) -> asap_lm::Result<Chosen> {
 
 fn misfit(key: &str, value: impl std::fmt::Display, backend: ScorerBackend) -> LmError {
     let backend = format!("{backend:?}").to_lowercase();
-    LmError::Backend(format!("{key} = '{value}' does not fit {BACKEND} = '{backend}': leave out one of them"))
+    let (key, setting) = (Setting(key), Setting(BACKEND));
+    LmError::Backend(format!("{key} = '{value}' does not fit {setting} = '{backend}': leave out one of them"))
 }
 
 /// The four families run on the CPU, or on a card that holds them; PyTorch runs the others, or candle without PyTorch.
@@ -173,20 +175,22 @@ fn auto(folder: &Path, settings: &Settings) -> asap_lm::Result<Chosen> {
             _ if matches!(missing, LmError::Abandoned) => Err(missing),
             None if candle_runs(folder) => Ok(Chosen::Candle),
             _ => Err(LmError::Backend(format!(
-                "{unsupported}. asap runs other models with PyTorch, but {missing}; or set {BACKEND} = served and ask a \
-                 server that has the model"
+                "{unsupported}. asap runs other models with PyTorch, but {missing}; or set {} = served and ask a server \
+                 that has the model",
+                Setting(BACKEND)
             ))),
         })?,
     };
+    let setting = Setting(BACKEND);
     match &chosen {
         Chosen::Cuda(_) if settings.scorer_device.is_none() => {
-            tracing::warn!("{BACKEND} = auto chose cuda: a card has room for the model");
+            tracing::warn!("{setting} = auto chose cuda: a card has room for the model");
         }
         Chosen::Torch(devices, dtype) => {
             let dtype = format!("{dtype:?}").to_lowercase();
-            tracing::warn!("{BACKEND} = auto chose torch on {devices} in {dtype}: asap's own engine lacks the family");
+            tracing::warn!("{setting} = auto chose torch on {devices} in {dtype}: asap's own engine lacks the family");
         }
-        Chosen::Candle => tracing::warn!("{BACKEND} = auto chose candle: there is no PyTorch"),
+        Chosen::Candle => tracing::warn!("{setting} = auto chose candle: there is no PyTorch"),
         Chosen::Cpu(_) | Chosen::Cuda(_) | Chosen::Served => {}
     }
     Ok(chosen)
@@ -225,8 +229,9 @@ fn open_cuda(
 #[cfg(not(feature = "cuda"))]
 fn open_cuda(_: &Path, _: Vec<usize>, _: &Arc<Tokenizer>, _: &Arc<Memory>) -> asap_lm::Result<LoadedModel> {
     Err(LmError::Backend(format!(
-        "asap.scorer.device = 'cuda' is not supported by this build: build asap with its default features, or \
-         set {BACKEND} = torch"
+        "{} = 'cuda' is not supported by this build: build asap with its default features, or set {} = torch",
+        Setting(DEVICE),
+        Setting(BACKEND)
     )))
 }
 
@@ -241,8 +246,9 @@ fn candle_runs(_: &Path) -> bool {
 #[cfg(not(feature = "candle"))]
 fn open_candle(_: &Path, _: &Arc<Tokenizer>, _: &Arc<Memory>) -> asap_lm::Result<LoadedModel> {
     Err(LmError::Backend(format!(
-        "{BACKEND} = 'candle' is not supported by this build: install asap with `cargo install --locked --path . \
-         --features candle`, or set {BACKEND} = torch"
+        "{setting} = 'candle' is not supported by this build: install asap with `cargo install --locked --path . \
+         --features candle`, or set {setting} = torch",
+        setting = Setting(BACKEND)
     )))
 }
 

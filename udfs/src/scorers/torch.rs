@@ -10,11 +10,13 @@ mod python;
 use std::path::Path;
 use std::sync::Arc;
 
+use asap_kernels::front_end::{Setting, either};
 use asap_lm::backend::{Backend, Continuation, Continued, Fork, IsWanted, Packed, Target, TokenScore};
 use asap_lm::memo::Memory;
 use asap_lm::{Dtype, LmError, LoadedModel, Result, Stating, Tokenizer};
 use serde_json::{Value, json};
 
+use super::{BACKEND, DTYPE};
 use crate::interrupt;
 use crate::settings::{Device, Devices};
 
@@ -27,8 +29,6 @@ const SCRIPT: &str = include_str!("../../../python/python/asap/scorer.py");
 const DEATHS: usize = 3;
 /// A plain text. A child that cannot score it is broken, whatever rows it was asked before.
 const PROOF: &str = "Let x be 3. Then 2x + 1 = 7, so f(x) is odd.";
-const UNSOUND: &str = "it was ended: its scores of a plain text are NaN, infinite or all the same (if asap.scorer.dtype is \
-    not f32, set it to f32)";
 
 /// Starts a child for each device, and waits until all have loaded the model.
 pub(super) fn open(
@@ -85,7 +85,8 @@ impl Torch {
             Ok(Err(why)) => {
                 let folder = launch.folder.display();
                 return Err(LmError::Backend(format!(
-                    "asap.scorer.backend = 'torch' cannot load {folder} on {device}: {why}"
+                    "{} = 'torch' cannot load {folder} on {device}: {why}",
+                    Setting(BACKEND)
                 )));
             }
             Err(Fault::Dead(why)) => return Err(lacks(python, &child.end(&why))),
@@ -121,7 +122,8 @@ impl Torch {
         let what = format!("PyTorch on {} died: {why}", self.launch.device);
         if self.deaths >= DEATHS {
             return Err(LmError::Unavailable(format!(
-                "{what}. It died {DEATHS} times without a finished batch: run the same command to resume"
+                "{what}. It died {DEATHS} times without a finished batch: {} to resume",
+                either("run the same command", "repeat the call")
             )));
         }
         tracing::warn!("{what}; it is started again");
@@ -163,8 +165,9 @@ impl Torch {
             }
         }
         Err(LmError::Unavailable(format!(
-            "PyTorch on {} breaks again and again: run the same command to resume",
-            self.launch.device
+            "PyTorch on {} breaks again and again: {} to resume",
+            self.launch.device,
+            either("run the same command", "repeat the call")
         )))
     }
 
@@ -178,7 +181,7 @@ impl Torch {
             let line = json!({ "id": id, "ask": "score", "lengths": [ids.len()] });
             match child.score(line, ids, &targets, is_wanted) {
                 Ok((scores, _)) if are_sound(&scores) => Ok(()),
-                Ok(_) => Err(Fault::Dead(UNSOUND.to_string())),
+                Ok(_) => Err(Fault::Dead(unsound())),
                 Err(Fault::TooLarge(why)) => Err(Fault::Dead(format!("{why}, even for {} tokens", ids.len()))),
                 Err(fault) => Err(fault),
             }
@@ -383,6 +386,11 @@ fn continue_once(
         return Err(Fault::Dead(format!("it answered {} of {} texts", found.len(), texts.len())));
     }
     Ok(found)
+}
+
+fn unsound() -> String {
+    let what = "it was ended: its scores of a plain text are NaN, infinite or all the same";
+    format!("{what} (if {} is not f32, set it to f32)", Setting(DTYPE))
 }
 
 #[cfg(test)]
