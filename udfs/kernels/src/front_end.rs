@@ -62,3 +62,25 @@ impl fmt::Display for Setting<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No other test of this crate shows a flag or a setting.
+    #[test]
+    fn arguments_are_spelled_as_the_front_end_does() {
+        let flags =
+            ["--from", "--new-generation", "--on-schema-change", "--on-change fail", "--limit 20", "--max-rejects 2%"];
+        let spelled = || flags.map(|flag| Flag(flag).to_string());
+        let settings = || ["asap.refine.max_tokens", "asap.on_error", "sql"].map(|key| Setting(key).to_string());
+        assert_eq!((spelled(), settings()[0].as_str()), (flags.map(str::to_string), "asap.refine.max_tokens"));
+        set_python(true);
+        let in_python =
+            ["from_", "new_generation=True", "on_schema_change", "on_change='fail'", "limit=20", "max_rejects='2%'"];
+        assert_eq!(spelled(), in_python);
+        assert_eq!(settings(), ["refine_max_tokens", "on_error", "sql"]);
+        assert_eq!(format!("{Again:#}: {Again}"), "Repeat the call: repeat the call");
+        set_python(false);
+    }
+}
