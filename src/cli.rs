@@ -8,6 +8,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
+use asap_kernels::front_end::either;
 use asap_pipelines::location::command as copied;
 use asap_pipelines::statement::STACK_BYTES;
 use asap_udfs::typo;
@@ -18,7 +19,7 @@ use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
 use crate::failure::Failure;
-use crate::output::{IS_WIDE, Log, complain, complain_as_json, print};
+use crate::output::{IS_WIDE, Log, complain, complain_as_json, first_paragraph, print};
 #[cfg(feature = "schedule")]
 use crate::schedule;
 use crate::signals::unless_interrupted;
@@ -129,7 +130,11 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
             match refusal(&error, &arguments) {
                 Some(message) => complain(&message),
                 // An argument may be the name of a file that somebody else chose, so it is not printed with the colors.
-                None if error.use_stderr() => complain(error.render().to_string().trim_end()),
+                None if error.use_stderr() => {
+                    complain(
+                        &either(error.render().to_string(), format!("error: {}", first_paragraph(&error))).trim_end(),
+                    );
+                }
                 None => drop(error.print()),
             }
             // Help and version are not failures, even if no one reads them.
@@ -342,11 +347,11 @@ fn hide_expected_panic() {
 fn finish(result: Result<(), Failure>) -> u8 {
     let (code, message) = match result {
         Ok(()) | Err(Failure::ReaderGone) => return 0,
-        Err(Failure::Failed(message)) => (1, message),
+        Err(Failure::Failed(message) | Failure::Refused(message)) => (1, message),
         Err(Failure::Usage(message)) => (2, message),
-        Err(Failure::TooManyRejects(message)) => (3, message),
+        Err(Failure::TooManyRejects(message) | Failure::FileFailed(message)) => (3, message),
         Err(Failure::OtherRun(message)) => (4, message),
-        Err(Failure::TryLater(message) | Failure::Stopped(message)) => (75, message),
+        Err(Failure::TryLater(message) | Failure::Conflict(message) | Failure::Stopped(message)) => (75, message),
     };
     complain(&format!("error: {message}"));
     code

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use asap_kernels::front_end::{Flag, Setting, either};
 use asap_pipelines::location::set_retry_timeout;
 use asap_udfs::{Settings, typo};
 use clap::Args;
@@ -32,7 +33,9 @@ impl SettingArgs {
         let given = pairs.find(|(given, _)| given.trim().trim_start_matches("asap.") == key);
         let number = |text: &str| text.trim().parse::<f64>().ok();
         if let Some((_, given)) = given.filter(|(_, given)| number(given) != number(&value)) {
-            let what = format!("{flag} {value} and --set asap.{key}={given} differ: give only one of them");
+            let (flag, key) = (format!("{flag} {value}"), format!("asap.{key}"));
+            let (flag, set, key) = (Flag(&flag), either("--set ", ""), Setting(&key));
+            let what = format!("{flag} and {set}{key}={given} differ: give only one of them");
             return Err(Failure::Usage(what));
         }
         self.set.push(format!("{key}={value}"));
@@ -94,7 +97,7 @@ pub fn load(args: &SettingArgs) -> Result<Settings, Failure> {
         let Some((key, value)) = pair.split_once('=') else {
             return Err(Failure::Usage(format!("--set takes KEY=VALUE, found '{pair}'")));
         };
-        set(&mut settings, key.trim(), value, "--set")?;
+        set(&mut settings, key.trim(), value, either("--set", ""))?;
     }
     refuse_typos(&settings)?;
     set_retry_timeout(settings.store_retry_timeout.duration());
@@ -148,5 +151,6 @@ pub fn flatten(table: &toml::Table) -> Vec<(String, String)> {
 
 fn set(settings: &mut Settings, key: &str, value: &str, from: &str) -> Result<(), Failure> {
     let key = key.strip_prefix("asap.").unwrap_or(key);
-    settings.set(key, value).map_err(|error| Failure::Usage(format!("{} (from {from})", error_line(&error))))
+    let from = if from.is_empty() { String::new() } else { format!(" (from {from})") };
+    settings.set(key, value).map_err(|error| Failure::Usage(format!("{}{from}", error_line(&error))))
 }

@@ -4,6 +4,7 @@ use std::error::Error;
 
 use asap_llm::LlmError;
 use asap_lm::LmError;
+use asap_pipelines::corpus::CORPUS;
 use asap_pipelines::delta::OutcomeUnknown;
 use asap_pipelines::location::advice;
 use asap_pipelines::run::RunError;
@@ -16,14 +17,20 @@ use crate::output::{error_line, is_broken_pipe};
 pub enum Failure {
     /// Wrong arguments or settings: exit code 2.
     Usage(String),
+    /// A query, or a corpus that it reads, is refused: exit code 1.
+    Refused(String),
     /// The work failed: exit code 1.
     Failed(String),
-    /// Too many rows were rejected, or a file failed; the rest is done: exit code 3.
+    /// Too many rows were rejected; the rest is done: exit code 3.
     TooManyRejects(String),
+    /// A file failed; the rest is done: exit code 3.
+    FileFailed(String),
     /// Another process did the work or is doing it: exit code 4.
     OtherRun(String),
     /// The same command may succeed later: exit code 75.
     TryLater(String),
+    /// Another process changed the table meanwhile: exit code 75.
+    Conflict(String),
     /// A run was stopped before it read a row: exit code 75.
     Stopped(String),
     /// The reader of our output closed it: exit code 0.
@@ -41,11 +48,15 @@ impl From<DataFusionError> for Failure {
         }
         match error.find_root() {
             DataFusionError::Configuration(_) => Failure::Usage(message),
-            DataFusionError::External(cause) if cause.is::<OutcomeUnknown>() => Failure::TryLater(message),
+            DataFusionError::External(cause) if cause.is::<OutcomeUnknown>() => Failure::Conflict(message),
             _ if is_unreachable(&error) => Failure::TryLater(message),
+            DataFusionError::Plan(_) | DataFusionError::SQL(..) | DataFusionError::SchemaError(..) => {
+                Failure::Refused(message)
+            }
+            _ if is_of_corpus(&error) => Failure::Refused(message),
             DataFusionError::External(cause) => match cause.downcast_ref() {
                 Some(RunError::Interrupted) => Failure::Stopped(message),
-                Some(RunError::OtherSnapshot { .. } | RunError::OtherCommit { .. }) => Failure::TryLater(message),
+                Some(RunError::OtherSnapshot { .. } | RunError::OtherCommit { .. }) => Failure::Conflict(message),
                 Some(RunError::Superseded { .. } | RunError::OtherTable { .. }) => Failure::OtherRun(message),
                 Some(RunError::TooManyRejects { .. } | RunError::AllRejected { .. }) => {
                     Failure::TooManyRejects(message)
@@ -55,6 +66,11 @@ impl From<DataFusionError> for Failure {
             _ => Failure::Failed(message),
         }
     }
+}
+
+/// Whether a corpus cannot be opened.
+fn is_of_corpus(error: &DataFusionError) -> bool {
+    matches!(error, DataFusionError::Context(what, _) if what == CORPUS)
 }
 
 /// Whether the endpoint of the language model or the backend of the scoring model does not answer now.

@@ -7,12 +7,14 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use asap_kernels::front_end::{Flag, either};
 use asap_llm::Usage;
 use asap_pipelines::corpus::{CORPUS, FileFailure};
 use asap_pipelines::location::redact;
 use asap_pipelines::reasons::Reasons;
 use asap_udfs::typo;
 use clap::ValueEnum;
+use clap::error::ContextValue;
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::temporal_conversions::timestamp_ms_to_datetime;
 use datafusion::error::DataFusionError;
@@ -191,6 +193,26 @@ pub fn parsed<T: FromStr<Err = DataFusionError>>(text: &str) -> Result<T, String
     text.parse().map_err(|error| error_line(&error))
 }
 
+/// The first paragraph of a parser's error as one line, without the usage hints after it. The flags are as the front end
+/// spells them.
+pub fn first_paragraph(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines: Vec<_> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let mut message = lines.join(" ").trim_start_matches("error: ").to_string();
+    for (_, value) in error.context() {
+        let flags = match value {
+            ContextValue::String(flag) => std::slice::from_ref(flag),
+            ContextValue::Strings(flags) => flags.as_slice(),
+            _ => &[],
+        };
+        for flag in flags.iter().filter(|flag| either(false, flag.starts_with("--"))) {
+            let name = Flag(flag.split([' ', '[', '=']).next().unwrap_or_default()).to_string();
+            message = message.replace(&format!("'{flag}'"), &name).replace(flag, &name);
+        }
+    }
+    message
+}
+
 pub fn at_least_one(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "expected a whole number above 0".to_string())
 }
@@ -279,7 +301,10 @@ fn message(error: &DataFusionError) -> String {
             other => other.to_string(),
         },
         DataFusionError::Plan(message) => match missing_table(message) {
-            Some(CORPUS) => "there is no table corpus: name its location with --from".to_string(),
+            Some(CORPUS) => {
+                let advice = either("name its location with --from", "pass its location or its rows as corpus=…");
+                format!("there is no table corpus: {advice}")
+            }
             Some(table) => no_table(table, [CORPUS]),
             None => with_near_hint(argument_error(message).unwrap_or(message)).to_string(),
         },

@@ -11,16 +11,23 @@ use asap_pipelines::answers::SharedAnswers;
 use asap_udfs::{Models, Settings};
 use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-pyo3::create_exception!(
-    asap,
-    Error,
-    pyo3::exceptions::PyException,
-    "A failure of asap. Its text is the message of the command."
-);
+macro_rules! errors {
+    ($($name:ident, $base:ty, $doc:literal;)+) => { $(pyo3::create_exception!(asap, $name, $base, $doc);)+ };
+}
+
+errors! {
+    Error, PyException, "A failure of asap. Its subclasses say what kind of failure.";
+    ArgumentError, Error, "An argument or a setting is wrong.";
+    InputError, Error, "The data cannot be read, or a query or a pipeline is wrong.";
+    RejectsError, Error, "More rows were rejected than the run allows.";
+    TableError, Error, "Another process changed the output meanwhile. Repeat the call if you still want its rows.";
+    UnavailableError, Error, "An endpoint, a store or a backend does not answer now. Repeat the call later.";
+}
 
 /// How often Python looks for signals while it waits.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
@@ -134,23 +141,20 @@ pub(crate) fn settings_of(given: Vec<(String, String)>) -> PyResult<Settings> {
 /// Returns the key of a setting, such as `asap.refine.max_tokens`. The package checks the names that its users write.
 pub(crate) fn key_of(name: &str) -> PyResult<String> {
     let key = Settings::KEYS.iter().find(|key| key.replace('.', "_") == name);
-    key.map(|key| format!("asap.{key}")).ok_or_else(|| Error::new_err(format!("there is no setting {name}")))
+    key.map(|key| format!("asap.{key}")).ok_or_else(|| ArgumentError::new_err(format!("there is no setting {name}")))
 }
 
-/// A failure in Python. Its message names the arguments of Python, not the flags of the command.
+/// A failure in Python.
 pub(crate) fn failed(failure: Failure) -> PyErr {
-    let (Failure::Usage(message)
-    | Failure::Failed(message)
-    | Failure::TooManyRejects(message)
-    | Failure::OtherRun(message)
-    | Failure::TryLater(message)) = failure
-    else {
-        return Error::new_err("the reader of the result closed it");
-    };
-    Python::attach(|py| {
-        let words = py.import("asap._messages").and_then(|module| module.call_method1("in_python", (message,)));
-        words.and_then(|text| text.extract::<String>()).map_or_else(|error| error, Error::new_err)
-    })
+    match failure {
+        Failure::Usage(message) => ArgumentError::new_err(message),
+        Failure::Refused(message) | Failure::FileFailed(message) => InputError::new_err(message),
+        Failure::Failed(message) => Error::new_err(message),
+        Failure::TooManyRejects(message) => RejectsError::new_err(message),
+        Failure::OtherRun(message) | Failure::Conflict(message) => TableError::new_err(message),
+        Failure::TryLater(message) | Failure::Stopped(message) => UnavailableError::new_err(message),
+        Failure::ReaderGone => Error::new_err("the reader of the result closed it"),
+    }
 }
 
 /// Waits for `work` without the GIL. Ctrl-C drops it.

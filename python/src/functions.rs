@@ -16,13 +16,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use pyo3_arrow::input::AnyArray;
 
-use crate::engine::{self, Error, failed, settings_of, wait};
+use crate::engine::{self, ArgumentError, Error, failed, settings_of, wait};
 use crate::reader::Column;
 use crate::values;
 
-/// The name, description, example and arguments of a function, and whether its result is a text. Each argument has a
-/// name and a description, and tells whether it is optional.
-type Declared = (String, String, String, Vec<(&'static str, &'static str, bool)>, bool);
+/// The name, description, example, arguments and result of a function. Each argument has a name, a kind and a
+/// description, and tells whether it is optional. The result is a type of Python.
+type Declared = (String, String, String, Vec<(&'static str, &'static str, &'static str, bool)>, String);
 
 /// Return the declarations of all SQL functions of asap.
 #[pyfunction]
@@ -33,11 +33,24 @@ pub(crate) fn functions() -> PyResult<Vec<Declared>> {
             (documentation.description.clone(), documentation.sql_example.clone().unwrap_or_default())
         });
         let arguments = function.arguments().iter();
-        let arguments = arguments.map(|argument| (argument.name, argument.about, argument.is_optional));
-        let is_text = function.return_type(&[])? == DataType::Utf8;
-        Ok((function.name().to_string(), about, example, arguments.collect(), is_text))
+        let arguments = arguments.map(|of| (of.name, of.kind(), of.about, of.is_optional));
+        let returns = type_of(&function.return_type(&[])?);
+        Ok((function.name().to_string(), about, example, arguments.collect(), returns))
     });
     declared.collect::<Result<_>>().map_err(|error| failed(error.into()))
+}
+
+/// The type of the Python objects that [`values::objects`] makes of a type. Items of lists may be None.
+fn type_of(kind: &DataType) -> String {
+    match kind {
+        DataType::Boolean => "bool".to_string(),
+        DataType::Utf8 => "str".to_string(),
+        kind if kind.is_integer() => "int".to_string(),
+        kind if kind.is_floating() => "float".to_string(),
+        DataType::List(item) => format!("list[{} | None]", type_of(item.data_type())),
+        DataType::Struct(_) => "dict[str, Any]".to_string(),
+        _ => "Any".to_string(),
+    }
 }
 
 /// An argument of a call.
@@ -129,7 +142,7 @@ fn batches(arguments: &[Given]) -> PyResult<Vec<RecordBatch>> {
     };
     let rows: Vec<usize> = columns().map(|(_, chunks, _)| chunks.iter().map(|chunk| chunk.len()).sum()).collect();
     if let Some(other) = rows.iter().find(|other| **other != rows[0]) {
-        return Err(Error::new_err(format!(
+        return Err(ArgumentError::new_err(format!(
             "expected columns with the same number of rows, found {} and {other}",
             rows[0]
         )));

@@ -9,6 +9,7 @@ use std::time::Instant;
 use asap::failure::Failure;
 use asap::progress::Bar;
 use asap::signals::Stop;
+use asap_kernels::front_end;
 use asap_pipelines::builtin;
 use asap_pipelines::corpus::{CORPUS, ColumnMapping, Corpus};
 use asap_pipelines::run::output::identity::Identity;
@@ -23,12 +24,14 @@ use pyo3::prelude::*;
 use pyo3_arrow::input::AnyRecordBatch;
 use tokio::sync::watch;
 
-use crate::engine::{self, Error, failed, key_of, settings_of, wait, wait_a_tick};
+use crate::engine::{self, ArgumentError, Error, InputError, failed, key_of, settings_of, wait, wait_a_tick};
 use crate::reader::{Reader, Rows};
 
-/// Run the command of these arguments, and return its exit code. `program` starts asap again.
+/// Run the command of these arguments, and return its exit code. `program` starts asap again. Messages name arguments as
+/// Python does if `in_python`, and flags otherwise.
 #[pyfunction]
-pub(crate) fn main(py: Python<'_>, arguments: Vec<OsString>, program: Vec<OsString>) -> u8 {
+pub(crate) fn main(py: Python<'_>, arguments: Vec<OsString>, program: Vec<OsString>, in_python: bool) -> u8 {
+    front_end::set_python(in_python);
     asap::program::set_command(program);
     py.detach(|| asap::cli::main_with(arguments))
 }
@@ -56,7 +59,7 @@ pub(crate) fn tensorboard_record(line: &str) -> PyResult<Vec<u8>> {
 /// Return the SQL of a pipeline: a built-in one, or a file.
 #[pyfunction]
 pub(crate) fn pipeline(named: &str) -> PyResult<String> {
-    builtin::pipeline(named).map_err(Error::new_err)
+    builtin::pipeline(named).map_err(ArgumentError::new_err)
 }
 
 /// Return the built-in pipelines with their descriptions.
@@ -236,7 +239,7 @@ pub(crate) fn write_parquet(data: AnyRecordBatch, path: PathBuf) -> PyResult<u64
         let (name, kind) = (column.name(), column.data_type());
         let what =
             format!("column {name} has the type {kind}, which asap cannot read: convert the column, or leave it out");
-        return Err(Error::new_err(what));
+        return Err(InputError::new_err(what));
     }
     let mut writer =
         ArrowWriter::try_new(File::create(path)?, reader.schema(), None).map_err(|error| failed(&error))?;

@@ -20,10 +20,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[pyo3::pymodule]
 mod _asap {
+    use asap_kernels::front_end;
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::engine::{Error, before_fork};
+    use crate::engine::{ArgumentError, Error, InputError, RejectsError, TableError, UnavailableError, before_fork};
     #[pymodule_export]
     use crate::functions::{call, functions};
     #[pymodule_export]
@@ -32,10 +33,11 @@ mod _asap {
         write_parquet,
     };
     #[pymodule_export]
-    use crate::reader::{Column, Reader};
+    use crate::reader::{Column, Reader, all_rows, next_batch};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        front_end::set_python(true);
         // As PEP 440 writes the commit of `0.1.0 (a1b2c3d4e)`.
         module.add("__version__", asap_pipelines::VERSION.replace(" (", "+").trim_end_matches(')'))
     }

@@ -1,5 +1,7 @@
 //! Results: a column, and a stream of batches. Both have Arrow's PyCapsule interface.
 
+use std::error::Error;
+use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::thread::ThreadId;
@@ -15,7 +17,7 @@ use pyo3::types::{PyCapsule, PyList};
 use pyo3_arrow::error::PyArrowResult;
 use pyo3_arrow::ffi::{ArrayIterator, to_schema_pycapsule, to_stream_pycapsule};
 
-use crate::engine::{Engine, Error, Session, TICK, failed};
+use crate::engine::{self, Engine, Session, TICK, failed};
 use crate::values;
 
 /// A column of results, for any library that reads Arrow data.
@@ -84,7 +86,7 @@ impl Reader {
 
     fn take(&self) -> PyResult<Rows> {
         let read = "the rows of this query were read before: run the query again, or keep them in a table";
-        self.rows.lock().take().ok_or_else(|| Error::new_err(read))
+        self.rows.lock().take().ok_or_else(|| engine::Error::new_err(read))
     }
 
     /// The rows as a column of structs.
@@ -121,8 +123,8 @@ impl Reader {
     }
 
     /// Return the rows as a list of dicts.
-    fn to_pylist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        self._all(py)?.to_pylist(py)
+    fn to_pylist<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyList>> {
+        all_rows(slf.py(), slf)?.to_pylist(slf.py())
     }
 
     /// Return an iterator over the rows, as record batches of pyarrow.
@@ -144,23 +146,27 @@ impl Reader {
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         with_package("to_polars", slf)
     }
+}
 
-    /// Return the next batch as a column of structs, or None after the last.
-    fn _next(&self, py: Python<'_>) -> PyResult<Option<Column>> {
-        let mut rows = self.take()?;
-        let Some(batch) = rows.batch(py)? else { return Ok(None) };
-        *self.rows.lock() = Some(rows);
-        Ok(Some(Column { field: self.field(), chunks: vec![Arc::new(StructArray::from(batch))] }))
-    }
+/// Return the next batch of a reader as a column of structs, or None after the last.
+#[pyfunction]
+pub(crate) fn next_batch(py: Python<'_>, reader: &Bound<'_, Reader>) -> PyResult<Option<Column>> {
+    let reader = reader.get();
+    let mut rows = reader.take()?;
+    let Some(batch) = rows.batch(py)? else { return Ok(None) };
+    *reader.rows.lock() = Some(rows);
+    Ok(Some(Column { field: reader.field(), chunks: vec![Arc::new(StructArray::from(batch))] }))
+}
 
-    /// Return all rows as a column of structs.
-    fn _all(&self, py: Python<'_>) -> PyResult<Column> {
-        let (mut rows, mut chunks) = (self.take()?, Vec::<ArrayRef>::new());
-        while let Some(batch) = rows.batch(py)? {
-            chunks.push(Arc::new(StructArray::from(batch)));
-        }
-        Ok(Column { field: self.field(), chunks })
+/// Return all rows of a reader as a column of structs.
+#[pyfunction]
+pub(crate) fn all_rows(py: Python<'_>, reader: &Bound<'_, Reader>) -> PyResult<Column> {
+    let reader = reader.get();
+    let (mut rows, mut chunks) = (reader.take()?, Vec::<ArrayRef>::new());
+    while let Some(batch) = rows.batch(py)? {
+        chunks.push(Arc::new(StructArray::from(batch)));
     }
+    Ok(Column { field: reader.field(), chunks })
 }
 
 impl Iterator for Rows {
@@ -183,8 +189,11 @@ impl Rows {
     /// Returns the next batch without the GIL.
     fn batch(&mut self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
         let failed = |error| match error {
-            ArrowError::ExternalError(cause) => Error::new_err(cause.to_string()),
-            other => Error::new_err(other.to_string()),
+            ArrowError::ExternalError(cause) => match cause.downcast::<Raised>() {
+                Ok(raised) => raised.0,
+                Err(cause) => engine::Error::new_err(cause.to_string()),
+            },
+            other => engine::Error::new_err(other.to_string()),
         };
         // An interrupt says more than the error that it causes.
         let next = py.detach(|| self.next()).transpose();
@@ -226,6 +235,18 @@ impl Rows {
     }
 }
 
+/// A failure of a query on its way through Arrow's interface, which shows its message.
+#[derive(Debug)]
+struct Raised(PyErr);
+
+impl Error for Raised {}
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Python::attach(|py| self.0.value(py).fmt(f))
+    }
+}
+
 fn external(failure: asap::failure::Failure) -> ArrowError {
-    ArrowError::ExternalError(failed(failure).to_string().trim_start_matches("Error: ").into())
+    ArrowError::ExternalError(Box::new(Raised(failed(failure))))
 }

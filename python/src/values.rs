@@ -14,7 +14,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple};
 
-use crate::engine::Error;
+use crate::engine::{ArgumentError, Error};
 
 type Object<'py> = Bound<'py, PyAny>;
 
@@ -34,7 +34,7 @@ fn kind_of<'a, 'py: 'a>(values: impl Iterator<Item = &'a Object<'py>>, depth: us
 
 fn kind_of_one(value: &Object<'_>, depth: usize) -> PyResult<DataType> {
     if depth > DEPTH {
-        return Err(Error::new_err(format!(
+        return Err(ArgumentError::new_err(format!(
             "expected lists and dicts of at most {DEPTH} levels, found more: check whether a list contains itself"
         )));
     }
@@ -63,7 +63,9 @@ fn kind_of_one(value: &Object<'_>, depth: usize) -> PyResult<DataType> {
         return Ok(DataType::Float64);
     }
     let found = value.get_type().name()?;
-    Err(Error::new_err(format!("expected text, numbers, lists or dicts, or Arrow data, found a value of type {found}")))
+    Err(ArgumentError::new_err(format!(
+        "expected text, numbers, lists or dicts, or Arrow data, found a value of type {found}"
+    )))
 }
 
 /// Returns the items of a list or tuple.
@@ -96,7 +98,9 @@ fn wider(one: DataType, other: DataType) -> PyResult<DataType> {
             }
             Ok(DataType::Struct(fields.into()))
         }
-        (one, other) => Err(Error::new_err(format!("a column has values of one type, found {one} and {other}"))),
+        (one, other) => {
+            Err(ArgumentError::new_err(format!("a column has values of one type, found {one} and {other}")))
+        }
     }
 }
 

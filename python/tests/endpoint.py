@@ -57,7 +57,9 @@ class Calls(http.server.BaseHTTPRequestHandler):
         key = hashlib.sha256(body).hexdigest()
         with server.lock:
             server.calls += 1
-            fault = server.random.random() < server.faults and server.random.choice(["limited", "fails", "breaks", "garbage"])
+            fault = server.random.random() < server.faults and server.random.choice(
+                ["limited", "fails", "breaks", "garbage"]
+            )
         time.sleep(server.pause * (1 + int(key[:2], 16) % 3))
         if fault == "limited":
             return self.reply(429, {"error": {"message": "slow down"}}, {"Retry-After": "0"})
@@ -78,10 +80,14 @@ class Calls(http.server.BaseHTTPRequestHandler):
             server.answers.append((key, begun, time.monotonic(), cost))
         self.reply(200, {"object": "chat.completion", "model": "stub", "choices": [choice], "usage": usage})
 
-    def reply(self, code, reply, headers={}):
+    def reply(self, code, reply, headers=None):
         data = json.dumps(reply).encode()
         self.send_response(code)
-        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(data)), **headers}.items():
+        for name, value in {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(data)),
+            **(headers or {}),
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         try:

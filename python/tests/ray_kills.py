@@ -2,8 +2,8 @@
 
     python python/tests/ray_kills.py --workers 20 --drivers 5
 
-Each run asks a misbehaving endpoint, within limits on calls and cost. It prints a line for each run. It ends with exit code 1
-if a row is missing, doubled or different, if a stored answer was paid again, or if a limit was exceeded.
+Each run asks a misbehaving endpoint, within limits on calls and cost. It prints a line for each run. It ends with exit
+code 1 if a row is missing, doubled or different, if a stored answer was paid again, or if a limit was exceeded.
 """
 
 import argparse
@@ -106,7 +106,10 @@ class Trial:
         self.endpoint = Endpoint(pause=0.05, seed=seed)
         # Some trials reach the limits, others do not.
         most = self.chance.choice([1.3, 3])
-        self.limits = {"anchor_max_cost": most * expected["cost"], "anchor_max_calls": int(2 * most * expected["calls"])}
+        self.limits = {
+            "anchor_max_cost": most * expected["cost"],
+            "anchor_max_calls": int(2 * most * expected["calls"]),
+        }
         self.options = {**expected["job"], **ON_RAY, "to": self.output, **self.endpoint.settings()}
         self.wrong, self.calls_before, self.raised = [], 0, 0
 
@@ -179,7 +182,9 @@ class Trial:
         if len(sources) != len(set(sources)) or len(sources) != self.options["limit"]:
             wrong.append(f"{len(sources)} rows, {len(set(sources))} different, of {self.options['limit']}")
         if (rows, rejects) != (self.expected["rows"], self.expected["rejects"]):
-            wrong.append(f"rows or rejects differ from those of one process: {difference(self.expected, rows, rejects)}")
+            wrong.append(
+                f"rows or rejects differ from those of one process: {difference(self.expected, rows, rejects)}"
+            )
         again = endpoint.repeated(self.killed)
         if again:
             ages = [min((kill - ended for kill in self.killed if kill > ended), default=0) for _, ended in again]
@@ -189,7 +194,8 @@ class Trial:
         raised = f", limits raised {self.raised} times" if self.raised else ""
         print(
             f"{what} {killed}: {len(rows)} rows, {len(rejects)} rejects, {endpoint.calls} calls, {twice} of "
-            f"{len(self.in_flight())} in flight paid twice, cost {endpoint.cost():.4f}{raised}: {'; '.join(wrong) or 'ok'}",
+            f"{len(self.in_flight())} in flight paid twice, cost {endpoint.cost():.4f}{raised}: "
+            f"{'; '.join(wrong) or 'ok'}",
             flush=True,
         )
         endpoint.shutdown()
@@ -209,7 +215,14 @@ def reference(folder, rows):
         asap.ray.run("asap", to=f"{folder}/{output}", **options, **ON_RAY)
         assert contents(f"{folder}/{output}") == (rows, rejects), "Ray and one process differ without a kill"
     assert rejects
-    return {"job": job, "rows": rows, "rejects": rejects, "calls": calls, "cost": cost, "seconds": time.monotonic() - begun}
+    return {
+        "job": job,
+        "rows": rows,
+        "rejects": rejects,
+        "calls": calls,
+        "cost": cost,
+        "seconds": time.monotonic() - begun,
+    }
 
 
 def tried(folder, expected, seed, lose):
@@ -229,7 +242,10 @@ def main():
     arguments.add_argument("--rows", type=int, default=60)
     arguments.add_argument("--first", type=int, default=0, help="the first seed")
     given = arguments.parse_args()
-    seeds = range(given.first, given.first + given.workers), range(1000 + given.first, 1000 + given.first + given.drivers)
+    seeds = (
+        range(given.first, given.first + given.workers),
+        range(1000 + given.first, 1000 + given.first + given.drivers),
+    )
     with tempfile.TemporaryDirectory(prefix="asap-kills-") as folder:
         # Settings of the folder of the caller do not matter.
         Path(folder, "asap.toml").touch()

@@ -93,7 +93,8 @@ def test_a_day_without_rows(workplace):
 
 
 def test_a_query_is_read_batch_by_batch():
-    query = "SELECT value AS n, concat('text ', value) AS text, [{'a': value}] AS deep FROM generate_series(1, 20000) ORDER BY n"
+    columns = "value AS n, concat('text ', value) AS text, [{'a': value}] AS deep"
+    query = f"SELECT {columns} FROM generate_series(1, 20000) ORDER BY n"
     expected = asap.sql(query).to_pylist()
     batches = list(asap.sql(query))
     assert len(batches) > 1 and all(isinstance(batch, pyarrow.RecordBatch) for batch in batches)
@@ -110,7 +111,13 @@ def test_a_query_is_read_batch_by_batch():
     assert asap.sql(nothing).to_arrow().column_names == list(asap.sql(nothing).to_pandas()) == ["text"]
 
 
-@pytest.mark.parametrize("read", [list, *(lambda of, name=name: getattr(of, name)() for name in ("to_arrow", "to_pandas", "to_polars", "to_pylist"))])
+@pytest.mark.parametrize(
+    "read",
+    [
+        list,
+        *(lambda of, name=name: getattr(of, name)() for name in ("to_arrow", "to_pandas", "to_polars", "to_pylist")),
+    ],
+)
 def test_a_query_that_fails_while_it_is_read_is_an_error_of_asap(read):
     with pytest.raises(asap.Error, match="^Divide by zero"):
         read(asap.sql("SELECT 1 / (value - 9000) AS n FROM generate_series(1, 20000)"))
@@ -133,7 +140,9 @@ UNREADABLE = [
     {**GOOD, "odd": numpy.array([1j])},
     pyarrow.table({**GOOD, "odd": pyarrow.array([pyarrow.MonthDayNano([1, 2, 3])])}),
     pyarrow.table({**GOOD, "odd": pyarrow.array([[pyarrow.MonthDayNano([1, 2, 3])]])}),
-    pyarrow.table({**GOOD, "odd": pyarrow.UnionArray.from_sparse(pyarrow.array([0], pyarrow.int8()), [pyarrow.array([1])])}),
+    pyarrow.table(
+        {**GOOD, "odd": pyarrow.UnionArray.from_sparse(pyarrow.array([0], pyarrow.int8()), [pyarrow.array([1])])}
+    ),
     pandas.DataFrame([["a", "b", "c", "d", "e"]], columns=["question", "cot", "answer", "odd", "odd"]),
     {**GOOD, "odd": "text"},
     {**GOOD, "odd": []},

@@ -16,6 +16,8 @@ def test_each_example_is_run():
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_an_example_prints_what_it_says(name, workplace):
-    done = subprocess.run([sys.executable, ROOT / "examples" / name], cwd=ROOT, env=os.environ, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / name], cwd=ROOT, env=os.environ, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert SHOWN[name] in done.stdout, done.stdout

@@ -31,13 +31,17 @@ def short_traces():
         "Three boxes of 5.\r\n\r\nThat is 3 · 5 = 15.\r\n\r\nI check: 5 + 5 + 5 = 15.",
         "",
     ]
-    generations = [[f"<think>\n{chain}\n</think>\n\nIt is \\boxed{{{gold}}}."] for chain, gold in zip(chains, (4, 15, 1))]
-    return pyarrow.table({
-        "problem": ["2 + 2?", "How many are in 3 boxes of 5?", "1?", "A question without generations?"],
-        "answer": ["4", "15", "1", None],
-        "generations": pyarrow.array([*generations, None], pyarrow.list_(pyarrow.string())),
-        "correctness_math_verify": [[True], [True], [True], None],
-    })
+    generations = [
+        [f"<think>\n{chain}\n</think>\n\nIt is \\boxed{{{gold}}}."] for chain, gold in zip(chains, (4, 15, 1))
+    ]
+    return pyarrow.table(
+        {
+            "problem": ["2 + 2?", "How many are in 3 boxes of 5?", "1?", "A question without generations?"],
+            "answer": ["4", "15", "1", None],
+            "generations": pyarrow.array([*generations, None], pyarrow.list_(pyarrow.string())),
+            "correctness_math_verify": [[True], [True], [True], None],
+        }
+    )
 
 
 def by_command(traces, pipeline):
@@ -79,7 +83,9 @@ def test_a_report_shows_what_pruning_did(traces, workplace):
     kept = f"This run kept {100 * pruned.summary['tokens_out'] / pruned.summary['tokens_in']:.1f} % of the tokens of"
     assert kept in shown and "Things to look at" in shown and "<svg" in shown and "default-src 'none'" in shown
     # The page is an attribute of a frame without rights: nothing of it is in the notebook.
-    assert re.fullmatch(r'<iframe title="[^"]*" srcdoc="[^"]*" sandbox="" style="[^"]*"></iframe>', pruned._repr_html_())
+    assert re.fullmatch(
+        r'<iframe title="[^"]*" srcdoc="[^"]*" sandbox="" style="[^"]*"></iframe>', pruned._repr_html_()
+    )
     assert "<script" not in shown and not re.search(r"(?:src|href)=", shown.replace(" srcdoc=", ""))
     report = asap.report(pruned)
     assert report._repr_html_() == pruned._repr_html_() and str(folder) in repr(report)
@@ -140,7 +146,9 @@ def test_sql_reads_tables_and_a_corpus(traces):
     pyarrow.parquet.write_table(traces, "rows.parquet")
     rows = asap.sql(query, corpus="rows.parquet").to_pylist()
     assert len(rows) > 5 and rows == asap.sql(query, corpus=polars.DataFrame(traces)).to_pylist()
-    stream = pyarrow.RecordBatchReader.from_stream(asap.sql("SELECT * FROM a JOIN b USING (x)", a=pyarrow.table({"x": [1, 2]}), b=pandas.DataFrame({"x": [2]})))
+    stream = pyarrow.RecordBatchReader.from_stream(
+        asap.sql("SELECT * FROM a JOIN b USING (x)", a=pyarrow.table({"x": [1, 2]}), b=pandas.DataFrame({"x": [2]}))
+    )
     assert stream.read_all().to_pylist() == [{"x": 2}]
     assert asap.sql("SELECT count(*) AS n FROM t", t="rows.parquet").to_pylist() == [{"n": len(traces)}]
     read = asap.sql("SELECT 1")
@@ -199,7 +207,10 @@ def test_categories_are_read_as_text():
 
 
 def test_a_stream_needs_no_features():
-    rows = [{"question": f"{n} + 1?", "cot": None if n % 3 else f"{n} + 1 is {n + 1}.", "answer": str(n + 1)} for n in range(9)]
+    rows = [
+        {"question": f"{n} + 1?", "cot": None if n % 3 else f"{n} + 1 is {n + 1}.", "answer": str(n + 1)}
+        for n in range(9)
+    ]
     stream = datasets.IterableDataset.from_generator(lambda: iter(rows))
     mapped = stream.map(lambda row: {"length": len(row["question"])})
     assert stream.features is None and mapped.features is None
@@ -240,10 +251,16 @@ def test_a_pruner_is_equal_to_its_copy():
         (lambda: asap.prune(pyarrow.table({"a": ["x"], "b": ["y"]}), quiet=True), "a (text), b (text)"),
         (lambda: asap.prune(pyarrow.table({"a": ["x"], "b": ["y"]}), quiet=True), "the columns of the data fit no"),
         (lambda: asap.prune("x", columns=["a", "b"]), "columns takes a dict"),
-        (lambda: asap.run("asap", from_=datasets.Dataset.from_dict({"a": []}), to="b"), "expected a location, found Dataset"),
+        (
+            lambda: asap.run("asap", from_=datasets.Dataset.from_dict({"a": []}), to="b"),
+            "expected a location, found Dataset",
+        ),
         (lambda: asap.Pruner()({"question": "2 + 2?", "cot": "4.", "answer": "4"}), "pass batched=True"),
         (lambda: asap.Pruner()("traces"), "pass batched=True"),
-        (lambda: asap.Pruner("examples")({"question": ["2 + 2?"], "cot": ["4."], "answer": ["4"]}), "a Pruner needs a pipeline"),
+        (
+            lambda: asap.Pruner("examples")({"question": ["2 + 2?"], "cot": ["4."], "answer": ["4"]}),
+            "a Pruner needs a pipeline",
+        ),
         (lambda: asap.prune([1, 2]), "expected a list of dicts, one for each row, found 1 in place 0"),
         *(
             (lambda data=data: asap.prune(data), "expected a Dataset, an IterableDataset")

@@ -1,44 +1,23 @@
 """Messages name the arguments of Python, and notes are warnings."""
 
+import os
 import re
 import subprocess
 import sys
+import threading
+import time
 import warnings
+from pathlib import Path
 
 import asap
 import pyarrow
 import pyarrow.parquet
 import pytest
 from asap import _messages
+from endpoint import Endpoint
 
 TEXTS = pyarrow.table({"Frage": ["2 + 2?"], "Weg": ["2 + 2 is 4."]})
 GOOD = pyarrow.table({"question": ["2 + 2?"] * 3, "cot": ["2 + 2 is 4."] * 3, "answer": ["4"] * 3})
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("write: --columns 'question=a, b,cot=c=d' (…)", "write: columns={'question': 'a, b', 'cot': 'c=d'} (…)"),
-        ("more than --max-rejects 2% allows", "more than max_rejects='2%' allows"),
-        ("or try --limit 20 first", "or try limit=20 first"),
-        ("--on-change reprocess deletes", "on_change='reprocess' deletes"),
-        ("and --on-schema-change is fail", "and on_schema_change is fail"),
-        ("rebuild it with --new-generation.", "rebuild it with new_generation=True."),
-        ("invalid value 'x' for '--part <K/N>': no\n\nFor more information, try '--help'.", "invalid value 'x' for part: no"),
-        ("--set asap.refine.max_tokens=3", "refine_max_tokens=3"),
-        ("asap.on_error takes 'reject' (from --set)", "on_error takes 'reject'"),
-        ("asap.on_error takes 'reject' (from asap.toml)", "asap.on_error takes 'reject' (from asap.toml)"),
-        ("run cargo build --release --features cuda", "run cargo build --release --features cuda"),
-        ("hf download --repo-type dataset x --local-dir DIR", "hf download --repo-type dataset x --local-dir DIR"),
-        ("/tmp/asap-ab_12xyz/rows.parquet has no rows", "the data has no rows"),
-        ("pass the old --seed, or start without --resume", "pass the old seed, or start without load_state_dict"),
-        ("run the same command to resume", "repeat the call to resume"),
-        ("raise it and run the same command again", "raise it and repeat the call"),
-        ("asap.toml and asap.sft stay", "asap.toml and asap.sft stay"),
-    ],
-)
-def test_a_message_names_arguments(text, words):
-    assert _messages.in_python(text) == words
 
 
 CALLS = {
@@ -52,6 +31,91 @@ CALLS = {
 def file_of(data):
     pyarrow.parquet.write_table(data, "mine.parquet")
     return "mine.parquet"
+
+
+def run(data=GOOD, pipeline="truncate", **options):
+    return asap.run(pipeline, from_=file_of(data), to="out", quiet=True, **options)
+
+
+def changed():
+    run()
+    run(GOOD.slice(1))
+
+
+def served():
+    run(MANY, "asap", **Endpoint(faults=0).settings(), anchor_max_calls=2)
+
+
+def set_in_a_file():
+    Path("asap.toml").write_text("on_error = 'stop'")
+    run()
+
+
+def down():
+    settings = {"anchor_provider": "openai", "anchor_base_url": "http://127.0.0.1:1/v1", "anchor_model": "none"}
+    run(pipeline="asap", **settings, anchor_max_retries=0)
+
+
+CHAIN = "The sum of {0} and 1 is asked.\n\nHm, {0} and 1.\n\n{0} + 1 is {1}.\n\nSo it is {1}."
+MANY = [{"question": f"{n} + 1?", "cot": CHAIN.format(n, n + 1), "answer": str(n + 1)} for n in range(8)]
+MANY = pyarrow.Table.from_pylist(MANY)
+EMPTY = GOOD.set_column(1, "cot", pyarrow.array([None] * 3, pyarrow.string()))
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda: run(refine_max_tokens="few"), asap.ArgumentError, "^refine_max_tokens takes .*, found 'few'$"),
+        (set_in_a_file, asap.ArgumentError, r"^on_error takes 'reject' or 'fail', found 'stop' \(from asap\.toml\)$"),
+        (lambda: run(part="x"), asap.ArgumentError, "^invalid value 'x' for part: part takes a part number"),
+        (lambda: run(limit=2, sample=2), asap.ArgumentError, "(limit|sample) cannot be used with (limit|sample)$"),
+        (lambda: run(seed=2), asap.ArgumentError, "were not provided: sample$"),
+        (lambda: run(originals="nope"), asap.ArgumentError, "^originals names nope"),
+        (lambda: run(EMPTY, max_rejects=1), asap.RejectsError, "more than max_rejects=1 allows"),
+        (lambda: run(EMPTY), asap.RejectsError, "^none of 3 rows reached the output"),
+        (
+            changed,
+            asap.InputError,
+            "use on_change='reprocess' to replace these rows, or on_change='ignore' to keep them",
+        ),
+        (lambda: run(TEXTS), asap.InputError, "columns={'question': '\\?', 'cot': '\\?', 'answer': '\\?'}"),
+        (served, asap.Error, "anchor_max_calls allows 2 requests.* raise that setting and repeat the call$"),
+        (lambda: asap.sql("SELECT * FROM corpus"), asap.InputError, "pass its location or its rows as corpus=…$"),
+        (lambda: asap.sql("SET asap.nothing = 1"), asap.ArgumentError, "no setting nothing; asap.settings\\(\\) lists"),
+        (lambda: asap.sql("SELEC 1"), asap.InputError, "^SQL: "),
+        (
+            lambda: run(pipeline="asap", anchor_provider="openai"),
+            asap.ArgumentError,
+            "^anchor_provider = 'openai' needs an endpoint",
+        ),
+        (down, asap.UnavailableError, "or set anchor_base_url to its address$"),
+    ],
+)
+def test_an_error_names_arguments_and_has_a_class(workplace, call, kind, words):
+    with pytest.raises(asap.Error) as error:
+        call()
+    assert type(error.value) is kind and re.search(words, str(error.value)), repr(error.value)
+    assert not re.search(r"--|same command|asap\.(anchor|refine|on_error)", str(error.value)), str(error.value)
+
+
+def test_a_run_that_another_one_replaces_is_a_failure_of_the_table():
+    endpoint, failed = Endpoint(faults=0, pause=0.5), []
+    options = {"from_": file_of(MANY), "to": "out", "quiet": True, "slice_rows": 1, "commit_every": 0}
+    slow = {**endpoint.settings(), "anchor_max_concurrent_requests": 1}
+    first = threading.Thread(target=lambda: failed.append(failure(lambda: asap.run("asap", **options, **slow))))
+    first.start()
+    while not os.path.exists("out/_delta_log/00000000000000000001.json"):
+        assert first.is_alive()
+        time.sleep(0.01)
+    asap.run("truncate", **options, new_generation=True)
+    first.join()
+    assert isinstance(failed[0], asap.TableError) and "Repeat the call if you still want its rows" in str(failed[0])
+
+
+def failure(call):
+    with pytest.raises(asap.Error) as error:
+        call()
+    return error.value
 
 
 @pytest.mark.parametrize("job", CALLS)
@@ -73,10 +137,19 @@ def test_errors_speak_python(job):
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("max_token", "max_tokens"), ("max_tokns", "max_tokens"), ("ration", "ratio"), ("tokens", "max_tokens"),
-        ("refine_maxtokens", "refine_max_tokens"), ("threshold", "match_threshold"), ("modle", "anchor_model"),
-        ("asap.refine.ratio", "refine_ratio"), ("scorer_devise", "scorer_device"), ("Max_Tokens", "max_tokens"),
-        ("provider", "anchor_provider"), ("max_cost", "anchor_max_cost"), ("on_eror", "on_error"),
+        ("max_token", "max_tokens"),
+        ("max_tokns", "max_tokens"),
+        ("ration", "ratio"),
+        ("tokens", "max_tokens"),
+        ("refine_maxtokens", "refine_max_tokens"),
+        ("threshold", "match_threshold"),
+        ("modle", "anchor_model"),
+        ("asap.refine.ratio", "refine_ratio"),
+        ("scorer_devise", "scorer_device"),
+        ("Max_Tokens", "max_tokens"),
+        ("provider", "anchor_provider"),
+        ("max_cost", "anchor_max_cost"),
+        ("on_eror", "on_error"),
     ],
 )
 def test_a_misspelled_setting_gets_a_suggestion(job, name, meant):
@@ -106,7 +179,9 @@ def test_the_budget_has_short_names(workplace):
     assert asap.sql("SHOW asap.refine.max_tokens", settings={"max_tokens": 7}).to_pylist()[0]["value"] == "7"
     asap.run("truncate", from_=file_of(pyarrow.Table.from_pylist(rows)), to="out", max_tokens=40, quiet=True)
     assert asap.sql("SELECT max(pruned_tokens) <= 40 AS fits FROM 'out'").to_pylist() == [{"fits": True}]
-    with pytest.raises(asap.Error, match="refine_max_tokens and max_tokens are one setting|max_tokens and refine_max_tokens are one"):
+    with pytest.raises(
+        asap.Error, match="refine_max_tokens and max_tokens are one setting|max_tokens and refine_max_tokens are one"
+    ):
         asap.prune(rows, max_tokens=3, refine_max_tokens=4)
     with pytest.raises(asap.Error, match=r"keywords of asap.sql are tables: pass settings=\{'max_tokens': 3\}"):
         asap.sql("SELECT 1", max_tokens=3)

@@ -11,11 +11,16 @@ import pytest
 from conftest import SAMPLE
 
 # A query that does not end in the time of a test.
-LONG = "SELECT sum(cot_tokens(concat('2 + 2 is ', a.value, b.value))) AS n FROM generate_series(1, 1000000) a, generate_series(1, 1000) b"
+LONG = (
+    "SELECT sum(cot_tokens(concat('2 + 2 is ', a.value, b.value))) AS n "
+    "FROM generate_series(1, 1000000) a, generate_series(1, 1000) b"
+)
 
 
 def python(code, **options):
-    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
 
 
 def command(*arguments):
@@ -24,7 +29,9 @@ def command(*arguments):
 
 def test_the_command_has_the_exit_codes_of_the_program():
     assert (command("--version").returncode, command("--version").stdout.split()[0]) == (0, "asap")
-    assert command("sql", "-c", "SELECT cot_tokens('2 + 2 is 4') AS n", "--format", "json", "-q").stdout == '[{"n":7}]\n'
+    assert (
+        command("sql", "-c", "SELECT cot_tokens('2 + 2 is 4') AS n", "--format", "json", "-q").stdout == '[{"n":7}]\n'
+    )
     assert command("sql", "-c", "SELECT 1 / 0").returncode == 1
     wrong = command("rn")
     assert wrong.returncode == 2 and "did you mean run?" in wrong.stderr
@@ -32,7 +39,9 @@ def test_the_command_has_the_exit_codes_of_the_program():
 
 
 def test_a_signal_ends_the_command_as_it_ends_the_program():
-    process = subprocess.Popen([sys.executable, "-m", "asap", "sql", "-q", "-c", LONG], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "asap", "sql", "-q", "-c", LONG], stderr=subprocess.PIPE, text=True
+    )
     time.sleep(1)
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 75 and "interrupted" in process.stderr.read()
@@ -48,12 +57,15 @@ def test_an_interrupt_ends_a_query(read):
     process.stdout.readline()
     time.sleep(1)
     process.send_signal(signal.SIGINT)
-    # pyarrow raises an error of its own if the signal arrives while it reads the stream. Python 3.10 then prints nothing.
+    # pyarrow raises an error of its own if the signal arrives while it reads the stream. Python 3.10 then prints
+    # nothing.
     assert process.wait(20) != 0 and ("interrupt" in process.stderr.read().lower() or sys.version_info < (3, 11))
 
 
 def test_an_interrupt_ends_a_function():
-    process = python("import asap\nprint('begins', flush=True)\nasap.tokens(['2 + 2 is %d' % i * 9 for i in range(2000000)])")
+    process = python(
+        "import asap\nprint('begins', flush=True)\nasap.tokens(['2 + 2 is %d' % i * 9 for i in range(2000000)])"
+    )
     process.stdout.readline()
     time.sleep(4)
     process.send_signal(signal.SIGINT)
@@ -61,7 +73,9 @@ def test_an_interrupt_ends_a_function():
 
 
 def test_an_interrupt_ends_a_run_and_the_next_resumes(workplace):
-    work = f"asap.run('asap', from_={str(SAMPLE)!r}, to='out', slice_rows=20, refine_max_tokens=64, commit_every='100ms')"
+    work = (
+        f"asap.run('asap', from_={str(SAMPLE)!r}, to='out', slice_rows=20, refine_max_tokens=64, commit_every='100ms')"
+    )
     process = python(f"import asap\nprint('begins', flush=True)\n{work}")
     while not (workplace / "out/_delta_log/00000000000000000001.json").exists():
         time.sleep(0.01)

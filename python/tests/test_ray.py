@@ -36,7 +36,9 @@ def cluster(tmp_path_factory):
         shutil.copytree(ROOT / "data/model", repository / "snapshots/1")
         (repository / "refs").mkdir()
         (repository / "refs/main").write_text("1")
-        two = ray.cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        two = ray.cluster_utils.Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+        )
         two.add_node(num_cpus=1, env_vars={"HF_HOME": str(home)})
         ray.init(two.address, logging_level="error", log_to_driver=False)
         yield two
@@ -98,7 +100,9 @@ def test_ray_is_not_installed(monkeypatch):
 
 
 def test_the_import_loads_no_ray():
-    subprocess.run([sys.executable, "-c", "import sys, asap; asap.ray.run; assert 'ray' not in sys.modules"], check=True)
+    subprocess.run(
+        [sys.executable, "-c", "import sys, asap; asap.ray.run; assert 'ray' not in sys.modules"], check=True
+    )
 
 
 def test_a_worker_without_the_model_is_refused(cluster):
@@ -127,7 +131,9 @@ def test_the_tasks_divide_a_limit_on_calls(cluster):
     endpoint = Endpoint(faults=0)
     by_one_process(**endpoint.settings())
     needed, endpoint = endpoint.calls, Endpoint(faults=0)
-    with pytest.raises(asap.Error, match=f"anchor_max_calls allows {needed - 9} requests, and {needed - 9} count as sent"):
+    with pytest.raises(
+        asap.Error, match=f"anchor_max_calls allows {needed - 9} requests, and {needed - 9} count as sent"
+    ):
         run(**endpoint.settings(), anchor_max_calls=needed - 9)
     assert endpoint.calls == needed - 9
     # What one part leaves, another gets. Rejects are asked again, because the first run did not commit them.
@@ -150,14 +156,19 @@ def test_the_tasks_share_a_limit_on_cost(cluster):
 def test_an_interrupt_commits_and_the_next_run_resumes(cluster):
     endpoint = Endpoint(faults=0, pause=0.2)
     options = {"from_": str(SAMPLE), "to": "out/ray", "limit": 200, "slice_rows": 4, "parts": 4, **endpoint.settings()}
-    code = f"import ray, asap; ray.init({cluster.address!r}, logging_level='error', log_to_driver=False); asap.ray.run('asap', **{options!r})"
+    connect = f"ray.init({cluster.address!r}, logging_level='error', log_to_driver=False)"
+    code = f"import ray, asap; {connect}; asap.ray.run('asap', **{options!r})"
     driver = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
     while len(endpoint.answers) < 60:
         assert driver.poll() is None, driver.stderr.read()
         time.sleep(0.05)
     driver.send_signal(signal.SIGINT)
     printed = driver.communicate(timeout=60)[1]
-    assert driver.returncode != 0 and "interrupted: committing the finished rows" in printed and "KeyboardInterrupt" in printed
+    assert (
+        driver.returncode != 0
+        and "interrupted: committing the finished rows" in printed
+        and "KeyboardInterrupt" in printed
+    )
     rows, rejects = contents("out/ray")
     assert 0 < len(rows) + len(rejects) < 200
     summary = asap.ray.run("asap", quiet=True, **options)

@@ -9,6 +9,7 @@ use std::num::NonZeroU64;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use asap_kernels::front_end::{Again, Flag, either};
 use asap_llm::Usage;
 use asap_pipelines::builtin;
 use asap_pipelines::corpus::ColumnMapping;
@@ -21,7 +22,9 @@ use serde::Serialize;
 
 use crate::config::{self, SettingArgs};
 use crate::failure::{Failure, is_unreachable};
-use crate::output::{SummaryFormat, at_least_one, complain, error_line, failed_files, note, parsed, print, print_as};
+use crate::output::{
+    SummaryFormat, at_least_one, complain, error_line, failed_files, first_paragraph, note, parsed, print, print_as,
+};
 use crate::progress::Bar;
 use crate::signals::Stop;
 use metrics::Metrics;
@@ -143,7 +146,8 @@ pub struct RunArgs {
 impl RunArgs {
     fn request(mut self) -> Result<Request, Failure> {
         if self.seed.is_some() && self.sample.is_none() {
-            return Err(Failure::Usage("--seed chooses the rows of a sample: add --sample N".to_string()));
+            let (seed, sample) = (Flag("--seed"), either("--sample N", "sample=N"));
+            return Err(Failure::Usage(format!("{seed} chooses the rows of a sample: add {sample}")));
         }
         self.settings.add("--max-tokens", "refine.max_tokens", self.max_tokens)?;
         self.settings.add("--ratio", "refine.ratio", self.ratio)?;
@@ -200,11 +204,8 @@ pub async fn run_quietly(
 ) -> Result<String, Failure> {
     let command = RunArgs::augment_args(clap::Command::new("run"));
     let matches = command.try_get_matches_from(["run".to_string()].into_iter().chain(arguments));
-    let args = matches.and_then(|matches| RunArgs::from_arg_matches(&matches)).map_err(|error| {
-        let message = error.to_string();
-        let message = message.split("\n\nUsage:").next().unwrap_or_default();
-        Failure::Usage(message.trim_start_matches("error: ").trim_end().to_string())
-    })?;
+    let args = matches.and_then(|matches| RunArgs::from_arg_matches(&matches));
+    let args = args.map_err(|error| Failure::Usage(first_paragraph(&error)))?;
     let dry_run = args.dry_run;
     let request = args.request()?;
     if dry_run {
@@ -249,9 +250,13 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
         }
         match &ended {
             Ok(()) => {}
-            Err(Failure::TooManyRejects(message) | Failure::OtherRun(message) | Failure::TryLater(message)) => {
-                complain(&format!("error: {message}"));
-            }
+            Err(
+                Failure::TooManyRejects(message)
+                | Failure::FileFailed(message)
+                | Failure::OtherRun(message)
+                | Failure::TryLater(message)
+                | Failure::Conflict(message),
+            ) => complain(&format!("error: {message}")),
             Err(_) => return ended,
         }
         tokio::select! {
@@ -342,7 +347,10 @@ fn verdict(summary: &Summary, may_be_empty: bool) -> Result<(), Failure> {
     let counts = &summary.counts;
     if summary.interrupted && summary.slices_left > 0 {
         let done = format!("{} slices were committed, {} remain", summary.slices, summary.slices_left);
-        return Err(Failure::TryLater(format!("interrupted: {done}; run the same command to resume")));
+        return Err(Failure::TryLater(format!(
+            "interrupted: {done}; {} to resume",
+            either("run the same command", "repeat the call")
+        )));
     }
     if !summary.files_failed.is_empty() {
         let files = match summary.files_failed.len() {
@@ -351,20 +359,19 @@ fn verdict(summary: &Summary, may_be_empty: bool) -> Result<(), Failure> {
         };
         let what = format!("{files} failed; fix the cause, then run again:\n  {}", failed_files(&summary.files_failed));
         let is_unavailable = summary.files_failed.iter().any(|failure| failure.is_unavailable);
-        return Err(if is_unavailable { Failure::TryLater(what) } else { Failure::TooManyRejects(what) });
+        return Err(if is_unavailable { Failure::TryLater(what) } else { Failure::FileFailed(what) });
     }
     if summary.slices_deleted > 0 {
-        return Err(Failure::TryLater(format!(
-            "the shards of {} slices were deleted before they were committed, perhaps by asap table vacuum --now; run the \
-             same command to write them again",
-            summary.slices_deleted
+        return Err(Failure::Conflict(format!(
+            "the shards of {} slices were deleted before they were committed, perhaps by asap table vacuum --now; {} to \
+             write them again",
+            summary.slices_deleted,
+            either("run the same command", "repeat the call")
         )));
     }
     if summary.slices == 0 && summary.slices_lost > 0 {
-        return Err(Failure::OtherRun(
-            "another run committed all these rows first; run the same command again if their files have changed since"
-                .to_string(),
-        ));
+        let what = "another run committed all these rows first";
+        return Err(Failure::OtherRun(format!("{what}; {Again} if their files have changed since")));
     }
     // Retried rows that fail again are no worse than before, and a few new rows may all be rejects.
     let says_something = summary.began_empty || counts.rows_rejected >= MANY_REJECTS;

@@ -6,6 +6,7 @@ use toml::{Table, Value};
 
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
+use crate::output::first_paragraph;
 use crate::run::RunArgs;
 use asap_udfs::typo;
 
@@ -128,7 +129,7 @@ fn check_settings(parsed: &ArgMatches) -> Result<(), Vec<(String, String)>> {
     let SettingArgs { set, config } =
         SettingArgs::from_arg_matches(parsed).map_err(|error| vec![fault("", first_paragraph(&error))])?;
     let check = |set: Vec<String>| match config::load(&SettingArgs { set, config: config.clone() }) {
-        Err(Failure::Usage(message) | Failure::Failed(message)) => Some(message),
+        Err(Failure::Usage(message) | Failure::Failed(message) | Failure::Refused(message)) => Some(message),
         _ => None,
     };
     if let Some(message) = check(Vec::new()) {
@@ -136,11 +137,4 @@ fn check_settings(parsed: &ArgMatches) -> Result<(), Vec<(String, String)>> {
     }
     let faults: Vec<_> = set.into_iter().filter_map(|pair| Some(fault("set", check(vec![pair])?))).collect();
     if faults.is_empty() { Ok(()) } else { Err(faults) }
-}
-
-/// The first paragraph of a parser's error as one line, without the usage hints after it.
-fn first_paragraph(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let lines: Vec<_> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-    lines.join(" ").trim_start_matches("error: ").to_string()
 }

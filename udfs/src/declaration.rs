@@ -55,6 +55,21 @@ impl Argument {
     pub(crate) const fn optional(name: &'static str, kind: Arg, about: &'static str) -> Self {
         Self { name, kind, about, is_optional: true }
     }
+
+    /// What it holds: `text`, `int`, `number`, `texts`, `ints`, `numbers`, `conversation`, or `question` for a text or a
+    /// conversation.
+    pub fn kind(&self) -> &'static str {
+        match self.kind {
+            Arg::Text => "text",
+            Arg::Int => "int",
+            Arg::Ratio | Arg::Share => "number",
+            Arg::TextList => "texts",
+            Arg::IntList => "ints",
+            Arg::FloatList => "numbers",
+            Arg::Conversation => "conversation",
+            Arg::Asked => "question",
+        }
+    }
 }
 
 /// `argument!(name: Kind, "what it is for")`; with `name?`, a call may leave it out.

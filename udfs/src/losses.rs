@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use asap_kernels::front_end::Setting;
 use asap_lm::Scored;
 use parking_lot::Mutex;
 
+use crate::scorers::DTYPE;
 use crate::settings::{ScorerBackend, Settings};
 
 /// Failed chains to remember. Rows ask right after their batch, and all but a few rows succeed.
@@ -53,10 +55,10 @@ pub(crate) fn reason(none: &Scored, backend: ScorerBackend) -> String {
              (warnings say which)"
                 .to_string()
         }
-        Scored::NotFinite | Scored::Steps(_) => {
-            "the scoring model produced NaN or infinite values for the chain; if asap.scorer.dtype is not f32, use f32"
-                .to_string()
-        }
+        Scored::NotFinite | Scored::Steps(_) => format!(
+            "the scoring model produced NaN or infinite values for the chain; if {} is not f32, use f32",
+            Setting(DTYPE)
+        ),
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use asap_kernels::front_end::Setting;
 use asap_lm::compressor::Compressor;
 use asap_lm::example::ExampleTemplate;
 use asap_lm::memo::Memory;
@@ -16,6 +17,7 @@ use crate::losses::Losses;
 use crate::scorers;
 use crate::settings::{CompressorBackend, Devices, ScorerBackend, Settings};
 
+const COMPRESSOR: Setting<'_> = Setting("asap.compressor.model");
 const ENCODERS: &str =
     "an XLM-RoBERTa or BERT that labels tokens, such as microsoft/llmlingua-2-xlm-roberta-large-meetingbank";
 
@@ -195,8 +197,8 @@ impl Models {
         let settings = Settings::of(config)?;
         let Some(named) = &settings.compressor_model else {
             return config_err!(
-                "asap.compressor.model is not set: set it to a folder, or to org/name in the cache of the Hugging Face Hub, \
-                 with {ENCODERS}"
+                "{COMPRESSOR} is not set: set it to a folder, or to org/name in the cache of the Hugging Face Hub, with \
+                 {ENCODERS}"
             );
         };
         let load = |folder: PathBuf| {
@@ -217,7 +219,7 @@ impl Models {
             LmError::Unavailable(_) | LmError::Abandoned => failed(error),
             LmError::Backend(what) => config_datafusion_err!("{what}"),
             error => config_datafusion_err!(
-                "asap.compressor.model = '{named}': {error} (expected a folder with config.json, tokenizer.json and \
+                "{COMPRESSOR} = '{named}': {error} (expected a folder with config.json, tokenizer.json and \
                  model.safetensors of {ENCODERS})"
             ),
         })
@@ -245,7 +247,7 @@ impl Models {
             |error| match error {
                 LmError::Unavailable(_) => failed(error),
                 LmError::Backend(what) => config_datafusion_err!("{what}"),
-                error => config_datafusion_err!("asap.scorer.model = '{named}': {error}"),
+                error => config_datafusion_err!("{} = '{named}': {error}", Setting("asap.scorer.model")),
             },
         )
     }

@@ -4,6 +4,7 @@ use std::any::Any;
 
 use crate::typo;
 use asap_kernels::budget;
+use asap_kernels::front_end::{Setting, either};
 use asap_kernels::steps::Separator;
 use asap_llm::provider::Provider;
 use asap_lm::Dtype;
@@ -105,7 +106,7 @@ macro_rules! settings {
                 match key {
                     $($key => {
                         self.$field = <$type as SettingValue>::parse(value).ok_or_else(|| config_datafusion_err!(
-                            "asap.{key} takes {}, found '{value}'", <$type as SettingValue>::EXPECTED))?;
+                            "{} takes {}, found '{value}'", Setting(concat!("asap.", $key)), <$type as SettingValue>::EXPECTED))?;
                         Ok(())
                     })+
                     _ => unknown_setting(key),
@@ -320,16 +321,15 @@ impl Settings {
 
 fn unknown_setting(key: &str) -> Result<()> {
     let is_without_group = |known: &&&str| known.rsplit('.').next() == Some(key);
-    let mut meant: Vec<String> =
-        Settings::KEYS.iter().filter(is_without_group).map(|known| format!("asap.{known}")).collect();
+    let spelled = |key: &str| Setting(&format!("asap.{key}")).to_string();
+    let mut meant: Vec<String> = Settings::KEYS.iter().filter(is_without_group).map(|known| spelled(known)).collect();
     if meant.is_empty() {
-        meant.extend(typo::nearest(key, Settings::KEYS.iter().copied()).map(|known| format!("asap.{known}")));
+        meant.extend(typo::nearest(key, Settings::KEYS.iter().copied()).map(spelled));
     }
+    let all = either("information_schema.df_settings lists all settings", "asap.settings() lists all");
     match meant.join(" or ") {
-        meant if meant.is_empty() => {
-            config_err!("there is no setting asap.{key}; information_schema.df_settings lists all settings")
-        }
-        meant => config_err!("there is no setting asap.{key}; did you mean {meant}?"),
+        meant if meant.is_empty() => config_err!("there is no setting {}; {all}", spelled(key)),
+        meant => config_err!("there is no setting {}; did you mean {meant}?", spelled(key)),
     }
 }
 

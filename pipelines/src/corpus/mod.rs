@@ -173,14 +173,17 @@ impl Corpus {
     /// If there is nothing to read, if a file is not Parquet or incomplete, if columns fit no shape, or if a mapping
     /// names a missing column. The message names the file and the column.
     pub async fn open(session: &dyn Session, location: &str, mapping: Option<&ColumnMapping>) -> Result<Self> {
-        let mut corpus = Self::look(session, location, mapping).await?;
-        if !corpus.failures.is_empty() {
-            return Err(corpus.failures.swap_remove(0).into());
-        }
-        if corpus.groups.is_empty() {
-            return exec_err!("{location} is empty: no rows and no columns");
-        }
-        Ok(corpus)
+        let opened = async {
+            let mut corpus = Self::look(session, location, mapping).await?;
+            if !corpus.failures.is_empty() {
+                return Err(corpus.failures.swap_remove(0).into());
+            }
+            if corpus.groups.is_empty() {
+                return exec_err!("{location} is empty: no rows and no columns");
+            }
+            Ok(corpus)
+        };
+        opened.await.map_err(|error| error.context(CORPUS))
     }
 
     /// Like [`Self::open`], but adds unreadable files to [`Self::failures`].

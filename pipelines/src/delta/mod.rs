@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use asap_kernels::front_end::Again;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use datafusion::parquet::arrow::ProjectionMask;
@@ -76,8 +77,9 @@ pub struct Log {
 /// A commit with an unknown outcome. The files that it names must stay.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the outcome of the commit to {table} is unknown: {cause}. No file was removed. Run the same command again: it \
-     checks whether the commit succeeded, and resumes"
+    "the outcome of the commit to {table} is unknown: {cause}. No file was removed. {:#}: it checks whether the \
+     commit succeeded, and resumes",
+    Again
 )]
 pub struct OutcomeUnknown {
     table: String,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use asap_kernels::front_end::Flag;
 use datafusion::arrow::json::LineDelimitedWriter;
 use datafusion::common::{DataFusionError, Result, exec_err};
 use datafusion::parquet::arrow::ProjectionMask;
@@ -112,7 +113,8 @@ async fn read(store: &dyn ObjectStore, since: Option<Since>, uses_checkpoints: b
     if let Some(after) = after.filter(|after| *after > last) {
         return exec_err!(
             "its newest version is {last}, but version {after} was already read: it is another table, or it was \
-             created again; start again (a run with --new-generation, a feed or a training without its resume state)"
+             created again; start again (a run with {}, a feed or a training without its resume state)",
+            Flag("--new-generation")
         );
     }
     let base = found.last_checkpoint(match since {
@@ -166,12 +168,12 @@ async fn missing<T>(
     match since {
         Some(since) if oldest > version => exec_err!(
             "version {} is needed to resume, but the oldest remaining version is {oldest}: the changes in between \
-             are lost; start again (a run with --new-generation, a feed or a training without its resume \
-             state)",
+             are lost; start again (a run with {}, a feed or a training without its resume state)",
             match since {
                 Since::Snapshot(begun) => begun,
                 Since::Version(_) => version,
-            }
+            },
+            Flag("--new-generation")
         ),
         _ if found.has_newer_checkpoints => {
             exec_err!(

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use asap_kernels::front_end::{Flag, either};
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err};
 use sha2::{Digest, Sha256};
 
@@ -95,18 +96,20 @@ impl Mark {
             if written == now {
                 continue;
             }
+            let flag = format!("--{name}");
+            let (flag, anew) = (Flag(&flag), either("start without --resume", "start without load_state_dict"));
             return match name.as_str() {
-                "data" => config_err!("position {position} was written for other data: start without --resume"),
-                "columns" => config_err!(
-                    "position {position} was written with other --columns: pass the old --columns, or start without --resume"
-                ),
+                "data" => config_err!("position {position} was written for other data: {anew}"),
+                "columns" => {
+                    config_err!("position {position} was written with other {flag}: pass the old {flag}, or {anew}")
+                }
                 "model" => config_err!(
-                    "position {position} was written for a --model with another tokenizer or chat template: pass the old --model, \
-                     or start without --resume"
+                    "position {position} was written for a {flag} with another tokenizer or chat template: pass the old \
+                     {flag}, or {anew}"
                 ),
                 _ => config_err!(
                     "position {position} was written with {name} {written}, but this feed has {name} {now}, so the rows \
-                     would differ: pass the old --{name}, or start without --resume"
+                     would differ: pass the old {flag}, or {anew}"
                 ),
             };
         }

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use asap_kernels::front_end::either;
 use datafusion::common::{DataFusionError, exec_datafusion_err};
 use object_store::client::{HttpError, HttpErrorKind};
 use object_store::{BackoffConfig, RetryConfig};
@@ -77,32 +78,45 @@ pub(crate) fn failed(attempted: &str, error: DataFusionError) -> DataFusionError
     exec_datafusion_err!("{attempted}: {}", error.strip_backtrace())
 }
 
-const LATER: &str = "The store is unavailable; run the same command again later";
+fn later() -> &'static str {
+    either(
+        "The store is unavailable; run the same command again later",
+        "The store is unavailable; repeat the call later",
+    )
+}
 
 fn advice_of(error: &(dyn Error + 'static)) -> Option<&'static str> {
     use ErrorKind::{QuotaExceeded, ResourceBusy, StaleNetworkFileHandle, StorageFull, TimedOut, WouldBlock};
     use HttpErrorKind::{Connect, Decode, Interrupted, Request, Timeout};
     if error.is::<Unavailable>() {
-        return Some(LATER);
+        return Some(later());
     }
     if let Some(error) = error.downcast_ref::<std::io::Error>() {
         return match error.kind() {
-            StorageFull | QuotaExceeded => Some("Free space there, and run the same command again"),
-            TimedOut | WouldBlock | ResourceBusy | StaleNetworkFileHandle => Some("Run the same command again later"),
+            StorageFull | QuotaExceeded => Some(either(
+                "Free space there, and run the same command again",
+                "Free space there, and repeat the call",
+            )),
+            TimedOut | WouldBlock | ResourceBusy | StaleNetworkFileHandle => {
+                Some(either("Run the same command again later", "Repeat the call later"))
+            }
             _ => None,
         };
     }
     if let Some(error) = error.downcast_ref::<HttpError>() {
         // A body that ends too early cannot be decoded.
-        return matches!(error.kind(), Connect | Request | Timeout | Interrupted | Decode).then_some(LATER);
+        return matches!(error.kind(), Connect | Request | Timeout | Interrupted | Decode).then(later);
     }
     // The type with the status is private to `object_store`.
     let text = error.to_string();
     let status = text.strip_prefix("Server returned non-2xx status code: ").unwrap_or_default();
     match status.get(..3).unwrap_or_default() {
-        "409" | "412" => Some("Another request was changing the object; run the same command again"),
-        "408" | "429" => Some(LATER),
-        status if status.starts_with('5') => Some(LATER),
-        _ => text.starts_with("Server returned error response: ").then_some(LATER),
+        "409" | "412" => Some(either(
+            "Another request was changing the object; run the same command again",
+            "Another request was changing the object; repeat the call",
+        )),
+        "408" | "429" => Some(later()),
+        status if status.starts_with('5') => Some(later()),
+        _ => text.starts_with("Server returned error response: ").then(later),
     }
 }

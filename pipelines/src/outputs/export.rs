@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use asap_kernels::front_end::Flag;
 use asap_kernels::steps::Separator;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, new_empty_array, new_null_array};
 use datafusion::arrow::compute::cast;
@@ -84,8 +85,9 @@ async fn begin(store: &dyn ObjectStore, to: &str) -> Result<()> {
     let is_marked = left.iter().any(|object| object.location == mark);
     if let (Some(object), false) = (left.first(), is_marked) {
         return exec_err!(
-            "{to} is not empty (it contains {}): pass a new folder to --to, or delete this one if it is an earlier export",
-            object.location
+            "{to} is not empty (it contains {}): pass a new folder to {}, or delete this one if it is an earlier export",
+            object.location,
+            Flag("--to")
         );
     }
     store.put(&mark, PutPayload::from_static(b"asap export writes this folder\n")).await?;

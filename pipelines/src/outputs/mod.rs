@@ -12,6 +12,7 @@ pub mod whole_table;
 
 use std::collections::BTreeMap;
 
+use asap_kernels::front_end::{Flag, either};
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use futures::TryStreamExt;
 use object_store::path::Path;
@@ -45,10 +46,11 @@ pub async fn open(location: &str) -> Result<Output> {
     let is_of_run = |name: &str| name == crate::asap_folder::FOLDER || name.starts_with(ATTEMPT);
     if left.iter().any(|folder| folder.filename().is_some_and(is_of_run)) {
         return exec_err!(
-            "{location} has no commit yet: its run ended before the first one; run the same asap run command again"
+            "{location} has no commit yet: its run ended before the first one; {}",
+            either("run the same asap run command again", "repeat the call")
         );
     }
-    exec_err!("{location} is not an output of asap run: pass the folder that was its --to")
+    exec_err!("{location} is not an output of asap run: pass the folder that was its {}", Flag("--to"))
 }
 
 fn table(output: &Output) -> Result<&Log> {

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use asap_kernels::front_end::Flag;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Result, config_err, exec_err};
+use datafusion::common::{DataFusionError, Result, config_err, exec_err};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
@@ -99,6 +100,8 @@ struct Listed {
     lacks_half_done_files: bool,
 }
 
+const PARTITION_BY: Flag<'_> = Flag("--partition-by");
+
 /// Opens the paid answers, if the pipeline uses a language model.
 async fn open_answers(request: &Request, to: &Url) -> Result<Option<Arc<dyn AnswerStore>>> {
     if !request.settings.anchor_provider.is_language_model() {
@@ -162,10 +165,11 @@ fn lost_of_tables(output: &Output, on_change: OnChange) -> Result<bool> {
         return Ok(true);
     }
     exec_err!(
-        "{} shards of {} are missing or damaged; they had rows of {path}, a file of a Delta table: --on-change reprocess deletes the \
+        "{} shards of {} are missing or damaged; they had rows of {path}, a file of a Delta table: {} deletes the \
          remaining rows of the affected files and processes the files again",
         output.missing.shards.len(),
-        location::display(&output.url)
+        location::display(&output.url),
+        Flag("--on-change reprocess")
     )
 }
 
@@ -176,13 +180,14 @@ fn real_path(path: &Path) -> Option<PathBuf> {
 fn check_partition_by(output: &Output, request: &Request) -> Result<()> {
     let asked = &request.partition_by;
     if let Some(twice) = asked.iter().enumerate().find(|(index, name)| asked[..*index].contains(name)) {
-        return config_err!("--partition-by names {} twice", twice.1);
+        return config_err!("{PARTITION_BY} names {} twice", twice.1);
     }
     match output.partition_by() {
         Some(held) if !asked.is_empty() && held != asked.as_slice() => config_err!(
-            "--partition-by is {}, but the output is partitioned by {}: choose another output, or use --new-generation",
+            "{PARTITION_BY} is {}, but the output is partitioned by {}: choose another output, or use {}",
             asked.join(","),
-            if held.is_empty() { "nothing".to_string() } else { held.join(",") }
+            if held.is_empty() { "nothing".to_string() } else { held.join(",") },
+            Flag("--new-generation")
         ),
         _ => Ok(()),
     }
@@ -232,7 +237,8 @@ impl Opened {
         let state = context.state();
         let pins = Pins::of(output.table().map(|log| &log.state), ledger.generation);
         // A missing input is reported first: another output would not help.
-        let listed = corpus::list(&state, sources, |source| pins.since(source)).await?;
+        let listed = corpus::list(&state, sources, |source| pins.since(source)).await;
+        let listed = listed.map_err(|error| error.context(CORPUS))?;
         if !*new_generation {
             output.check_identity(identity)?;
             notes.extend(output.compare_sums().await?);
@@ -311,11 +317,12 @@ impl Opened {
         (summary.slices_left, summary.rows_beyond_limit) = (left, beyond);
         let is_hopeless = slices.is_empty() && (output.table().is_none() || new_generation);
         if let (true, Some(first)) = (is_hopeless, summary.files_failed.first()) {
-            return Err(first.clone().into());
+            return Err(DataFusionError::from(first.clone()).context(CORPUS));
         }
         if new_generation && corpus.groups() == 0 {
             return exec_err!(
-                "--new-generation would leave {} empty, since the input has no files: choose another input",
+                "{} would leave {} empty, since the input has no files: choose another input",
+                Flag("--new-generation"),
                 location::display(&output.url)
             );
         }
@@ -392,7 +399,7 @@ impl Job {
         if let Some(missing) = partition_by.iter().find(|name| rows.output.field_with_name(name).is_err()) {
             let names: Vec<&str> = rows.output.fields().iter().map(|field| field.name().as_str()).collect();
             return config_err!(
-                "--partition-by names {missing}, but the columns of the output are {}",
+                "{PARTITION_BY} names {missing}, but the columns of the output are {}",
                 names.join(", ")
             );
         }
@@ -426,7 +433,8 @@ impl Job {
         if let Originals::Named(asked) = asked
             && let Some(missing) = asked.iter().find(|asked| !names.contains(asked))
         {
-            return config_err!("--originals names {missing}, but the columns of the input are {}", names.join(", "));
+            let (flag, names) = (Flag("--originals"), names.join(", "));
+            return config_err!("{flag} names {missing}, but the columns of the input are {names}");
         }
         let fields = pipeline.schema().fields().iter();
         let passed: HashSet<String> = fields.filter_map(|field| plan::passed_on(pipeline, field.name(), &[])).collect();
@@ -450,8 +458,9 @@ impl Job {
         let left_out: Vec<&str> = left_out.filter(|name| is_missed(name)).collect();
         if *asked == Originals::Needed && !left_out.is_empty() && self.output.table().is_none() {
             self.summary.notes.push(format!(
-                "not copied, since the columns question, cot, answer and system hold their content: {} (--originals all copies them)",
-                left_out.join(", ")
+                "not copied, since the columns question, cot, answer and system hold their content: {} ({} copies them)",
+                left_out.join(", "),
+                Flag("--originals all")
             ));
         }
         Ok(kept)

@@ -40,6 +40,7 @@ pub mod work;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use asap_kernels::front_end::Again;
 use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::LogicalPlan;
 
@@ -182,6 +183,6 @@ fn budget_is_spent(error: &str, usage: Usage) -> Result<()> {
     let Usage { calls, tokens_in, tokens_out, cost, .. } = usage;
     exec_err!(
         "the budget is spent after {calls} calls ({tokens_in} tokens in, {tokens_out} out, cost {cost:.4}): {error}. Every \
-         paid answer is kept, and rows without an answer are not committed: raise that setting and run the same command again"
+         paid answer is kept, and rows without an answer are not committed: raise that setting and {Again}"
     )
 }

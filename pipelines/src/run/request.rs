@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::time::Duration;
 
+use asap_kernels::front_end::Flag;
 use asap_udfs::Settings;
 use datafusion::common::{DataFusionError, Result, config_err};
 
@@ -147,7 +148,8 @@ impl FromStr for Originals {
                 names.dedup();
                 if names.iter().any(String::is_empty) {
                     return config_err!(
-                        "--originals takes needed, all, none, or column names such as id,source, found '{text}'"
+                        "{} takes needed, all, none, or column names such as id,source, found '{text}'",
+                        Flag("--originals")
                     );
                 }
                 Self::Named(names)
@@ -176,6 +178,11 @@ pub enum MaxRejects {
 const FEW_ROWS: u64 = 100;
 
 impl MaxRejects {
+    /// The argument that gives this limit.
+    pub(crate) fn flag(self) -> String {
+        Flag(&format!("--max-rejects {self}")).to_string()
+    }
+
     pub(crate) fn is_exceeded(self, rejected: u64, rows: u64, is_last: bool) -> bool {
         match self {
             Self::Rows(most) => rejected > most,
@@ -192,7 +199,10 @@ impl FromStr for MaxRejects {
         match (percent, text.parse::<u64>()) {
             (Some(Ok(percent)), _) if (0.0..=100.0).contains(&percent) => Ok(Self::Percent(percent)),
             (None, Ok(rows)) => Ok(Self::Rows(rows)),
-            _ => config_err!("--max-rejects takes a number of rows, or a percentage such as 2%, found '{text}'"),
+            _ => {
+                let flag = Flag("--max-rejects");
+                config_err!("{flag} takes a number of rows, or a percentage such as 2%, found '{text}'")
+            }
         }
     }
 }
@@ -220,7 +230,10 @@ impl FromStr for Part {
         let parsed = text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
         match parsed {
             Some((number, of)) if 1 <= number && number <= of => Ok(Self { number, of }),
-            _ => config_err!("--part takes a part number and the number of parts, such as 3/8, found '{text}'"),
+            _ => {
+                let flag = Flag("--part");
+                config_err!("{flag} takes a part number and the number of parts, such as 3/8, found '{text}'")
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! An output of a run as asap view reads it: checked, at one version, and queried with SQL.
 
+use asap_kernels::front_end::Flag;
 use asap_llm::Llm;
 use asap_pipelines::builtin::{BLOCK, ORIGINAL, RANDOM};
 use asap_pipelines::location::{self, command};
@@ -61,7 +62,8 @@ impl Source {
         let against = match against {
             Some(against) if location::parse(against.trim_end_matches('/'))? == location::parse(&location)? => {
                 return Err(Failure::Usage(format!(
-                    "--against: {against} is the output itself: pass another output of the same input"
+                    "{}: {against} is the output itself: pass another output of the same input",
+                    Flag("--against")
                 )));
             }
             Some(against) => {
@@ -76,11 +78,13 @@ impl Source {
                 let (exam, schema) = pinned(&context, exam).await.map_err(|error| {
                     let why = error_line(&error);
                     Failure::Usage(format!(
-                        "{exam} is not an output of asap exam: pass the folder that was its --to ({why})"
+                        "{exam} is not an output of asap exam: pass the folder that was its {} ({why})",
+                        Flag("--to")
                     ))
                 })?;
                 if !schema.has_column_with_unqualified_name("survives") {
-                    return Err(Failure::Usage(format!("{exam} has no column survives: pass the --to of asap exam")));
+                    let to = Flag("--to");
+                    return Err(Failure::Usage(format!("{exam} has no column survives: pass the {to} of asap exam")));
                 }
                 let pipeline = status.made_by.as_ref().map(|made| made.pipeline.as_str());
                 check_pipeline(&context, &exam, &location, pipeline).await?;
@@ -219,7 +223,8 @@ async fn check_input(context: &SessionContext, location: &str, against: &str) ->
     );
     match context.sql(&common).await?.count().await? {
         0 => Err(Failure::Usage(format!(
-            "--against: {against} has no chain of {location}: pass an output of the same input"
+            "{}: {against} has no chain of {location}: pass an output of the same input",
+            Flag("--against")
         ))),
         _ => Ok(()),
     }
@@ -241,7 +246,8 @@ async fn check_pipeline(
     }
     let examined: Vec<_> = found.into_iter().filter(|name| ![ORIGINAL, RANDOM, BLOCK].contains(name)).collect();
     Err(Failure::Usage(format!(
-        "--exam: {exam} is an exam of {}, and {location} was made by {pipeline}: pass an exam with --pipelines {pipeline}",
+        "{}: {exam} is an exam of {}, and {location} was made by {pipeline}: pass an exam with --pipelines {pipeline}",
+        Flag("--exam"),
         examined.join(", ")
     )))
 }

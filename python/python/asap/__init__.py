@@ -9,30 +9,66 @@ Each SQL function of asap is a Python function without the prefix `cot_`: `cot_s
 >>> asap.similarity(["2 + 2 is 4", None], "2 + 2 = 4")
 [0.8421052631578947, None]
 
-`asap.prune` prunes a dataset, a data frame, a table or a list of dicts. `asap.run` runs a pipeline and writes a Delta table.
-`asap.sql` runs a query. `asap.report` shows what pruning did. `asap.Pruner` prunes batches in `Dataset.map`. `asap.ray.run` runs a pipeline on a Ray cluster.
-Settings are keywords, with underscores instead of dots: `refine_max_tokens=2048` sets `asap.refine.max_tokens`.
-`asap.settings()` lists the settings, and `asap.pipelines()` the built-in pipelines.
+`asap.prune` prunes a dataset, a data frame, a table or a list of dicts. `asap.run` runs a pipeline and writes a Delta
+table. `asap.sql` runs a query. `asap.report` shows what pruning did. `asap.Pruner` prunes batches in `Dataset.map`.
+`asap.ray.run` runs a pipeline on a Ray cluster. Settings are keywords, with underscores instead of dots:
+`refine_max_tokens=2048` sets `asap.refine.max_tokens`. `asap.settings()` lists the settings, and `asap.pipelines()` the
+built-in pipelines.
 """
 
 import os as _os
 
 from asap import _asap, functions, ray
-from asap._asap import Column, Error, Reader, __version__
-from asap._jobs import Pruned, Pruner, Report, pipelines, prune, report, run, settings, sql
+from asap._asap import (
+    ArgumentError,
+    Column,
+    Error,
+    InputError,
+    Reader,
+    RejectsError,
+    TableError,
+    UnavailableError,
+    __version__,
+)
 from asap._messages import Note
+from asap._prune import prune
+from asap._pruner import Pruner
+from asap._results import Pruned, Report, report
+from asap._run import run
+from asap._settings import pipelines, settings
+from asap._sql import sql
 
-# The function asap.functions is the module of this name, which can be called.
-globals().update({name: getattr(functions, name) for name in functions.__all__ if name != "functions"})
+globals().update({name: getattr(functions, name) for name in functions.__all__})
 # Windows does not fork.
 if hasattr(_os, "register_at_fork"):
     _os.register_at_fork(before=_asap.before_fork)
 
-_JOBS = ["Column", "Error", "Note", "Pruned", "Pruner", "Reader", "Report"]
-_JOBS += ["functions", "pipelines", "prune", "ray", "report", "run", "settings", "sql"]
-__all__ = [*_JOBS, *(name for name in functions.__all__ if name not in _JOBS), "__version__"]
+# `from asap import *` leaves out the functions, some of which have names of Python: match, random, select.
+__all__ = [
+    "ArgumentError",
+    "Column",
+    "Error",
+    "InputError",
+    "Note",
+    "Pruned",
+    "Pruner",
+    "Reader",
+    "RejectsError",
+    "Report",
+    "TableError",
+    "UnavailableError",
+    "__version__",
+    "functions",
+    "pipelines",
+    "prune",
+    "ray",
+    "report",
+    "run",
+    "settings",
+    "sql",
+]
 
 
-def __dir__():
+def __dir__() -> list[str]:
     """The jobs. `dir(asap.functions)` lists the functions."""
-    return [*_JOBS, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"]
+    return [*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__"]

@@ -1,31 +1,38 @@
 """Datasets, data frames and tables: as files that a run reads, and from the rows of its output."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias, TypeGuard
 
 from asap import _asap
 
+Location: TypeAlias = str | os.PathLike[str]
+
+# The names of rows in memory and of their output, in a temporary folder.
+FILE = "rows.parquet"
+OUTPUT = "pruned"
 _BATCH = 10_000
 
 
-def is_arrow(data):
+def is_arrow(data: object) -> bool:
     return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
 
 
-def library(data):
+def library(data: object) -> str:
     return type(data).__module__.partition(".")[0]
 
 
-def write(data, path):
+def write(data: Any, path: Location) -> int:
     """Write rows to a Parquet file. Returns the number of rows."""
     return _asap.write_parquet(arrow(data), path)
 
 
-def arrow(data):
+def arrow(data: Any) -> Any:
     """Rows with Arrow's PyCapsule interface, for the engine."""
     source = library(data)
     if source == "datasets" and isinstance(data, dict):
-        raise _asap.Error(f"expected a Dataset, found a {type(data).__name__} of {', '.join(data)}: pass one of them")
+        found = f"a {type(data).__name__} of {', '.join(data)}"
+        raise _asap.ArgumentError(f"expected a Dataset, found {found}: pass one of them")
     if source == "datasets":
         return _batches(data)
     if source == "pandas" and hasattr(data, "columns"):
@@ -39,45 +46,48 @@ def arrow(data):
     kind = str(getattr(data, "type", "struct")) if source == "pyarrow" else "struct"
     is_column = hasattr(data, "dtype") or not kind.startswith("struct")
     if not is_arrow(data) or is_column:
-        raise _asap.Error(
-            "expected a Dataset, an IterableDataset, a data frame, an Arrow table, a list of dicts, a dict of lists or a "
-            f"location, found a {type(data).__name__}"
+        raise _asap.ArgumentError(
+            "expected a Dataset, an IterableDataset, a data frame, an Arrow table, a list of dicts, a dict of lists or "
+            f"a location, found a {type(data).__name__}"
         )
     return data
 
 
-def columns_of(rows):
+def columns_of(rows: Collection[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """A list of dicts as a dict of lists. A row without a value has None."""
     for place, row in enumerate(rows):
         if not isinstance(row, Mapping):
-            raise _asap.Error(f"expected a list of dicts, one for each row, found {row!r:.40} in place {place}")
+            raise _asap.ArgumentError(f"expected a list of dicts, one for each row, found {row!r:.40} in place {place}")
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _checked(columns):
+def _checked(columns: dict[str, Any]) -> dict[str, Any]:
     """A dict of lists of one length."""
     for name, values in columns.items():
         if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__len__"):
-            raise _asap.Error(f"expected a dict of lists, found a {type(values).__name__} in {name}: put one row in a list, "
-                              "[row]")
+            found = type(values).__name__
+            raise _asap.ArgumentError(
+                f"expected a dict of lists, found a {found} in {name}: put one row in a list, [row]"
+            )
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
-        raise _asap.Error(f"expected lists of one length, found {', '.join(f'{each} in {name}' for name, each in lengths.items())}")
+        found = ", ".join(f"{each} in {name}" for name, each in lengths.items())
+        raise _asap.InputError(f"expected lists of one length, found {found}")
     return columns
 
 
-def _of_columns(columns):
+def _of_columns(columns: Collection[tuple[Any, Any]]) -> Any:
     import pyarrow
 
     names = [str(name) for name, _ in columns]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
-        raise _asap.Error(f"the data has several columns {twice}: rename them, or leave them out")
+        raise _asap.InputError(f"the data has several columns {twice}: rename them, or leave them out")
     return pyarrow.table([column(name, values) for name, values in columns], names=names)
 
 
-def column(name, values):
+def column(name: object, values: Any) -> Any:
     """The values of a column as Arrow data. NaN in a column of objects is NULL, as in a data frame."""
     import pyarrow
 
@@ -87,17 +97,21 @@ def column(name, values):
         return pyarrow.array(values, from_pandas=True)
     except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
         kinds = sorted({type(value).__name__ for value in values if value is not None})
-        raise _asap.Error(f"column {name} holds values that have no common Arrow type ({', '.join(kinds[:3])}): convert the "
-                          f"column, for example to text, or leave it out; {str(error).splitlines()[0]}") from None
+        raise _asap.InputError(
+            f"column {name} holds values that have no common Arrow type ({', '.join(kinds[:3])}): convert the column, "
+            f"for example to text, or leave it out; {str(error).splitlines()[0]}"
+        ) from None
 
 
-def check_polars(name, kind):
+def check_polars(name: str, kind: Any) -> None:
     if str(kind.base_type()) in ("Object", "Int128", "UInt128"):
-        raise _asap.Error(f"column {name} has the type {kind}, which asap cannot read: convert the column, for example to text, "
-                          "or leave it out")
+        raise _asap.InputError(
+            f"column {name} has the type {kind}, which asap cannot read: convert the column, for example to text, or "
+            "leave it out"
+        )
 
 
-def _of_polars(frame):
+def _of_polars(frame: Any) -> Any:
     import polars
 
     frame = frame.lazy()
@@ -107,10 +121,10 @@ def _of_polars(frame):
     return frame.with_columns(polars.selectors.by_dtype(polars.Categorical, polars.Enum).cast(str)).collect()
 
 
-def write_nothing(path, columns):
+def write_nothing(path: str, columns: dict[str, str] | None) -> dict[str, str]:
     """Rewrite a file without rows, so that it has the columns of a corpus. Returns the names of these columns."""
     columns = columns or {role: role for role in ("question", "cot", "answer")}
-    held = []
+    held: list[str] = []
     if os.path.exists(path):
         held = [row["column_name"] for row in _asap.sql(f"DESCRIBE '{path}'", None, None, [], [], None).to_pylist()]
     texts = dict.fromkeys([*columns.values(), *held])
@@ -119,20 +133,22 @@ def write_nothing(path, columns):
     return columns
 
 
-def without_status(query):
+def without_status(query: tuple[Any, ...]) -> _asap.Reader:
     """The rows of a query without the columns of rejects."""
-    def of(text):
+
+    def of(text: str) -> _asap.Reader:
         return _asap.sql(text, None, None, [("found", _asap.sql(*query))], [], None)
 
     names = [row["column_name"] for row in of("DESCRIBE found").to_pylist()]
-    return of(f"SELECT {', '.join(map(_quoted, [name for name in names if name not in ('status', 'error')]))} FROM found")
+    kept = [_quoted(name) for name in names if name not in ("status", "error")]
+    return of(f"SELECT {', '.join(kept)} FROM found")
 
 
-def _quoted(name):
+def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _batches(dataset):
+def _batches(dataset: Any) -> Any:
     """The rows of a dataset, as a stream."""
     import pyarrow
 
@@ -146,7 +162,7 @@ def _batches(dataset):
     return pyarrow.RecordBatchReader.from_batches(first.schema, batches)
 
 
-def _tables(dataset):
+def _tables(dataset: Any) -> Iterator[Any]:
     import pyarrow
 
     if dataset.features is None:
@@ -155,7 +171,7 @@ def _tables(dataset):
     return dataset.with_format("arrow").iter(batch_size=_BATCH)
 
 
-def _chain(first, others):
+def _chain(first: Any, others: Iterable[Any]) -> Iterator[Any]:
     import pyarrow
 
     yield first
@@ -164,13 +180,13 @@ def _chain(first, others):
         try:
             yield table if table.schema.equals(first.schema) else table.cast(first.schema)
         except (ValueError, pyarrow.ArrowNotImplementedError) as error:
-            raise _asap.Error(
+            raise _asap.InputError(
                 f"the first {_BATCH:,} rows of the dataset have other types than later rows: {error}; name the types: "
                 "dataset.cast(features)"
             ) from error
 
 
-def like(data, rows):
+def like(data: Any, rows: _asap.Reader) -> Any:
     """The rows, in the library of `data`."""
     source = library(data)
     if source == "polars":
@@ -179,7 +195,7 @@ def like(data, rows):
         return rows.to_pylist()
     if isinstance(data, dict):
         table = rows.to_arrow()
-        return dict(zip(table.column_names, (column.to_pylist() for column in table.columns)))
+        return {name: table[name].to_pylist() for name in table.column_names}
     try:
         table = plain(rows)
     except ImportError:
@@ -198,31 +214,31 @@ def like(data, rows):
     return table
 
 
-def _nothing():
+def _nothing() -> Iterator[Any]:
     yield from ()
 
 
-def batches(reader):
+def batches(reader: _asap.Reader) -> Iterator[Any]:
     """The batches of a reader."""
-    while (rows := reader._next()) is not None:
+    while (rows := _asap.next_batch(reader)) is not None:
         yield from plain(rows).to_batches()
 
 
-def to_arrow(reader):
-    return plain(reader._all())
+def to_arrow(reader: _asap.Reader) -> Any:
+    return plain(_asap.all_rows(reader))
 
 
-def to_pandas(reader):
+def to_pandas(reader: _asap.Reader) -> Any:
     return to_arrow(reader).to_pandas()
 
 
-def to_polars(reader):
+def to_polars(reader: _asap.Reader) -> Any:
     import polars
 
-    return polars.DataFrame(reader._all())
+    return polars.DataFrame(_asap.all_rows(reader))
 
 
-def plain(rows):
+def plain(rows: Any) -> Any:
     """A pyarrow table of types that all libraries read: texts are no views."""
     import pyarrow
 
@@ -230,7 +246,7 @@ def plain(rows):
     return table.cast(pyarrow.schema([field.with_type(_plain_type(field.type)) for field in table.schema]))
 
 
-def _plain_type(kind):
+def _plain_type(kind: Any) -> Any:
     import pyarrow
 
     if pyarrow.types.is_string_view(kind):
@@ -244,12 +260,13 @@ def _plain_type(kind):
     return kind
 
 
-def is_location(data):
+def is_location(data: object) -> TypeGuard[Location]:
     return isinstance(data, (str, os.PathLike))
 
 
-def location(data):
+def location(data: object) -> str:
     """The text of a location. Without a shell, no one else replaces the user's folder."""
     if not is_location(data):
-        raise _asap.Error(f"expected a location, found {type(data).__name__}: asap.prune and asap.sql take data in memory")
+        found = type(data).__name__
+        raise _asap.ArgumentError(f"expected a location, found {found}: asap.prune and asap.sql take data in memory")
     return os.path.expanduser(os.fspath(data))

@@ -2,19 +2,22 @@
 
 import ast
 import re
+from typing import Any
 
 _CALL = re.compile(r"select cot_(?P<name>\w+)\((?P<arguments>.*)\)(?P<part>\[[^\[\]]*\])?;\Z", re.DOTALL)
 _TEXT = re.compile(r"(E?)'((?:[^']|'')*)'")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?\Z")
 
 
-def translated(example):
+def translated(example: str) -> tuple[str, str] | None:
     """The call of an example, and its result if it shows one. None if it is more than one call with constants."""
     query, _, shown = example.partition("\n-- ")
     call = _CALL.match(query)
+    if call is None:
+        return None
     try:
         constants = ast.literal_eval(f"[{_TEXT.sub(_text, call['arguments'])}]")
-    except (TypeError, ValueError, SyntaxError):
+    except (ValueError, SyntaxError):
         return None
     # A list would be a column.
     arguments = ", ".join(repr(tuple(constant) if isinstance(constant, list) else constant) for constant in constants)
@@ -24,12 +27,12 @@ def translated(example):
     return f"asap.{call['name']}({arguments}){part}", shown.replace("\n-- ", "\n")
 
 
-def _text(literal):
+def _text(literal: re.Match[str]) -> str:
     escaped, text = literal.groups()
     return repr(text.encode().decode("unicode_escape") if escaped else text.replace("''", "'"))
 
 
-def result(shown, is_text):
+def result(shown: str, is_text: bool) -> Any:
     """The Python value that SQL shows like this."""
     if shown == "NULL":
         return None
@@ -38,12 +41,14 @@ def result(shown, is_text):
     if shown.startswith("["):
         return [result(item, False) for item in _items(shown[1:-1])]
     if shown.startswith("{"):
-        return {name: result(value, False) for name, value in (item.split(": ", 1) for item in _items(shown[1:-1]))}
+        items = (item.split(": ", 1) for item in _items(shown[1:-1]))
+        return {name: result(value, False) for name, value in items}
     return ast.literal_eval(shown.capitalize())
 
 
-def _items(shown):
-    items, depth, start = [], 0, 0
+def _items(shown: str) -> list[str]:
+    items: list[str] = []
+    depth = start = 0
     for place, character in enumerate(shown):
         depth += (character in "[{") - (character in "]}")
         if depth == 0 and shown.startswith(", ", place):

@@ -1,23 +1,46 @@
 """The functions, from the declarations of the SQL functions."""
 
 import sys
+import textwrap
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from asap import _asap, _data, _examples, _settings
 
-_TEMPLATE = '''
+_TEMPLATE = """
 def {name}({parameters}**settings):
     return _call({sql!r}, [{arguments}], {required}, settings)
-'''
+"""
+_WIDTH = 112
 
 
-def _call(name, arguments, required, settings):
+class Argument(NamedTuple):
+    """An argument of a function. `kind` is what it holds, such as text or numbers."""
+
+    name: str
+    kind: str
+    about: str
+    is_optional: bool
+
+
+class Declaration(NamedTuple):
+    """A SQL function. `returns` is the type of its result, which may also be None."""
+
+    sql: str
+    about: str
+    example: str
+    arguments: list[Argument]
+    returns: str
+
+
+def _call(name: str, arguments: list[Any], required: int, settings: dict[str, Any]) -> Any:
     while len(arguments) > required and arguments[-1] is None:
         arguments.pop()
     columns = [_readable(argument) for argument in arguments]
     return _as_given(_asap.call(name, columns, _settings.pairs(settings)), arguments)
 
 
-def _readable(argument):
+def _readable(argument: Any) -> Any:
     """A list, Arrow data or a constant."""
     library = _data.library(argument)
     if library == "pandas" and _data.is_arrow(argument) and hasattr(argument, "dtype"):
@@ -32,7 +55,7 @@ def _readable(argument):
     return argument.tolist() if hasattr(argument, "tolist") else argument
 
 
-def _as_given(found, arguments):
+def _as_given(found: Any, arguments: list[Any]) -> Any:
     """A column in the library of the first argument that is one."""
     if not isinstance(found, _asap.Column):
         return found
@@ -49,39 +72,53 @@ def _as_given(found, arguments):
     return found
 
 
-def _documented(about, arguments, example, is_text):
-    lines = [about, ""]
-    if arguments:
+def _documented(declared: Declaration) -> str:
+    lines = [*_wrapped(declared.about), ""]
+    if declared.arguments:
         lines.append("Args:")
-        lines += [f"    {name}: {text}" for name, text, _ in arguments]
-        lines.append("    settings: Settings by name, such as scorer_model.")
-    call = _examples.translated(example)
+        described = [f"{each.name}: {each.about}" for each in declared.arguments]
+        described.append("settings: Settings by name, such as scorer_model.")
+        for text in described:
+            lines += _wrapped(text, "    ", "        ")
+    call = _examples.translated(declared.example)
     if call is None:
-        lines += ["", "In SQL:", f"    {example.replace(chr(10), chr(10) + '    ')}"]
+        lines += ["", "In SQL:", textwrap.indent(declared.example, "    ")]
     elif call[1]:
         # Python shows no None.
         lines += ["", f">>> print({call[0]})" if call[1] == "NULL" else f">>> {call[0]}"]
-        lines.append(repr(_examples.result(call[1], is_text)))
+        lines.append(repr(_examples.result(call[1], declared.returns == "str")))
     else:
         lines += ["", f">>> {call[0]}  # doctest: +SKIP"]
     return "\n".join(lines)
 
 
-def _define():
-    declared = {sql.removeprefix("cot_"): (sql, *rest) for sql, *rest in _asap.functions()}
-    source = [_source(name, sql, arguments) for name, (sql, _, _, arguments, _) in declared.items()]
-    scope = {"_call": _call, "__name__": "asap"}
-    exec("".join(source), scope)
-    for name, (_, about, example, arguments, is_text) in declared.items():
-        scope[name].__doc__ = _documented(about, arguments, example, is_text)
-    return {name: scope[name] for name in declared}
+def _wrapped(text: str, first: str = "", others: str = "") -> list[str]:
+    wrapper = textwrap.TextWrapper(_WIDTH, first, others, break_long_words=False, break_on_hyphens=False)
+    return wrapper.wrap(text)
 
 
-def _source(name, sql, arguments):
-    parameters = "".join(f"{of}=None, " if is_optional else f"{of}, " for of, _, is_optional in arguments)
-    required = sum(not is_optional for _, _, is_optional in arguments)
-    names = ", ".join(of for of, _, _ in arguments)
-    return _TEMPLATE.format(name=name, parameters=parameters, sql=sql, arguments=names, required=required)
+def _define() -> dict[str, Callable[..., Any]]:
+    scope: dict[str, Any] = {"_call": _call, "__name__": "asap"}
+    exec("".join(_source(name, declared) for name, declared in DECLARED.items()), scope)
+    for name, declared in DECLARED.items():
+        scope[name].__doc__ = _documented(declared)
+    return {name: scope[name] for name in DECLARED}
 
 
+def _source(name: str, declared: Declaration) -> str:
+    parameters = "".join(f"{each.name}=None, " if each.is_optional else f"{each.name}, " for each in declared.arguments)
+    required = sum(not each.is_optional for each in declared.arguments)
+    names = ", ".join(each.name for each in declared.arguments)
+    return _TEMPLATE.format(name=name, parameters=parameters, sql=declared.sql, arguments=names, required=required)
+
+
+def _declared() -> dict[str, Declaration]:
+    found = {}
+    for sql, about, example, arguments, returns in _asap.functions():
+        of = [Argument(*argument) for argument in arguments]
+        found[sql.removeprefix("cot_")] = Declaration(sql, about, example, of, returns)
+    return found
+
+
+DECLARED = _declared()
 FUNCTIONS = _define()

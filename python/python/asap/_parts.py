@@ -5,8 +5,11 @@ import functools
 import re
 import sys
 import time
+from collections.abc import Callable, Collection
+from typing import Any
 
-from asap import _asap, _jobs
+from asap import _asap
+from asap._progress import Progress
 
 _POLL = 1.0
 # The running tasks divide these limits.
@@ -18,36 +21,48 @@ _BUDGET_IS_SPENT = re.compile(r"the budget is spent after (\d+) calls")
 class Board:
     """An actor that has the last line of progress of each part."""
 
-    def __init__(self):
-        self.lines = {}
+    def __init__(self) -> None:
+        self.lines: dict[str, str] = {}
 
-    def write(self, part, line):
+    def write(self, part: str, line: str) -> None:
         self.lines[part] = line
 
-    def read(self):
+    def read(self) -> dict[str, str]:
         return self.lines
 
 
 class Parts:
     """Does all parts. `start` starts the task of a part, and `slots` counts the tasks that the cluster has room for."""
 
-    def __init__(self, ray, start, slots, parts, *, settings, refusal, max_retries, quiet):
+    def __init__(
+        self,
+        ray: Any,
+        start: Callable[[str, dict[str, int], Any], Any],
+        slots: Callable[[], int],
+        parts: int,
+        *,
+        settings: dict[str, Any],
+        refusal: Callable[[dict[str, Any]], str],
+        max_retries: int,
+        quiet: bool,
+    ) -> None:
         self.ray, self.start, self.slots, self.parts = ray, start, slots, parts
         self.refusal, self.max_retries = refusal, max_retries
         self.limits = {name: int(settings[name]) for name in _LIMITS if settings.get(name)}
         self.calls = 0
         self.waiting = collections.deque(range(1, parts + 1))
-        self.running = {}
-        self.lost = collections.Counter()
-        self.summaries, self.failures, self.stopped = [], {}, None
+        self.running: dict[Any, tuple[int, dict[str, int], bool]] = {}
+        self.lost: collections.Counter[int] = collections.Counter()
+        self.summaries: list[dict[str, Any]] = []
+        self.failures: dict[int, str] = {}
+        self.stopped: str | None = None
         # After a part spent its share, one part runs at a time, with all that remains.
         self.one_by_one = False
-        self.board, self.progress, self.begun = None, None, time.monotonic()
-        if not quiet:
-            self.board = ray.remote(num_cpus=0, max_restarts=-1)(Board).remote()
-            self.progress = _jobs._Progress()
+        self.begun = time.monotonic()
+        self.board = None if quiet else ray.remote(num_cpus=0, max_restarts=-1)(Board).remote()
+        self.progress = Progress()
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         """Returns the summary of all parts."""
         try:
             while self._submit():
@@ -68,7 +83,7 @@ class Parts:
         notes = [f"{lost} workers were lost: the summary leaves out the slices that they committed"] if lost else []
         return summed(self.summaries, notes)
 
-    def _submit(self):
+    def _submit(self) -> bool:
         """Starts parts, and returns whether any part runs."""
         slots = 1 if self.one_by_one else max(1, self.slots())
         # If the first parts all failed, so would the others.
@@ -84,17 +99,17 @@ class Parts:
             self.running[task] = (part, shares, self.one_by_one)
         return bool(self.running)
 
-    def _shares(self, slots):
+    def _shares(self, slots: int) -> dict[str, int]:
         """What the next part gets of each limit: as much of the rest as each running task."""
         tasks = min(slots, len(self.running) + len(self.waiting))
-        shares = {}
+        shares: dict[str, int] = {}
         for name, limit in self.limits.items():
             rest = limit - self.calls if name == _MAX_CALLS else limit
             free = rest - sum(given[name] for _, given, _ in self.running.values())
             shares[name] = min(free, -(-rest // tasks))
         return shares
 
-    def _take(self, task):
+    def _take(self, task: Any) -> None:
         part, shares, was_alone = self.running.pop(task)
         errors = self.ray.exceptions
         # If the part does not report its calls, it may have sent all that it was allowed.
@@ -112,7 +127,7 @@ class Parts:
             found = {"error": _first_line(getattr(error, "cause", None) or error)}
         self._judge(part, found, calls, was_alone)
 
-    def _judge(self, part, found, calls, was_alone):
+    def _judge(self, part: int, found: dict[str, Any], calls: int, was_alone: bool) -> None:
         spent = _BUDGET_IS_SPENT.search(found.get("error", ""))
         if "summary" in found:
             calls = found["summary"]["anchor"]["calls"]
@@ -132,15 +147,15 @@ class Parts:
         elif "error" in found:
             self.failures[part] = found["error"]
 
-    def _spent(self):
+    def _spent(self) -> str:
         lost = self.lost.total()
         shares = f", including the shares of {lost} lost workers" if lost else ""
         return (
-            f"anchor_max_calls allows {self.limits[_MAX_CALLS]} requests, and {self.calls} count as sent{shares}. Every paid answer "
-            "is kept: raise that setting and repeat the call"
+            f"anchor_max_calls allows {self.limits[_MAX_CALLS]} requests, and {self.calls} count as sent{shares}. "
+            "Every paid answer is kept: raise that setting and repeat the call"
         )
 
-    def _why(self):
+    def _why(self) -> str:
         done = f"{len(self.summaries)} of {self.parts} parts are done"
         if not self.failures:
             return f"{self.stopped}; {done}"
@@ -148,7 +163,7 @@ class Parts:
         first = self.stopped or next(iter(self.failures.values()))
         return f"{first}; {done}, failed: {failed}. Repeat the call to resume"
 
-    def _show(self):
+    def _show(self) -> None:
         if not self.board:
             return
         try:
@@ -159,7 +174,7 @@ class Parts:
         running = [lines.get(f"{part}/{self.parts}", "") for part, _, _ in self.running.values()]
         self.progress(progress_line(self.summaries, running, self.parts, time.monotonic() - self.begun))
 
-    def _cancel(self, is_interrupt):
+    def _cancel(self, is_interrupt: bool) -> None:
         """Ends the running tasks, which commit their finished rows. A second Ctrl-C ends them immediately."""
         if is_interrupt:
             doing = "committing the finished rows; a second Ctrl-C ends the tasks immediately"
@@ -176,7 +191,7 @@ class Parts:
             raise
 
 
-def progress_line(summaries, running, parts, seconds):
+def progress_line(summaries: Collection[dict[str, Any]], running: Collection[str], parts: int, seconds: float) -> str:
     """The progress of a run, from the summaries of its ended parts and the lines of its running parts."""
     rows = sum(summary["rows_in"] for summary in summaries)
     calls = sum(summary["anchor"]["calls"] for summary in summaries)
@@ -196,11 +211,11 @@ def progress_line(summaries, running, parts, seconds):
     return ", ".join(shown)
 
 
-def _number(text):
+def _number(text: str) -> int:
     return int(text.replace(",", ""))
 
 
-def summed(summaries, notes):
+def summed(summaries: list[dict[str, Any]], notes: list[str]) -> dict[str, Any]:
     """One summary of all parts."""
     found = functools.reduce(_merged, summaries)
     # At its start, each part counts the open slices of the others as left, and the same rows as beyond the limit.
@@ -213,7 +228,7 @@ def summed(summaries, notes):
     return found
 
 
-def _merged(one, other):
+def _merged(one: Any, other: Any) -> Any:
     if one is None or other is None:
         return other if one is None else one
     if isinstance(one, dict):
@@ -223,5 +238,5 @@ def _merged(one, other):
     return one or other if isinstance(one, (bool, str)) else one + other
 
 
-def _first_line(error):
+def _first_line(error: object) -> str:
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -10,6 +10,7 @@
 //! | [`functions`] | what a step does, by the words it opens with |
 //! | [`selective`] | the units of a text with the most self-information (Selective Context) |
 //! | [`health`] | faults of traces: loops, mixed scripts, near-duplicate and known questions |
+//! | [`front_end`] | how messages spell flags and settings |
 //! | [`extractive`] | direct thoughts and coarse chains without a language model |
 //! | [`mod@vectorized`] | loops compiled for the vector instructions of the CPU |
 //!
@@ -29,6 +30,7 @@ pub mod budget;
 pub mod code_fences;
 pub mod controls;
 pub mod extractive;
+pub mod front_end;
 pub mod functions;
 pub mod gestalt;
 pub mod health;

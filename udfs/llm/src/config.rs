@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
+use asap_kernels::front_end::Setting;
 use reqwest::Url;
 
 use crate::form::Forced;
@@ -26,7 +27,7 @@ impl Owner {
             Self::Anchors => "anchor",
             Self::Scores => "scorer",
         };
-        format!("asap.{group}.{name}")
+        Setting(&format!("asap.{group}.{name}")).to_string()
     }
 }
 
@@ -69,18 +70,20 @@ impl Config {
         }
         self.model()?;
         if self.budget.max_cost.is_some() && self.prices == Prices::default() {
-            return wrong(
-                "asap.anchor.max_cost needs prices: set asap.anchor.price_per_million_input_tokens and \
-             asap.anchor.price_per_million_output_tokens",
-            );
+            return wrong(format!(
+                "{} needs prices: set {} and {}",
+                Setting("asap.anchor.max_cost"),
+                Setting("asap.anchor.price_per_million_input_tokens"),
+                Setting("asap.anchor.price_per_million_output_tokens")
+            ));
         }
         Ok(())
     }
 
     pub(crate) fn model(&self) -> Result<&str> {
-        let provider = self.provider;
         self.model.as_deref().ok_or_else(|| {
-            LlmError::Setting(format!("asap.anchor.provider = '{provider}' needs a model: set asap.anchor.model"))
+            let (provider, model) = (Setting("asap.anchor.provider"), Setting("asap.anchor.model"));
+            LlmError::Setting(format!("{provider} = '{}' needs a model: set {model}", self.provider))
         })
     }
 
@@ -88,8 +91,10 @@ impl Config {
         let setting = self.owner.setting("base_url");
         let Some(text) = &self.base_url else {
             let what = match self.owner {
-                Owner::Anchors => format!("asap.anchor.provider = '{}' needs an endpoint", self.provider),
-                Owner::Scores => "asap.scorer.backend = 'served' needs a server".to_string(),
+                Owner::Anchors => {
+                    format!("{} = '{}' needs an endpoint", Setting("asap.anchor.provider"), self.provider)
+                }
+                Owner::Scores => format!("{} = 'served' needs a server", Setting("asap.scorer.backend")),
             };
             return wrong(format!("{what}: set {setting}, such as http://localhost:8000/v1"));
         };

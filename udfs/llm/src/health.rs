@@ -26,6 +26,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use asap_kernels::front_end::{Again, Setting, either};
 use parking_lot::Mutex;
 
 use crate::chat::{CallError, FailureKind, Standing};
@@ -101,8 +102,11 @@ fn may_pass(error: &CallError) -> bool {
 /// The error that ends a query after failures of which `last` is the last one.
 fn ending(what: &str, last: &str, is_passing: bool) -> CallError {
     let (kind, advice) = match is_passing {
-        true => (FailureKind::Unreachable, "Run the same command again when the endpoint answers"),
-        false => (FailureKind::EndpointDown, "Fix the cause first: until then, the command fails in the same way"),
+        true => (FailureKind::Unreachable, format!("{Again:#} when the endpoint answers")),
+        false => {
+            let who = either("command", "call");
+            (FailureKind::EndpointDown, format!("Fix the cause first: until then, the {who} fails in the same way"))
+        }
     };
     let last = last.trim_end_matches('.');
     CallError::new(kind, format!("{what}; the last one: {last}. Answers received so far are kept. {advice}"))
@@ -187,7 +191,8 @@ impl Health {
     fn too_many(&self, failed: usize) -> String {
         let Self { address, allowed, .. } = self;
         format!(
-            "{failed} of the last {CALLS} calls to {address} failed, more than asap.anchor.max_error_rate = {allowed} allows"
+            "{failed} of the last {CALLS} calls to {address} failed, more than {} = {allowed} allows",
+            Setting("asap.anchor.max_error_rate")
         )
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use asap_kernels::front_end::Setting;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
@@ -120,12 +121,14 @@ impl Chat for HttpChat {
         let estimate = Estimate { tokens: estimated_tokens(request), cost };
         let Reply { outcome, used, paying } =
             self.line.send(estimate, Some(callers), || self.post_as_accepted(request)).await;
-        let asked =
-            if request.is_whole { "the limit of the response in tokens is" } else { "asap.anchor.max_tokens is" };
+        let asked = match request.is_whole {
+            true => "the limit of the response in tokens".to_string(),
+            false => Setting("asap.anchor.max_tokens").to_string(),
+        };
         let outcome = outcome.map_err(|error| match error.kind {
             FailureKind::TooLong => CallError {
                 message: format!(
-                    "{}{} (the prompt has {} bytes, {asked} {})",
+                    "{}{} (the prompt has {} bytes, {asked} is {})",
                     error.message,
                     cut_off_by_window(&error, request.max_tokens),
                     request.bytes(),

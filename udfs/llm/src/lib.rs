@@ -53,6 +53,7 @@ pub mod usage;
 use std::any::Any;
 use std::sync::Arc;
 
+use asap_kernels::front_end::Setting;
 use asap_lm::memo::Memory;
 use parking_lot::Mutex;
 
@@ -244,7 +245,8 @@ impl Llm {
                 Ok(Model { name, window: local::ROWS_IN_FLIGHT, chat: Arc::new(Local::new(config, model, meter, own)) })
             }
             Provider::Extractive => Err(LlmError::Setting(format!(
-                "asap.anchor.provider = '{provider}' asks no language model; set it to 'openai' or 'local'"
+                "{} = '{provider}' asks no language model; set it to 'openai' or 'local'",
+                Setting("asap.anchor.provider")
             ))),
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fmt, iter};
 
+use asap_kernels::front_end::Setting;
 use chrono::Utc;
 use parking_lot::Mutex;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
@@ -264,7 +265,8 @@ impl Line {
         let cut = match after.filter(|after| *after > self.config.max_retry_after) {
             Some(after) => {
                 let most = self.config.max_retry_after.as_secs_f64();
-                format!("; it asked for {} s, asap.anchor.max_retry_after allows {most} s", after.as_secs())
+                let setting = Setting("asap.anchor.max_retry_after");
+                format!("; it asked for {} s, {setting} allows {most} s", after.as_secs())
             }
             None => String::new(),
         };
@@ -315,7 +317,7 @@ impl Line {
         }
         if error.is_timeout() {
             let seconds = self.config.timeout.as_secs_f64();
-            let message = format!("no complete answer after {seconds} s (asap.anchor.timeout)");
+            let message = format!("no complete answer after {seconds} s ({})", Setting("asap.anchor.timeout"));
             return Failure::passing(FailureKind::Timeout, message);
         }
         let what = if error.is_connect() { "cannot connect to the endpoint" } else { "the connection broke" };

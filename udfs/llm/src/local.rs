@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use asap_kernels::front_end::Setting;
 use asap_lm::generate::{Finish, Generated, Generator, Prompt, TEXTS};
 use asap_lm::memo::Memory;
 use asap_lm::ops::on_cores;
@@ -54,7 +55,8 @@ impl fmt::Debug for LocalModel {
 
 impl LocalModel {
     pub(crate) fn load(folder: &str, memory: &Arc<Memory>) -> Result<Self> {
-        let wrong = |error: LmError| LlmError::Setting(format!("asap.anchor.model = '{folder}': {error}"));
+        let wrong =
+            |error: LmError| LlmError::Setting(format!("{} = '{folder}': {error}", Setting("asap.anchor.model")));
         let generator = Generator::load(Path::new(folder), memory).map_err(wrong)?;
         let fingerprint = fingerprint(Path::new(folder)).map_err(wrong)?;
         Self::spawn(fingerprint, generator, serve)

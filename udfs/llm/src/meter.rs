@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use asap_kernels::front_end::Setting;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -118,7 +119,8 @@ impl Meter {
         let mut state = self.state.lock();
         let sent = state.usage.calls;
         if let Some(max_calls) = budget.max_calls.filter(|max_calls| sent >= *max_calls) {
-            let message = format!("asap.anchor.max_calls allows {max_calls} requests, and {sent} were sent");
+            let message =
+                format!("{} allows {max_calls} requests, and {sent} were sent", Setting("asap.anchor.max_calls"));
             return Err(CallError::new(FailureKind::Budget, message));
         }
         if let Some(max_cost) = budget.max_cost {
@@ -139,7 +141,8 @@ impl Meter {
                     None => format!("{:.6} is spent", state.spent),
                 };
                 let message = format!(
-                    "{spent}, and this call could cost {most:.6}: together more than asap.anchor.max_cost = {max_cost}"
+                    "{spent}, and this call could cost {most:.6}: together more than {} = {max_cost}",
+                    Setting("asap.anchor.max_cost")
                 );
                 return Err(CallError::new(FailureKind::Budget, message));
             }

@@ -1,6 +1,7 @@
 //! Reads why an endpoint refused a request, and how it must be sent instead. Endpoints have no common codes for this, so
 //! their words are read.
 
+use asap_kernels::front_end::Setting;
 use serde_json::{Map, Value};
 
 use crate::form::{COMPLETION_LIMIT, Forced, NO_TEMPERATURE, NO_TOP_P, Sent};
@@ -13,7 +14,7 @@ pub(super) enum Advice {
     /// The prompt leaves no room for an answer.
     TooLong,
     /// The endpoint refuses every request for this reason.
-    RefusesAll(&'static str),
+    RefusesAll(String),
 }
 
 /// Fields of an error with the endpoint's own words. Others may repeat the prompt.
@@ -151,20 +152,20 @@ pub(super) fn advice(
         parts.any(|part| names.contains(&part.trim_matches('-')))
     };
     if !request.stop.is_empty() && says(words, NOT_ACCEPTED) && has(&["stop"]) {
-        return Some(Advice::RefusesAll("the texts of --stop, which no setting leaves out"));
+        return Some(Advice::RefusesAll("the texts of --stop, which no setting leaves out".to_string()));
     }
     let is_sent = |change: usize| !form.changes[change];
     let limit = if is_sent(COMPLETION_LIMIT) { "max_tokens" } else { "max_completion_tokens" };
     // Some endpoints accept only one of temperature and top_p; a top_p of 1 changes nothing.
     let (change, forces) = match says(words, NOT_ACCEPTED) {
         is_refused if (is_refused || words.contains("instead")) && tokens.is_some() && has(&[limit]) => {
-            (COMPLETION_LIMIT, "the limit that asap.anchor.send_max_completion_tokens names")
+            (COMPLETION_LIMIT, format!("the limit that {} names", Setting("asap.anchor.send_max_completion_tokens")))
         }
         true if is_sent(NO_TOP_P) && has(&["top_p", "top-p", "topp"]) => {
-            (NO_TOP_P, "top_p, which asap.anchor.send_top_p = true sends")
+            (NO_TOP_P, format!("top_p, which {} = true sends", Setting("asap.anchor.send_top_p")))
         }
         true if is_sent(NO_TEMPERATURE) && has(&["temperature"]) => {
-            (NO_TEMPERATURE, "the temperature, which asap.anchor.send_temperature = true sends")
+            (NO_TEMPERATURE, format!("the temperature, which {} = true sends", Setting("asap.anchor.send_temperature")))
         }
         _ => return None,
     };
@@ -172,7 +173,7 @@ pub(super) fn advice(
         return Some(Advice::RefusesAll(forces));
     }
     if !is_sent(change) {
-        return Some(Advice::RefusesAll("max_tokens and max_completion_tokens"));
+        return Some(Advice::RefusesAll("max_tokens and max_completion_tokens".to_string()));
     }
     form.changes[change] = true;
     Some(Advice::Resend(Sent { form, tokens }))

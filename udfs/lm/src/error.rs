@@ -4,6 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use asap_kernels::front_end::Setting;
+
 /// An error of a model, with the file or setting that caused it.
 #[derive(Debug, thiserror::Error)]
 pub enum LmError {
@@ -42,7 +44,7 @@ pub enum LmError {
     #[error(transparent)]
     Shared(Arc<LmError>),
     /// A backend does not answer this kind of question.
-    #[error("the backend {backend} cannot {question}: set asap.scorer.backend to cpu or torch")]
+    #[error("the backend {backend} cannot {question}: set {} to cpu or torch", Setting("asap.scorer.backend"))]
     Refused { backend: &'static str, question: &'static str },
     /// A backend cannot score the rows of a batch; others are not affected.
     #[error("{0}")]

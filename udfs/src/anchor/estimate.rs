@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use asap_kernels::extractive;
+use asap_kernels::front_end::Setting;
 use asap_kernels::steps::{Separator, select};
 use asap_lm::Tokenizer;
 use async_trait::async_trait;
@@ -60,7 +61,7 @@ impl Estimate {
         let named = &settings.scorer_model;
         let tokenizer = asap_lm::locate(named)
             .and_then(|folder| Tokenizer::load(&folder))
-            .map_err(|error| config_datafusion_err!("asap.scorer.model = '{named}': {error}"))?;
+            .map_err(|error| config_datafusion_err!("{} = '{named}': {error}", Setting("asap.scorer.model")))?;
         Ok(Self {
             tokenizer,
             prices: settings.language_model().prices,

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use asap_kernels::code_fences::{code, language, unfenced};
+use asap_kernels::front_end::Setting;
 use asap_kernels::steps::{Separator, strip};
 use asap_kernels::tags;
 use async_trait::async_trait;
@@ -42,8 +43,10 @@ impl LanguageModel {
         let is_limited = settings.anchor_max_calls.is_some() || settings.anchor_max_cost.is_some();
         if max_attempts == 0 && !is_limited {
             return config_err!(
-                "asap.anchor.max_attempts = 0 asks for each chain until an answer is valid: limit what that may cost with \
-                 asap.anchor.max_calls or asap.anchor.max_cost"
+                "{} = 0 asks for each chain until an answer is valid: limit what that may cost with {} or {}",
+                Setting("asap.anchor.max_attempts"),
+                Setting("asap.anchor.max_calls"),
+                Setting("asap.anchor.max_cost")
             );
         }
         let model = llm.model(&settings.language_model()).map_err(failed)?;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use asap_kernels::front_end::Setting;
 use datafusion::common::{Result, config_datafusion_err, config_err};
 use sha2::{Digest, Sha256};
 
@@ -56,7 +57,8 @@ impl Prompts {
             (Some(folder), _) => {
                 let path = Path::new(folder).join(shipped.name);
                 let text = std::fs::read_to_string(&path).map_err(|error| {
-                    config_datafusion_err!("asap.anchor.prompt_dir = '{folder}': cannot read {}: {error}", shipped.name)
+                    let (setting, name) = (Setting("asap.anchor.prompt_dir"), shipped.name);
+                    config_datafusion_err!("{setting} = '{folder}': cannot read {name}: {error}")
                 })?;
                 Template::parse(&path.display().to_string(), &text, shipped)
             }

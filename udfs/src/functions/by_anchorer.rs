@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use asap_kernels::front_end::Setting;
 use async_trait::async_trait;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::common::config::ConfigOptions;
@@ -109,7 +110,8 @@ fn record<T>(metrics: &CallMetrics, row: &Anchored<T>) {
 fn check<T>(function: &str, settings: &Settings, rows: &[Anchored<T>]) -> Result<()> {
     match rows.iter().find_map(|row| row.outcome.as_ref().err()) {
         Some(refusal) if settings.on_error == OnError::Fail => {
-            exec_err!("{function}: {}: {} (asap.on_error is 'fail')", refusal.status, refusal.error)
+            let (status, error, setting) = (refusal.status, &refusal.error, Setting("asap.on_error"));
+            exec_err!("{function}: {status}: {error} ({setting} is 'fail')")
         }
         _ => Ok(()),
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use asap_kernels::front_end::Setting;
 use asap_lm::example::{Encoded, Example, ExampleTemplate, Long};
 use asap_lm::{LmError, Tokenizer};
 
@@ -28,8 +29,8 @@ pub(super) const COT_EXAMPLE: RowFunction<(Arc<Tokenizer>, Arc<ExampleTemplate>)
         };
         if template.drops_first_system(asked) {
             tracing::warn!(
-                "the chat template of asap.scorer.model does not print a system prompt: examples of rows that have one do \
-                 not hold it"
+                "the chat template of {} does not print a system prompt: examples of rows that have one do not hold it",
+                Setting("asap.scorer.model")
             );
         }
         match template.encode(tokenizer, asked, texts, max_length, Long::Drop) {

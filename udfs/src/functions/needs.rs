@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use asap_kernels::front_end::Setting;
 use asap_kernels::gestalt::Gestalt;
 use asap_lm::example::ExampleTemplate;
 use asap_lm::{PromptTemplate, Scorer, Tokenizer};
@@ -57,7 +58,8 @@ impl SessionModels {
             tracing::warn!(
                 "the scoring model finds these chains no likelier than chance: {above} of {steps} steps begin with a token of \
                  more than {chance:.1} nats (ln of its vocabulary size). The choice of removed steps is noise; set \
-                 asap.scorer.model to a model that was trained on such text"
+                 {} to a model that was trained on such text",
+                Setting("asap.scorer.model")
             );
         }
     }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use asap_kernels::front_end::Setting;
 use asap_lm::compressor::Compressor;
 use asap_lm::config::{Limits, ModelConfig};
 use asap_lm::memo::Memory;
@@ -168,8 +169,10 @@ fn choose(folder: &Path, settings: &Settings) -> asap_lm::Result<Chosen> {
     if let (Chosen::Cuda(_), Some(dtype)) = (&chosen, settings.scorer_dtype) {
         let dtype = dtype.name();
         tracing::warn!(
-            "{DTYPE} = {dtype}: asap's engine computes in f16 on GPUs, with the size of bf16 and nearer to f32; for {dtype} \
-             there, set {BACKEND} = torch"
+            "{} = {dtype}: asap's engine computes in f16 on GPUs, with the size of bf16 and nearer to f32; for {dtype} there, \
+             set {} = torch",
+            Setting(DTYPE),
+            Setting(BACKEND)
         );
     }
     Ok(chosen)
@@ -204,6 +207,7 @@ fn by_settings(folder: &Path, settings: &Settings) -> asap_lm::Result<Chosen> {
 }
 
 fn misfit([key, backends]: [&str; 2], value: impl std::fmt::Display, backend: &str) -> LmError {
+    let (key, backends) = (Setting(key), Setting(backends));
     LmError::Backend(format!("{key} = '{value}' does not fit {backends} = '{backend}': leave out one of them"))
 }
 
@@ -217,7 +221,7 @@ fn auto(folder: &Path, settings: &Settings) -> asap_lm::Result<Chosen> {
             Ok(Some(card)) => Chosen::Cuda(vec![card]),
             none => {
                 if let Err(why) = none {
-                    tracing::warn!("{BACKEND} = auto chose cpu: no GPU can run the model: {why}");
+                    tracing::warn!("{} = auto chose cpu: no GPU can run the model: {why}", Setting(BACKEND));
                 }
                 Chosen::Cpu(settings.scorer_dtype.unwrap_or(Dtype::F32))
             }
@@ -226,20 +230,22 @@ fn auto(folder: &Path, settings: &Settings) -> asap_lm::Result<Chosen> {
             _ if matches!(missing, LmError::Abandoned) => Err(missing),
             None if candle_runs(folder) => Ok(Chosen::Candle),
             _ => Err(LmError::Backend(format!(
-                "{unsupported}. asap runs other models with PyTorch, but {missing}; or set {BACKEND} = served and ask a \
-                 server that has the model"
+                "{unsupported}. asap runs other models with PyTorch, but {missing}; or set {} = served and ask a server \
+                 that has the model",
+                Setting(BACKEND)
             ))),
         })?,
     };
+    let setting = Setting(BACKEND);
     match &chosen {
         Chosen::Cuda(_) if settings.scorer_device.is_none() => {
-            tracing::warn!("{BACKEND} = auto chose cuda: a card has room for the model");
+            tracing::warn!("{setting} = auto chose cuda: a card has room for the model");
         }
         Chosen::Torch(devices, dtype) => {
             let dtype = dtype.name();
-            tracing::warn!("{BACKEND} = auto chose torch on {devices} in {dtype}: asap's own engine lacks the family");
+            tracing::warn!("{setting} = auto chose torch on {devices} in {dtype}: asap's own engine lacks the family");
         }
-        Chosen::Candle => tracing::warn!("{BACKEND} = auto chose candle: there is no PyTorch"),
+        Chosen::Candle => tracing::warn!("{setting} = auto chose candle: there is no PyTorch"),
         Chosen::Cpu(_) | Chosen::Cuda(_) | Chosen::Served => {}
     }
     Ok(chosen)
@@ -306,8 +312,9 @@ fn open_cuda(_: &Path, _: Vec<usize>, _: &Arc<Tokenizer>, _: &Arc<Memory>) -> as
 #[cfg(not(feature = "cuda"))]
 fn no_cuda() -> LmError {
     LmError::Backend(format!(
-        "asap.scorer.device = 'cuda' is not supported by this build: build asap with its default features, or \
-         set {BACKEND} = torch"
+        "{} = 'cuda' is not supported by this build: build asap with its default features, or set {} = torch",
+        Setting(DEVICE),
+        Setting(BACKEND)
     ))
 }
 
@@ -322,8 +329,9 @@ fn candle_runs(_: &Path) -> bool {
 #[cfg(not(feature = "candle"))]
 fn open_candle(_: &Path, _: &Arc<Tokenizer>, _: &Arc<Memory>) -> asap_lm::Result<LoadedModel> {
     Err(LmError::Backend(format!(
-        "{BACKEND} = 'candle' is not supported by this build: install asap with `cargo install --locked --path . \
-         --features candle`, or set {BACKEND} = torch"
+        "{setting} = 'candle' is not supported by this build: install asap with `cargo install --locked --path . \
+         --features candle`, or set {setting} = torch",
+        setting = Setting(BACKEND)
     )))
 }
 

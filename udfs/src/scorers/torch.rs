@@ -11,13 +11,14 @@ mod python;
 use std::path::Path;
 use std::sync::Arc;
 
+use asap_kernels::front_end::{Setting, either};
 use asap_lm::backend::{Backend, Continuation, Continued, Fork, IsWanted, Packed, Target, TokenScore};
 use asap_lm::memo::Memory;
 use asap_lm::{Dtype, LmError, LoadedModel, Result, Stating, Tokenizer};
 use serde_json::{Value, json};
 
+use super::{BACKEND, DTYPE};
 use crate::interrupt;
-use crate::scorers::BACKEND;
 use crate::settings::{Device, Devices};
 
 use child::{Answer, Child, Fault, Launch, Ready};
@@ -116,7 +117,7 @@ impl Torch {
             Ok(Ok(ready)) => ready,
             Ok(Err(why)) if why.starts_with("ModuleNotFoundError") => return Err(lacks(python, &why)),
             Ok(Err(why)) => {
-                let (folder, backend) = (launch.folder.display(), launch.backend);
+                let (folder, backend) = (launch.folder.display(), Setting(launch.backend));
                 return Err(LmError::Backend(format!("{backend} = 'torch' cannot load {folder} on {device}: {why}")));
             }
             Err(Fault::Dead(why)) => return Err(lacks(python, &child.end(&why))),
@@ -153,7 +154,8 @@ impl Torch {
         let what = format!("PyTorch on {} died: {why}", self.launch.device);
         if self.deaths >= DEATHS {
             return Err(LmError::Unavailable(format!(
-                "{what}. It died {DEATHS} times without a finished batch: run the same command to resume"
+                "{what}. It died {DEATHS} times without a finished batch: {} to resume",
+                either("run the same command", "repeat the call")
             )));
         }
         tracing::warn!("{what}; it is started again");
@@ -195,8 +197,9 @@ impl Torch {
             }
         }
         Err(LmError::Unavailable(format!(
-            "PyTorch on {} breaks again and again: run the same command to resume",
-            self.launch.device
+            "PyTorch on {} breaks again and again: {} to resume",
+            self.launch.device,
+            either("run the same command", "repeat the call")
         )))
     }
 
@@ -204,7 +207,10 @@ impl Torch {
     /// did.
     fn prove(&mut self, is_wanted: &IsWanted) -> Result<bool> {
         let proof = Arc::clone(&self.proof);
-        let hint = if self.launch.dtype == "bf16" { " (set asap.scorer.dtype to f32)" } else { "" };
+        let hint = match self.launch.dtype.as_str() {
+            "bf16" => format!(" (set {} to f32)", Setting(DTYPE)),
+            _ => String::new(),
+        };
         let mut request = |child: &mut Child, id: u64| {
             let Proof { line, ids, targets } = &*proof;
             let mut line = line.clone();

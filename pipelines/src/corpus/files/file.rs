@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use asap_kernels::front_end::Flag;
 use bytes::Bytes;
 use datafusion::arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
@@ -61,7 +62,8 @@ impl CorpusFile {
             None => error.into(),
             Some(version) => exec_datafusion_err!(
                 "version {version} of its table replaced it, and it was vacuumed before all of its rows were read: refill \
-                 the output with --new-generation"
+                 the output with {}",
+                Flag("--new-generation")
             ),
         }
     }

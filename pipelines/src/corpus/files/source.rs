@@ -4,6 +4,7 @@ use std::path::Path as LocalPath;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use asap_kernels::front_end::Flag;
 use datafusion::catalog::Session;
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err};
 use datafusion::execution::object_store::ObjectStoreUrl;
@@ -80,13 +81,14 @@ pub(crate) fn check(sources: &[Source]) -> Result<()> {
         match &source.name {
             None if sources[..index].iter().any(|other| other.name.is_none()) => {
                 return config_err!(
-                    "--from {} has no name, and neither has another one: with several sources, write all but one as \
+                    "{} {} has no name, and neither has another one: with several sources, write all but one as \
                      NAME=LOC; the name prefixes the paths of its files in the column source",
+                    Flag("--from"),
                     source.typed
                 );
             }
             Some(name) if sources[..index].iter().any(|other| other.name.as_ref() == Some(name)) => {
-                return config_err!("--from names {name} twice");
+                return config_err!("{} names {name} twice", Flag("--from"));
             }
             _ => {}
         }

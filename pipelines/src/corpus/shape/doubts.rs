@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use asap_kernels::front_end::either;
 use asap_kernels::steps::{Separator, steps};
 use asap_kernels::tags;
 use asap_udfs::{Settings, messages};
@@ -62,9 +63,9 @@ pub(crate) async fn notes(session: &dyn Session, table: &FilesTable, shape: &Sha
         if batches.iter().any(|batch| differs(batch, *part, PARTS.len() + place)) {
             notes.push(format!(
                 "the {} of {file} is read from column {read}; column {name} could be it too, and has other values: \
-                 asap reads --columns '{}'",
+                 asap reads {}",
                 PARTS[*part].1,
-                shape.mapping()
+                shape.mapping().flag()
             ));
         }
     }
@@ -101,9 +102,10 @@ pub(crate) async fn single_line_breaks(
     let found = chains.iter().filter(is_one).count();
     Ok((found > 0 && found * ONE_IN >= chains.len()).then(|| {
         format!(
-            "{found} of the first {} chains of {file} have no blank lines: each is one step, which pruning keeps whole or drops; to read \
-             their lines as steps: --set asap.chain.steps=line",
-            chains.len()
+            "{found} of the first {} chains of {file} have no blank lines: each is one step, which pruning keeps whole or \
+             drops; to read their lines as steps: {}",
+            chains.len(),
+            either("--set asap.chain.steps=line", "chain_steps='line'")
         )
     }))
 }

@@ -61,9 +61,9 @@ pub(crate) async fn of_rows(
     if !flags.is_empty() {
         notes.push(format!(
             "rows of {file} whose {} is false or 0 are rejects (unverified); to keep them, name the columns \
-             without it: --columns '{}'",
+             without it: {}",
             flags.join(", else "),
-            shape.mapping()
+            shape.mapping().flag()
         ));
     }
     Ok(flags)

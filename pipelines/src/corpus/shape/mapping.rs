@@ -3,9 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use asap_kernels::front_end::either;
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err};
 
-pub(crate) const SYNTAX: &str = "question=…[,input=…],cot=…[,answer=…][,system=…][,flag=…]";
+const SYNTAX: &str = "question=…[,input=…],cot=…[,answer=…][,system=…][,flag=…]";
+const SYNTAX_IN_PYTHON: &str = "columns={'question': …, 'cot': …}";
 /// Placeholder in a printed mapping for a column that only the user knows. Mappings with it are refused.
 pub(crate) const BLANK: &str = "?";
 
@@ -53,7 +55,12 @@ impl FromStr for ColumnMapping {
                     held.push(',');
                     held.push_str(piece);
                 }
-                (None, None) => return config_err!("a column mapping is written {SYNTAX}, found '{text}'"),
+                (None, None) => {
+                    return config_err!(
+                        "a column mapping is written {}, found '{text}'",
+                        either(SYNTAX, SYNTAX_IN_PYTHON)
+                    );
+                }
             }
         }
         let [question, input, cot, answer, system, flag] = named.map(|(key, name)| match name.as_deref().map(str::trim) {
@@ -66,7 +73,9 @@ impl FromStr for ColumnMapping {
             None => Ok(None),
         });
         let required = |key: &str, name: Result<Option<String>>| {
-            name?.ok_or_else(|| config_datafusion_err!("the column mapping has no {key}: {text} ({SYNTAX})"))
+            name?.ok_or_else(|| {
+                config_datafusion_err!("the column mapping has no {key}: {text} ({})", either(SYNTAX, SYNTAX_IN_PYTHON))
+            })
         };
         Ok(Self {
             question: required("question", question)?,
@@ -85,6 +94,19 @@ impl ColumnMapping {
         let Self { question, input, cot, answer, system, flag } = self;
         [Some(question), input.as_ref(), Some(cot), answer.as_ref(), system.as_ref(), flag.as_ref()]
     }
+
+    /// The argument that gives this mapping.
+    pub(crate) fn flag(&self) -> String {
+        flag(KEYS.into_iter().zip(self.names()).filter_map(|(key, name)| Some((key, name?.as_str()))))
+    }
+}
+
+/// The argument that gives a mapping: `--columns 'question=q,cot=c'`, in Python `columns={'question': 'q', 'cot': 'c'}`.
+pub(crate) fn flag<'a>(named: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let quoted = |name: &str| name.replace('\\', "\\\\").replace('\'', "\\'");
+    let write = |(key, name)| either(format!("{key}={name}"), format!("'{key}': '{}'", quoted(name)));
+    let written: Vec<String> = named.map(write).collect();
+    either(format!("--columns '{}'", written.join(",")), format!("columns={{{}}}", written.join(", ")))
 }
 
 impl fmt::Display for ColumnMapping {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use asap_kernels::front_end::Flag;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef};
 use datafusion::common::{Result, exec_err};
 
@@ -98,7 +99,8 @@ impl United<'_> {
         let name = field.name();
         if !may_grow && !left_out.contains(name) {
             return exec_err!(
-                "{file} has the column {name}, which the output does not have, and --on-schema-change is fail"
+                "{file} has the column {name}, which the output does not have, and {} is fail",
+                Flag("--on-schema-change")
             );
         }
         if !can_hold(&delta_type(field.data_type())) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use asap_kernels::front_end::Flag;
 use asap_udfs::reading::{Part, ReadRow, Source};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::Session;
@@ -212,7 +213,8 @@ fn history(schema: &Schema, shape: &Shape) -> Result<Option<Expr>> {
         _ => return Ok(None),
     };
     let why = format!(
-        "column {name} has earlier turns: asap reads one exchange; to prune the row without them, name the columns with --columns"
+        "column {name} has earlier turns: asap reads one exchange; to prune the row without them, name the columns with {}",
+        Flag("--columns")
     );
     Ok(Some(when(is_filled, lit(why)).end()?))
 }

@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use crate::corpus::scan::first_rows::{FIRST_ROWS, first_rows};
 use crate::corpus::scan::table::FilesTable;
 use crate::corpus::shape::expressions::text;
-use crate::corpus::shape::mapping::{BLANK, ColumnMapping};
+use crate::corpus::shape::mapping::{self, BLANK, ColumnMapping};
 use crate::corpus::shape::path::Path;
 use crate::corpus::shape::reading::Functions;
 use crate::corpus::shape::rules::{ANSWERS, CHAINS, FLAGS, OWN, QUESTIONS};
@@ -65,10 +65,10 @@ pub(crate) async fn shape_of(
         && !generations.has_flags()
     {
         notes.push(format!(
-            "every row of {file} will be rejected: no column says which of its {} are correct ({}); to take the first: --columns '{}'",
+            "every row of {file} will be rejected: no column says which of its {} are correct ({}); to take the first: {}",
             generations.list,
             FLAGS.join(", "),
-            shape.mapping()
+            shape.mapping().flag()
         ));
     }
     notes.extend(doubts::notes(session, table, &shape, file).await?);
@@ -234,11 +234,10 @@ fn refuse<T>(schema: &Schema, file: &str, texts: &[TextTags], tagged: &[&TextTag
                 "{} of the first {} rows of {} have think tags, which is too few to be sure",
                 only.tagged, only.rows, only.path
             ),
-            format!(
-                "question={},cot={}",
-                if only.path == Path::column(&question) { BLANK } else { &question },
-                only.path
-            ),
+            vec![
+                ("question", if only.path == Path::column(&question) { BLANK.to_string() } else { question }),
+                ("cot", only.path.to_string()),
+            ],
         ),
         [] => {
             let cot = named(CHAINS);
@@ -248,22 +247,23 @@ fn refuse<T>(schema: &Schema, file: &str, texts: &[TextTags], tagged: &[&TextTag
             let unread = unread.map(|(tag, path)| format!(" ({path} has {tag}, which is not one that asap reads)"));
             let unread = unread.unwrap_or_default();
             let why = format!("no text has think tags in most of its first {FIRST_ROWS} rows{unread}");
-            (why, format!("question={question},cot={cot},answer={answer}"))
+            (why, vec![("question", question), ("cot", cot), ("answer", answer)])
         }
         [only] => (
             format!("{} has think tags, but no other column has a name that asap knows for questions", only.path),
-            format!("question={BLANK},cot={}", only.path),
+            vec![("question", BLANK.to_string()), ("cot", only.path.to_string())],
         ),
         several => {
             let names: Vec<String> = several.iter().map(|text| text.path.to_string()).collect();
             let why = format!("several texts have think tags, {}", names.join(" and "));
             let question = if names.contains(&question) { BLANK.to_string() } else { question };
-            (why, format!("question={question},cot={BLANK}"))
+            (why, vec![("question", question), ("cot", BLANK.to_string())])
         }
     };
     exec_err!(
-        "the columns of {file} fit no shape that asap recognizes, and {why}: {}; name a column for each {BLANK}: \
-         --columns '{mapping}' (without answer, cot is the whole generation; SELECT * FROM corpus_shapes() lists the known shapes)",
-        shape::names(schema)
+        "the columns of {file} fit no shape that asap recognizes, and {why}: {}; name a column for each {BLANK}: {} \
+         (without answer, cot is the whole generation; SELECT * FROM corpus_shapes() lists the known shapes)",
+        shape::names(schema),
+        mapping::flag(mapping.iter().map(|(key, name)| (*key, name.as_str())))
     )
 }

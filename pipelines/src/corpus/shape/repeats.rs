@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
+use asap_kernels::front_end::Flag;
+
 /// Questions counted at the same time. A question of more than one in 256 rows is among them at the end.
 const COUNTED: usize = 256;
 const ANSWERS: usize = 16;
@@ -55,9 +57,10 @@ impl Repeats {
         let or_more = if found.len() == ANSWERS { "or more " } else { "" };
         Some(format!(
             "at least {rows} of {} rows have one question, \"{shown}…\", with {} {or_more}different answers: if it is a template \
-             and not the question, name another column with --columns",
+             and not the question, name another column with {}",
             self.rows,
-            found.len()
+            found.len(),
+            Flag("--columns")
         ))
     }
 }

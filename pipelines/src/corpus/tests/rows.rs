@@ -74,7 +74,7 @@ impl Case {
         let mut queried = Vec::new();
         for (sql, _) in &self.queries {
             let rows = rows_of(&context, &sql.replace("DIR", &folder.display().to_string())).await;
-            let mut rows = rows.unwrap_or_else(|error| vec![error.strip_backtrace()]);
+            let mut rows = rows.unwrap_or_else(|error| vec![error.find_root().strip_backtrace()]);
             if !sql.contains("ORDER BY") {
                 rows.sort();
             }

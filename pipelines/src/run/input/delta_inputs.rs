@@ -14,6 +14,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use asap_kernels::front_end::Flag;
 use datafusion::common::{DataFusionError, Result, exec_err};
 
 use crate::corpus::{CorpusFile, FINGERPRINT, FileFailure, Former, Source, Table};
@@ -64,8 +65,9 @@ impl Pins {
         if id != found {
             return exec_err!(
                 "{} is another table (id {found}) than the one that the output was built from (id {id}): give it another name \
-                 (NAME=LOC), or rebuild the output with --new-generation",
-                table.shown()
+                 (NAME=LOC), or rebuild the output with {}",
+                table.shown(),
+                Flag("--new-generation")
             );
         }
         Ok(Some(*since))
@@ -237,7 +239,9 @@ impl Following<'_> {
                     false => "deletes their rows from the output and reads what this version added",
                 };
                 let advice = format!(
-                    "--on-change reprocess {reads}; --on-change ignore keeps their rows and does not read what this version added"
+                    "{} {reads}; {} keeps their rows and does not read what this version added",
+                    Flag("--on-change reprocess"),
+                    Flag("--on-change ignore")
                 );
                 inputs.failures.push(self.failure(version, first, removed.len(), &advice)?);
                 false

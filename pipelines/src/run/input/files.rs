@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use asap_kernels::front_end::Flag;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use object_store::ObjectStoreExt;
@@ -130,7 +131,8 @@ pub(crate) fn half_done_and_gone(ledger: &Ledger, here: &HashSet<&str>, is_limit
     let (done, rows) = (held.rows_done(), held.rows);
     Some(format!(
         "{done} of {rows} rows of {path} are done, and the file is no longer in the input: the output is not finished. Put the \
-         file back, or rebuild the output with --new-generation"
+         file back, or rebuild the output with {}",
+        Flag("--new-generation")
     ))
 }
 
@@ -159,8 +161,10 @@ fn changed(file: &CorpusFile, held: &FileVersion, found: &FileVersion) -> DataFu
         false => format!("{} bytes before, {} now", held.size, found.size),
     };
     DataFusionError::Execution(format!(
-        "{} has changed since its rows were read ({sizes}): use --on-change reprocess to replace these rows, or --on-change ignore to keep them",
-        file.path
+        "{} has changed since its rows were read ({sizes}): use {} to replace these rows, or {} to keep them",
+        file.path,
+        Flag("--on-change reprocess"),
+        Flag("--on-change ignore")
     ))
 }
 

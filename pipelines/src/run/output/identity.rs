@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use asap_kernels::front_end::Setting;
 use datafusion::common::{Result, internal_err, plan_datafusion_err};
 use datafusion::sql::parser::DFParserBuilder;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,8 @@ use crate::run::request::Originals;
 /// The number of the rules of asap itself. docs/contributing.md says when it rises.
 const RULES_VERSION: u32 = 7;
 
+/// Before the key of a setting that names files.
+const FILES_OF: &str = "files of ";
 const ANCHOR_PROMPT: &str = "prompt of anchors";
 
 /// The parts of a pipeline by name. Settings at their defaults are left out, so that a new setting changes no table.
@@ -64,7 +67,7 @@ impl Identity {
         // A missing folder adds nothing: a pipeline that needs the model is refused during planning.
         let mut add = |setting: &str, named: &str| -> Result<()> {
             let Ok(folder) = asap_lm::locate(named) else { return Ok(()) };
-            parts.extend(contents.of_folder(&folder)?.map(|hash| (format!("files of {setting}"), hash)));
+            parts.extend(contents.of_folder(&folder)?.map(|hash| (format!("{FILES_OF}{setting}"), hash)));
             Ok(())
         };
         add("asap.scorer.model", &settings.scorer_model)?;
@@ -131,11 +134,15 @@ fn difference(key: &str, held: Option<&String>, found: Option<&String>) -> Strin
         "rules" => "the rules of asap".to_string(),
         _ if key.starts_with("prompt") && held.is_some() && held == short_prompt(key).as_ref() => {
             format!(
-                "the {key}, which is the one of asap.anchor.prompts=short there: set that to go on with its answers"
+                "the {key}, which is the one of {}=short there: set that to go on with its answers",
+                Setting("asap.anchor.prompts")
             )
         }
-        _ if key.starts_with("files of") || key.starts_with("prompt") => format!("the {key}"),
-        _ => format!("{key} ({} there, {} here)", value(held), value(found)),
+        _ if key.starts_with("prompt") => format!("the {key}"),
+        _ => match key.strip_prefix(FILES_OF) {
+            Some(setting) => format!("the {FILES_OF}{}", Setting(setting)),
+            None => format!("{} ({} there, {} here)", Setting(key), value(held), value(found)),
+        },
     }
 }
 

@@ -28,6 +28,7 @@ pub(crate) mod written_shards;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use asap_kernels::front_end::{Again, Flag};
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{DataFusionError, Result, exec_err};
 use deltalake_core::kernel::Add;
@@ -188,7 +189,8 @@ impl Output {
             return Ok(());
         }
         let to = location::display(&self.url);
-        let advice = "choose another output, or rebuild this one with --new-generation; you do not pay again for answers you have";
+        let rebuild = format!("rebuild this one with {}", Flag("--new-generation"));
+        let advice = format!("choose another output, or {rebuild}; you do not pay again for answers you have");
         match self.identity() {
             None => exec_err!("{to} was filled by an earlier version of asap: {advice}"),
             Some(held) if held == *identity => Ok(()),
@@ -238,7 +240,7 @@ impl Output {
             self.check_identity(&design.identity)?;
             if self.sample() != design.sample {
                 return exec_err!(
-                    "another run created {} and chose its sample from other files: run the same command again",
+                    "another run created {} and chose its sample from other files: {Again}",
                     location::display(&self.url)
                 );
             }

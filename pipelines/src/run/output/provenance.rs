@@ -1,6 +1,7 @@
 //! What made a table, in readable names: the pipeline, its input, the anchorer and the scoring model. In contrast, the
 //! identity compares by content.
 
+use asap_kernels::front_end::Setting;
 use asap_lm::SMALL;
 use asap_udfs::Settings;
 use asap_udfs::plan::UsedModels;
@@ -66,7 +67,11 @@ impl Provenance {
             1 => "it",
             _ => "both",
         };
-        let default_models = self.default_models.join(" and ");
+        // The output holds them as the command spells them.
+        let keys = ["asap.anchor.provider", "asap.anchor.model", "asap.scorer.model"];
+        let default_models = keys
+            .iter()
+            .fold(self.default_models.join(" and "), |text, key| text.replace(key, &Setting(key).to_string()));
         Some(format!("made with default models: {default_models}. Set {set} before you train on the output"))
     }
 

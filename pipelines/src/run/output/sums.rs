@@ -4,6 +4,7 @@
 //! That number is a transaction, so it outlives the commits that a checkpoint replaces. Later runs, feeds and `asap
 //! verify` compare it with the shards in the log.
 
+use asap_kernels::front_end::{Again, Flag};
 use datafusion::common::{Result, exec_err};
 use url::Url;
 
@@ -57,7 +58,7 @@ pub(crate) fn check(finished: &Finished) -> Result<()> {
     exec_err!(
         "the sums of {slice} are wrong: expected {rows_in} read rows = {rows_out} kept + {rows_rejected} rejected + \
          {rows_filtered} filtered, and found {kept} rows in its shards and {rejected} in those of its rejects. Nothing of \
-         it is committed: run the same command again, and report this if it happens again"
+         it is committed: {Again}, and report this if it happens again"
     )
 }
 
@@ -88,8 +89,9 @@ pub(crate) async fn compare(url: &Url, state: &LogState) -> Result<Option<String
     }
     exec_err!(
         "version {} of {table} has {found} rows, but its commits kept {said}, and no other program changed rows since: its \
-         log was damaged. {advice}; restore them, or rebuild the output with --new-generation",
-        state.version
+         log was damaged. {advice}; restore them, or rebuild the output with {}",
+        state.version,
+        Flag("--new-generation")
     )
 }
 

@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Instant;
 
+use asap_kernels::front_end::Setting;
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use datafusion::execution::SendableRecordBatchStream;
@@ -128,7 +129,8 @@ fn count_rejects(rejects: &RecordBatch, fail: bool, receipt: &mut Receipt) -> Re
         let status = status.unwrap_or_default();
         if fail {
             let reason = error.as_ref().map_or("", |error| error.value(row));
-            return exec_err!("a row failed with status {status} ({reason}), and asap.on_error is 'fail'");
+            let setting = Setting("asap.on_error");
+            return exec_err!("a row failed with status {status} ({reason}), and {setting} is 'fail'");
         }
         receipt.counts.count_reject(status);
     }

@@ -4,6 +4,7 @@ mod chat_template;
 
 use std::path::Path;
 
+use asap_kernels::front_end::Setting;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -62,8 +63,11 @@ impl PromptTemplate {
             Some(template) => Ok(Self::Chat(Box::new(template))),
             None if setting.is_some() => Err(LmError::unsupported(
                 folder,
-                "asap.scorer.prompt is 'chat', and the model has no chat template: expected chat_template.jinja, or \
-                 chat_template in tokenizer_config.json",
+                format!(
+                    "{} is 'chat', and the model has no chat template: expected chat_template.jinja, or chat_template \
+                     in tokenizer_config.json",
+                    Setting("asap.scorer.prompt")
+                ),
             )),
             None => Ok(Self::Plain(WITHOUT_TEMPLATE.to_string())),
         }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use asap_kernels::front_end::Setting;
 use asap_llm::json;
 use asap_llm::posts::Unread;
 use asap_lm::Tokenizer;
@@ -285,7 +286,8 @@ fn is_same(own: &str, found: &str) -> bool {
 fn same_text(id: u32, found: &str, tokenizer: &Tokenizer) -> Result<(), Unread> {
     match tokenizer.text(&[id]) {
         Ok(own) if !is_same(&own, found) => Err(Unread::Wrong(format!(
-            "the server has another tokenizer: token {id} is {own:?} in asap.scorer.model and {found:?} at the server"
+            "the server has another tokenizer: token {id} is {own:?} in {} and {found:?} at the server",
+            Setting("asap.scorer.model")
         ))),
         _ => Ok(()),
     }

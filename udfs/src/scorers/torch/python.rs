@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use asap_kernels::front_end::Setting;
 use asap_lm::{LmError, Result};
 use parking_lot::Mutex;
 
@@ -14,7 +15,7 @@ use crate::interrupt;
 
 const LOOKS: Duration = Duration::from_millis(200);
 const HAS_CARD: &str = include_str!("has_card.py");
-const ADVICE: &str = "install torch and transformers there, or set asap.scorer.python to a Python that has them";
+const SETTING: Setting<'_> = Setting("asap.scorer.python");
 
 /// Whether PyTorch finds a card.
 pub(in crate::scorers) fn has_card(python: &str) -> Result<bool> {
@@ -68,12 +69,17 @@ fn last_lines(python: &str) -> Result<[String; 2]> {
 }
 
 pub(super) fn not_started(python: &str, error: &std::io::Error) -> LmError {
-    LmError::Backend(format!("asap.scorer.python = '{python}' does not start: {error}; {ADVICE}"))
+    LmError::Backend(format!("{SETTING} = '{python}' does not start: {error}; {}", advice()))
 }
 
 pub(super) fn lacks(python: &str, found: &str) -> LmError {
     LmError::Backend(format!(
-        "asap.scorer.python = '{python}' cannot run the model: expected a Python that loads it with torch and transformers, \
-         and reports so on stdout; found: {found}; {ADVICE}"
+        "{SETTING} = '{python}' cannot run the model: expected a Python that loads it with torch and transformers, and \
+         reports so on stdout; found: {found}; {}",
+        advice()
     ))
+}
+
+fn advice() -> String {
+    format!("install torch and transformers there, or set {SETTING} to a Python that has them")
 }
