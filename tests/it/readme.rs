@@ -244,7 +244,7 @@ fn the_page_on_the_paper_names_what_is_here() {
                 word if word.starts_with("asap.") => (2, settings.iter().any(|setting| setting == word)),
                 "asap" => (3, help(name).contains("Usage: asap")),
                 word if word.starts_with("--") => {
-                    let helps = help("asap run") + &help("asap eval");
+                    let helps = help("asap run") + &help("asap eval") + &help("asap train");
                     (3, name.split(' ').filter(|word| word.starts_with("--")).all(|flag| helps.contains(flag)))
                 }
                 _ => continue,
