@@ -228,9 +228,12 @@ fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let what = match (kind, typed.strip_prefix("--")) {
         (ContextKind::InvalidSubcommand, _) => unknown_command(&command, &path, typed),
         (_, Some(flag)) if command.get_arguments().any(|argument| argument.get_id() == "set") => {
-            let value = value_after(typed, arguments).unwrap_or("…");
-            let set = format!("asap.{}={value}", config::setting_of_flag(flag)?);
-            format!("{path} has no flag {typed}: pass {}", copied(&["--set", &set]))
+            let key = config::setting_of_flag(flag)?;
+            let set = match value_after(typed, arguments) {
+                Some(value) => copied(&["--set", &format!("asap.{key}={value}")]),
+                None => format!("--set asap.{key}=…"),
+            };
+            format!("{path} has no flag {typed}: pass {set}")
         }
         (_, None) if path == "asap sql" && !typed.starts_with('-') => {
             format!("expected SQL after -c, found '{typed}': run {}", copied(&["asap", "sql", "-c", typed]))
