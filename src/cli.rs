@@ -132,7 +132,7 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
                 // An argument may be the name of a file that somebody else chose, so it is not printed with the colors.
                 None if error.use_stderr() => {
                     complain(
-                        &either(error.render().to_string(), format!("error: {}", first_paragraph(&error))).trim_end(),
+                        either(error.render().to_string(), format!("error: {}", first_paragraph(&error))).trim_end(),
                     );
                 }
                 None => drop(error.print()),

@@ -380,8 +380,8 @@ mod tests {
         let encoder = (ENCODER_BACKEND, "torch".to_string());
         let with = |changes: &[(&str, &str)], held| settled(&[&[("scorer.backend", "cpu")], changes].concat(), held);
         assert_eq!(with(&[device], None), []);
-        assert_eq!(with(&[device, model], None), [encoder.clone()]);
-        assert_eq!(with(&[model], Some(&[(ENCODER_BACKEND, "torch")])), [encoder.clone()]);
+        assert_eq!(with(&[device, model], None), std::slice::from_ref(&encoder));
+        assert_eq!(with(&[model], Some(&[(ENCODER_BACKEND, "torch")])), std::slice::from_ref(&encoder));
         assert_eq!(with(&[model], Some(&[])), []);
         assert_eq!(with(&[device, model], Some(&[])), [encoder]);
         assert_eq!(with(&[("compressor.device", "cpu"), model], Some(&[(ENCODER_BACKEND, "torch")])), []);
