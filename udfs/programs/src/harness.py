@@ -302,7 +302,8 @@ def end():
         atexit._run_exitfuncs()
     if "weakref" in sys.modules:
         # The exit functions are gone, so the next test registers its own.
-        sys.modules["weakref"].finalize._registered_with_atexit = False
+        finalize = sys.modules["weakref"].finalize
+        finalize._registered_with_atexit = finalize._shutdown = False
     with contextlib.suppress(Exception):
         sys.stdout.flush()
     if "fileinput" in sys.modules:
