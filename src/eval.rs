@@ -74,7 +74,7 @@ pub struct EvalArgs {
     /// seeds, which are averaged
     #[arg(long, value_name = "NAME=LOC", num_args = 1.., value_parser = named, conflicts_with_all = ["bench", "data", "model", "endpoint", "to", "compare"])]
     table: Vec<(String, String)>,
-    /// Show the changes to this name of --table, with intervals
+    /// Show the changes to this name of --table
     #[arg(long, value_name = "NAME", requires = "table")]
     base: Option<String>,
     /// Print the accuracies of --table as –, for this reason

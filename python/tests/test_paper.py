@@ -325,6 +325,7 @@ ENDPOINT = {"anchor.provider": "openai", "anchor.base_url": "http://127.0.0.1:9/
 MISSING = {
     "corpus": (["corpora.sample.from=nowhere", "corpora.sample.fetch=hf download it"], "sample: there is no corpus nowhere: hf download it"),
     "benchmark": (["benches.sums.files=['x.jsonl', 'y.jsonl']", "benches.sums.fetch=curl it"], "sums: there is no file x.jsonl, y.jsonl: curl it"),
+    "rows of a benchmark": (["benches.sums.files=['python']"], "sums: python holds no rows: expected JSON lines"),
     "name of a benchmark": (["benches.sums.bench=sums"], "sums: invalid value 'sums' for '--bench <BENCH>'"),
     "model": (["model=org/learns"], "model: asap.scorer.model = 'org/learns': there is no folder"),
     "scoring model": (["prune.set.scorer.model=org/reads"], "asap: asap.scorer.model = 'org/reads': there is no folder"),
@@ -365,6 +366,11 @@ def test_what_is_missing_is_found_before_anything_is_run(machine, name):
     assert head.endswith("1 thing is missing, and nothing was run:") and len(lines) == 1, error.value
     assert lines[0].startswith(f"  {expected}") or f", {expected}" in lines[0], lines
     assert error.value.code == 2 and not os.path.exists("out")
+
+
+def test_what_steps_make_is_not_missing(machine):
+    """The steps of mini.toml make its corpus, its model, which also scores, and its benchmark."""
+    _run.Run(_plan.Plan(str(PLANS / "mini.toml"), to="out", changes=["seeds=[1]"]))
 
 
 def test_all_that_is_missing_is_one_list(machine):

@@ -92,7 +92,7 @@ pub struct Request {
     /// Put the evaluation LOC into the tables as NAME. May be repeated; a name may have several benchmarks, and several
     /// seeds, which are averaged
     pub table: Vec<(String, String)>,
-    /// Show the changes to this name of --table, with intervals
+    /// Show the changes to this name of --table
     pub base: Option<String>,
     /// Print the accuracies of --table as –, for this reason
     pub no_accuracy: Option<String>,

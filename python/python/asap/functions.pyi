@@ -22,13 +22,13 @@ _Arrow: TypeAlias = _Stream | _Array | _Listed
 _Turn: TypeAlias = dict[str, Any] | dict[str, str] | dict[str, str | None]
 
 __all__ = [
-    "ai_complete", "anchor", "answer", "answer_gain", "attribution", "budget", "coarse", "completion",
-    "control_scores", "cut_off", "drop_functional", "earliest_correct", "entropy", "example", "first_token", "fit",
-    "fit_with_headings", "hollow", "llmlingua2", "match", "mean_step_entropy", "no_score", "perplexity", "prompt",
-    "random", "random_scores", "rank", "refine", "refine_exactly", "refine_or_fit", "repetition", "response",
-    "scripts", "select", "selective_context", "self_information", "shortest_correct", "shortest_surviving",
-    "similarity", "similarity_difflib", "spirit", "step_entropy", "steps", "surprisal", "survives", "think",
-    "token_entropies", "tokens", "too_long", "trace", "truncate", "turns", "unstated", "verify"
+    "ai_complete", "anchor", "answer", "attribution", "budget", "coarse", "completion", "control_scores", "cut_off",
+    "drop_functional", "entropy", "example", "first_token", "fit", "hollow", "llmlingua2", "match",
+    "mean_step_entropy", "no_score", "perplexity", "prompt", "random", "refine", "refine_exactly", "refine_or_fit",
+    "repetition", "response", "scripts", "select", "selective_context", "self_information", "shortest_correct",
+    "shortest_surviving", "similarity", "similarity_difflib", "step_entropy", "steps", "surprisal", "survives",
+    "think", "token_entropies", "tokens", "tokenskip_answer", "too_long", "trace", "truncate", "turns", "unstated",
+    "verify"
 ]
 _Text: TypeAlias = str | None
 _TextList: TypeAlias = _Text | list[str] | list[str | None]
@@ -127,30 +127,6 @@ def answer(response: _Text, **settings: Any) -> str | None:
 def answer(response: _TextList, **settings: Any) -> list[str | None]: ...
 @overload
 def answer(response: _TextArrow, **settings: Any) -> Any: ...
-
-@overload
-def answer_gain(question: _Question, steps: _Texts, answer: _Text, **settings: Any) -> list[float | None] | None:
-    r"""How much each step lowers the mean −ln P of the answer's tokens, in nats per token. For each step, the scoring
-    model (`asap.scorer.model`) reads the question, the steps up to this step, `</think>` and the answer: once
-    without the step, and once with it. The gains of all steps add up to the gain of the whole chain. The model
-    reads the chain only once, and the answer once more for each step. An empty answer gives NULL. A chain longer
-    than the model's window gives NULL.
-
-    Args:
-        question: The question that the chain answers: a text, or a conversation with its system prompt, such as
-            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`.
-        steps: The steps of a chain of thought, joined by a blank line.
-        answer: The answer, as it stands after `</think>`. An empty answer gives NULL.
-        settings: Settings by name, such as scorer_model.
-
-    >>> asap.answer_gain('2 + 2?', ('2 + 2 is 4.', 'Done.'), '4')  # doctest: +SKIP
-    """
-@overload
-def answer_gain(
-    question: _QuestionList, steps: _TextsList, answer: _TextList, **settings: Any
-) -> list[list[float | None] | None]: ...
-@overload
-def answer_gain(question: _QuestionArrow, steps: _TextsArrow, answer: _TextArrow, **settings: Any) -> Any: ...
 
 @overload
 def attribution(question: _Question, steps: _Texts, answer: _Text, **settings: Any) -> list[float | None] | None:
@@ -252,15 +228,14 @@ def completion(cot: _TextArrow, answer: _TextArrow, **settings: Any) -> Any: ...
 def control_scores(steps: _Texts, control: _Text, seed: _Int, **settings: Any) -> list[float | None] | None:
     r"""A score for each step by its place, its length or chance: a baseline that other scores must beat. The step with
     the lowest score is removed first. `prefix` removes the last step first, and so keeps the beginning. `suffix`
-    removes the first step first, and so keeps the end. `middle` removes the step nearest the middle of the chain
-    first. `longest` removes the step with the most tokens first. `random` removes a random step first, as
-    `cot_random` does. `block` keeps a random contiguous block. The scores of `random` depend on `seed` and the
-    steps. The scores of `block` also depend on the lengths of the steps in tokens. The other controls ignore
-    `seed`. An unknown control fails the query.
+    removes the first step first, and so keeps the end. `longest` removes the step with the most tokens first.
+    `random` removes a random step first, as `cot_random` does. `block` keeps a random contiguous block. The scores
+    of `random` depend on `seed` and the steps. The scores of `block` also depend on the lengths of the steps in
+    tokens. The other controls ignore `seed`. An unknown control fails the query.
 
     Args:
         steps: The steps of a chain of thought. A NULL step is an empty step.
-        control: `block`, `longest`, `middle`, `prefix`, `random` or `suffix`.
+        control: `block`, `longest`, `prefix`, `random` or `suffix`.
         seed: A whole number. Another seed gives other random scores.
         settings: Settings by name, such as scorer_model.
 
@@ -316,26 +291,6 @@ def drop_functional(
 ) -> list[list[int | None] | None]: ...
 @overload
 def drop_functional(functions: _TextsArrow, scores: _NumbersArrow, share: _NumberArrow, **settings: Any) -> Any: ...
-
-@overload
-def earliest_correct(steps: _Texts, answer: _Text, **settings: Any) -> list[int | None] | None:
-    r"""The numbers (from 1) of the steps up to the first step that states the answer, or of all steps if no step states
-    it. These steps are the first-correct solution of Chen et al. (2024). A step states the answer if one of four
-    parts of the step equals the answer by the rules of `cot_verify`: the content of a `\boxed`, the text after
-    "answer is" or "answer:", a formula, or the text after the last `=` or `is` of a sentence. As published.
-
-    Args:
-        steps: The steps of a chain of thought. A NULL step is an empty step.
-        answer: The answer, or a response that states it as `cot_answer` finds it.
-        settings: Settings by name, such as scorer_model.
-
-    >>> asap.earliest_correct(('Hm.', '2 + 2 = 4.', 'Sure? Yes.'), 'It is \\boxed{4}.')
-    [1, 2]
-    """
-@overload
-def earliest_correct(steps: _TextsList, answer: _TextList, **settings: Any) -> list[list[int | None] | None]: ...
-@overload
-def earliest_correct(steps: _TextsArrow, answer: _TextArrow, **settings: Any) -> Any: ...
 
 @overload
 def entropy(question: _Question, steps: _Texts, **settings: Any) -> list[float | None] | None:
@@ -436,35 +391,6 @@ def fit(
 ) -> list[list[int | None] | None]: ...
 @overload
 def fit(steps: _TextsArrow, scores: _NumbersArrow, max_tokens: _IntArrow = None, **settings: Any) -> Any: ...
-
-@overload
-def fit_with_headings(
-    steps: _Texts, scores: _Numbers, max_tokens: _Int = None, **settings: Any
-) -> list[int | None] | None:
-    r"""The numbers (from 1, ascending) of the steps that remain as in `cot_fit`, with two exceptions: a heading stays
-    with the step after it, and the last step is removed last. A heading is a step that ends in a colon ("So:"). A
-    heading and the step after it are kept or removed together, by the score of the step after it. The last step is
-    removed last because it states the result. If the last step is itself a heading, it is removed first. Lists of
-    different lengths give NULL.
-
-    Args:
-        steps: The steps of a chain of thought. A NULL step is an empty step.
-        scores: A number for each step. The step with the lowest number is removed first.
-        max_tokens: The maximum number of tokens of the remaining steps. The default is the setting
-            `asap.refine.max_tokens`, or 4096 if it is not set.
-        settings: Settings by name, such as scorer_model.
-
-    >>> asap.fit_with_headings(('Hm:', 'Wait.', 'So 2 + 2 = 4.', 'Done.'), (3.2, 0.1, 1.4, 1.0), 16)
-    [3, 4]
-    """
-@overload
-def fit_with_headings(
-    steps: _TextsList, scores: _NumbersList, max_tokens: _IntList = None, **settings: Any
-) -> list[list[int | None] | None]: ...
-@overload
-def fit_with_headings(
-    steps: _TextsArrow, scores: _NumbersArrow, max_tokens: _IntArrow = None, **settings: Any
-) -> Any: ...
 
 @overload
 def functions(steps: _Texts, **settings: Any) -> list[str | None] | None:
@@ -661,43 +587,6 @@ def random(steps: _TextsList, ratio: _NumberList, seed: _IntList, **settings: An
 def random(steps: _TextsArrow, ratio: _NumberArrow, seed: _IntArrow, **settings: Any) -> Any: ...
 
 @overload
-def random_scores(steps: _Texts, seed: _Int, **settings: Any) -> list[float | None] | None:
-    r"""A random score for each step, from 0 to below 1, all different. The scores depend only on `seed` and the steps.
-    `cot_random` with the same `seed` removes the step with the lowest score first.
-
-    Args:
-        steps: The steps of a chain of thought. A NULL step is an empty step.
-        seed: A whole number. Another seed gives other scores.
-        settings: Settings by name, such as scorer_model.
-
-    >>> asap.random_scores(('Hm.', '2 + 2 is 4.'), 7)
-    [0.0, 0.5]
-    """
-@overload
-def random_scores(steps: _TextsList, seed: _IntList, **settings: Any) -> list[list[float | None] | None]: ...
-@overload
-def random_scores(steps: _TextsArrow, seed: _IntArrow, **settings: Any) -> Any: ...
-
-@overload
-def rank(scores: _Numbers, **settings: Any) -> list[float | None] | None:
-    r"""For each score, the share of the chain's other scores that are lower, from 0 to 1; an equal score counts half.
-    Ranks make scores of different units comparable: `array_add(cot_rank(a), cot_rank(b))` gives both scores the
-    same weight. A NULL or NaN score counts as 0, as in `cot_refine`. If a chain has only one score, its rank is
-    0.5.
-
-    Args:
-        scores: A number for each step of a chain.
-        settings: Settings by name, such as scorer_model.
-
-    >>> asap.rank((0.1, 3.2, 1.4, 1.4))
-    [0.0, 1.0, 0.5, 0.5]
-    """
-@overload
-def rank(scores: _NumbersList, **settings: Any) -> list[list[float | None] | None]: ...
-@overload
-def rank(scores: _NumbersArrow, **settings: Any) -> Any: ...
-
-@overload
 def refine(steps: _Texts, scores: _Numbers, max_tokens: _Int = None, **settings: Any) -> list[int | None] | None:
     r"""The numbers (from 1, ascending) of the steps that remain after Algorithm 2 of the ASAP paper. The algorithm
     removes the step with the lowest score, one by one, until the remaining steps, joined by a blank line, have at
@@ -817,10 +706,10 @@ def response(generation: _TextArrow, **settings: Any) -> Any: ...
 @overload
 def scripts(text: _Text, **settings: Any) -> list[dict[str, Any] | None] | None:
     r"""The scripts of a text, each with its share of the words, the largest first. Each character of Chinese, Japanese
-    or Korean is a word. A letter alone, such as `x` or `π`, and a command of LaTeX are no words. Hiragana and
-    Katakana count as Han, because Japanese uses all three. If another script has more words than Latin, Latin is
-    left out, because texts in all scripts write formulas, names and code in Latin. So a text with more than one
-    script mixes languages.
+    or Korean is a word. Single letters such as `x` and LaTeX commands do not count as words. Hiragana and Katakana
+    count as Han, because Japanese uses all three. If another script has more words than Latin, Latin is left out,
+    because texts in all scripts write formulas, names and code in Latin. So a text with more than one script mixes
+    languages.
 
     Args:
         text: A chain, or any other text.
@@ -1007,40 +896,6 @@ def similarity_difflib(a: _TextList, b: _TextList, **settings: Any) -> list[floa
 def similarity_difflib(a: _TextArrow, b: _TextArrow, **settings: Any) -> Any: ...
 
 @overload
-def spirit(
-    question: _Question, steps: _Texts, answer: _Text, max_tokens: _Int = None, **settings: Any
-) -> list[int | None] | None:
-    r"""The numbers (from 1, ascending) of the steps that remain when the least necessary step is removed in each round,
-    until the remaining steps fit the budget. The method is SPIRIT (Cui et al. 2025). In each round, asap leaves out
-    each remaining step in turn, and the scoring model (`asap.scorer.model`) reads the question, the other steps,
-    `</think>` and the answer. asap then removes the step whose omission gives the text after the question the
-    lowest perplexity. Rounds end when the remaining steps, joined by a blank line, have at most `max_tokens`
-    tokens. The model reads about K²/6 times the tokens of a chain of K steps. With `cot_refine` on the scores of
-    `cot_perplexity`, the model reads the chain only once. A chain that fits keeps all steps, and the model does not
-    read it. A chain longer than the model's window gives NULL. Differs from its publication: SPIRIT also merges
-    steps with a language model.
-
-    Args:
-        question: The question that the chain answers: a text, or a conversation with its system prompt, such as
-            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`.
-        steps: The steps of a chain of thought. A NULL step is an empty step.
-        answer: The answer, as it stands after `</think>`.
-        max_tokens: The maximum number of tokens of the remaining steps. The default is the setting
-            `asap.refine.max_tokens`, or 4096 if it is not set.
-        settings: Settings by name, such as scorer_model.
-
-    >>> asap.spirit('2 + 2?', ('Hm.', '2 + 2 is 4.', 'Done.'), '4', 12)  # doctest: +SKIP
-    """
-@overload
-def spirit(
-    question: _QuestionList, steps: _TextsList, answer: _TextList, max_tokens: _IntList = None, **settings: Any
-) -> list[list[int | None] | None]: ...
-@overload
-def spirit(
-    question: _QuestionArrow, steps: _TextsArrow, answer: _TextArrow, max_tokens: _IntArrow = None, **settings: Any
-) -> Any: ...
-
-@overload
 def step_entropy(question: _Question, steps: _Texts, **settings: Any) -> list[float | None] | None:
     r"""The total entropy of the tokens of each step, in nats, by the scoring model (`asap.scorer.model`). The entropy
     of a token is the entropy of the distribution that the model predicts for this token. In the first version of
@@ -1202,6 +1057,25 @@ def tokens(text: _TextList, **settings: Any) -> list[int | None]: ...
 def tokens(text: _TextArrow, **settings: Any) -> Any: ...
 
 @overload
+def tokenskip_answer(answer: _Text, **settings: Any) -> str | None:
+    r"""The answer that the pipeline `tokenskip` trains on. By default, it is the answer itself, as in the ASAP paper.
+    With `asap.tokenskip.answer = sentence`, it is the sentence of TokenSkip's own program, which states the final
+    answer (`cot_answer`), or the whole answer if `cot_answer` finds none. Then an answer with a code block and
+    without a final answer stays as it is.
+
+    Args:
+        answer: The answer after the chain.
+        settings: Settings by name, such as scorer_model.
+
+    >>> asap.tokenskip_answer('2 + 2 = 4, so it is \\boxed{4}.')
+    '2 + 2 = 4, so it is \\boxed{4}.'
+    """
+@overload
+def tokenskip_answer(answer: _TextList, **settings: Any) -> list[str | None]: ...
+@overload
+def tokenskip_answer(answer: _TextArrow, **settings: Any) -> Any: ...
+
+@overload
 def too_long(question: _Question, steps: _Texts, answer: _Text = None, **settings: Any) -> str | None:
     r"""The reason, in words, why the scoring model (`asap.scorer.model`) cannot read a chain, or a chain and its
     answer; NULL if the text fits. The reason names the length of the text in tokens, the prompt included, and the
@@ -1320,11 +1194,12 @@ def turns(messages: _ConversationArrow, role: _TextArrow, **settings: Any) -> An
 
 @overload
 def unstated(steps: _Texts, answer: _Text, **settings: Any) -> list[str | None] | None:
-    r"""The steps without the sentences that state the answer, by the rules of `cot_earliest_correct`. A model can copy
-    an answer that the chain states. To see whether the other sentences lead to the answer, apply `cot_survives` to
-    the result of this function. Every step keeps its number: a step without remaining sentences becomes an empty
-    text. A sentence ends with its line, or at `.`, `?` or `!` before a space. Steps that do not state the answer
-    stay unchanged.
+    r"""The steps without the sentences that state the answer. A sentence states the answer if one of four parts of it
+    equals the answer by the rules of `cot_verify`: the content of a `\boxed`, the text after "answer is" or
+    "answer:", a formula, or the text after the last `=` or `is`. A model can copy an answer that the chain states.
+    To see whether the other sentences lead to the answer, apply `cot_survives` to the result of this function.
+    Every step keeps its number: a step without remaining sentences becomes an empty text. A sentence ends with its
+    line, or at `.`, `?` or `!` before a space. Steps that do not state the answer stay unchanged.
 
     Args:
         steps: The steps of a chain of thought. A NULL step is an empty step.

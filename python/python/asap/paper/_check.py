@@ -13,6 +13,10 @@ from asap.paper._plan import Failed, asap_command, error_of, failure
 
 # In the error that a setting causes, its value is replaced by one that always works, to find further errors.
 _WORKS = {"scorer.device": "cpu", "scorer.backend": "cpu", "scorer.model": "small", "api_key_env": "PATH"}
+# What reference programs and tests of a benchmark import, beside Python's own modules.
+_MODULES = {"leetcode": ["sortedcontainers"]}
+# The packages of programs.
+_PACKAGES = {"vllm": "vllm", "torchrun": "torch"}
 _ROW = {"question": "2 + 2?", "cot": "2 + 2 is 4.\n\nIt is 4.", "answer": "4"}
 # Bytes for each parameter: a weight and two moments in f32 in a checkpoint, and with gradient and bf16 copy on GPUs.
 _CHECKPOINT, _TRAINED = 12, 18
@@ -72,6 +76,8 @@ def lacks(plan, cells):
             same = [each for each in table["benches"].values() if each["files"] == given["files"]]
             fetch = next((each["fetch"] for each in same if "fetch" in each), None)
             lacking(bench, lost(plan, "file", given["files"], cell.seed), fetch)
+            for problem in of_bench(given.get("bench", bench), [plan.fill(file, cell.seed) for file in given["files"]], own):
+                lacking(bench, problem)
             lacking(bench, failure("eval", "--bench", given.get("bench", bench), *plan.flags(own, cell.seed), "--help"))
         for problem in of_command(cell.serve()) if table["serve"] else ():
             lacking("[serve]", problem)
@@ -97,11 +103,11 @@ def lost(plan, kind, paths, seed):
 def of_pruning(plan, cell, corpus):
     """What the pipeline of a cell lacks, by a dry run of one row."""
     arm, pipeline, source = plan.arms[cell.arm], cell.prune[4], plan.fill(corpus["from"], cell.seed)
-    problem = failure("run", pipeline, "--print", *plan.prune_flags(corpus, arm, cell.seed))
+    problem = failure("run", pipeline, "--print", *_standing(plan, plan.prune_flags(corpus, arm, cell.seed)))
     if problem:
         return [problem]
     few = {key: value for key, value in corpus.items() if key not in ("sample", "seed")} | {"limit": 1}
-    flags = plan.prune_flags(few, arm, cell.seed)
+    flags = _standing(plan, plan.prune_flags(few, arm, cell.seed))
     if os.path.exists(source):
         return of_row(pipeline, source, plan.to, flags)
     if os.path.isfile(pipeline):  # Its columns are those of the corpus.
@@ -111,6 +117,13 @@ def of_pruning(plan, cell, corpus):
         with open(source, "w") as file:
             json.dump(_ROW, file)
         return of_row(pipeline, source, plan.to, flags)
+
+
+def _standing(plan, flags):
+    """The flags, with asap's own model in place of models that steps of the plan have yet to make."""
+    keys = [word.partition("=") for word in flags if word.startswith(("asap.scorer.model=", "asap.anchor.model="))]
+    made = [key for key, _, path in keys if is_made(plan, path) and not os.path.exists(path)]
+    return [*flags, *(word for key in made for word in ("--set", f"{key}=small"))]
 
 
 def of_row(pipeline, source, folder, flags):
@@ -139,11 +152,26 @@ def _settings(flags, problem):
                 yield works
 
 
+def of_bench(bench, files, flags):
+    """What the files and the Python of a benchmark lack. A failed download may have written a page in place of rows."""
+    for file in filter(os.path.isfile, files):
+        with open(file, "rb") as rows:
+            start = rows.read(2)
+        if not start.startswith((b"{", b"\x1f\x8b")):
+            yield f"{file} holds no rows: expected JSON lines, perhaps with gzip, found {start!r}; fetch the file again"
+    python = flags.get("python", "python3")
+    for module in _MODULES.get(bench, []):
+        done = subprocess.run([python, "-s", "-c", f"import {module}"], capture_output=True)
+        if done.returncode != 0:
+            yield f"{python} has no package {module}: {python} -m pip install {module}"
+
+
 def of_command(command):
     """What a command lacks: its program, and the packages of its Python."""
     path = shutil.which(command[0])
     if not path:
-        return [f"there is no program {command[0]}"]
+        package = _PACKAGES.get(os.path.basename(command[0]))
+        return [f"there is no program {command[0]}{f': python -m pip install {package}' if package else ''}"]
     python = path
     if not _is_python(path):
         with open(path, "rb") as file:

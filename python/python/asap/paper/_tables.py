@@ -102,7 +102,7 @@ def costs(cell, done):
         found |= query("SELECT sum(rows_rejected) AS rejects FROM cot_history({}) WHERE operation = 'WRITE'", cell.data)
         # The commits leave out the calls of a run that was killed. The answers that an output stores itself do not.
         paid, own = 'AS "paid answers", sum(tokens_in + tokens_out) AS "their tokens" FROM', f"{cell.data}/.asap/cache"
-        found |= query(f"SELECT count(DISTINCT key) {paid} {{}}", own) or query(f"SELECT sum(calls) {paid} cot_history({{}})", cell.data)
+        found |= query(f"SELECT count(DISTINCT key) {paid} {{}}", own) or query(f"SELECT sum(calls) {paid} cot_history({{}}) WHERE operation = 'WRITE'", cell.data)
     return found
 
 
