@@ -25,11 +25,11 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::failure::Failure;
-#[cfg(feature = "view")]
-use crate::output::has_color;
 use crate::output::{
-    SummaryFormat, at_least_one, count, failed_files, note, parsed, print, print_as, quoted, several, shortened,
+    SummaryFormat, at_least_one, count, failed_files, note, parsed, print_as, quoted, several, shortened,
 };
+#[cfg(feature = "view")]
+use crate::output::{has_color, print};
 use crate::progress::while_opening;
 use crate::terminal::one_line;
 use lessons::Lessons;

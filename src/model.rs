@@ -165,6 +165,7 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
 }
 
 /// Measures how many tokens the scoring model reads in a second on this machine.
+#[cfg(feature = "eval")]
 pub(crate) async fn tokens_per_second(settings: &Settings) -> Result<f64, Failure> {
     let small = || Failure::Failed("the model's window is too small for a step".to_string());
     Ok(Speed::of(settings, CHAIN_TOKENS, 0).await?.ok_or_else(small)?.tokens_per_second)
