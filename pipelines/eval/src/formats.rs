@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use super::bench::Bench;
 use super::grid::{Grid, Rank, Text};
-use super::published::{Beside, Published};
+use super::published::{PrintedRow, Published};
 use super::table::{Cell, Tables, at, title};
 use crate::output::count;
 use crate::statistics::{Estimate, SIGNIFICANT};
@@ -143,7 +143,7 @@ impl Tables {
              seconds_change,p_value,p_holm"
                 .to_string(),
         ];
-        let mut beside = self.published.iter().flat_map(|published| &published.rows);
+        let mut printed_rows = self.published.iter().flat_map(|published| &published.rows);
         for cell in &self.cells {
             let estimate = |found: Option<Estimate>| {
                 found.map_or([None; 3], |found| [Some(found.value), Some(found.low), Some(found.high)])
@@ -164,7 +164,8 @@ impl Tables {
                 vec![change.and_then(|change| change.seconds), tested.map(|change| change.p_value)],
                 vec![tested.and_then(|change| change.p_holm)],
             ];
-            let numbers = numbers.concat().into_iter().chain(beside.next().map(Beside::numbers).into_iter().flatten());
+            let numbers =
+                numbers.concat().into_iter().chain(printed_rows.next().map(PrintedRow::numbers).into_iter().flatten());
             let numbers = numbers.map(|number| number.map_or(String::new(), |n| n.to_string()));
             let names = [quoted(&cell.method), quoted(&cell.bench), cell.budget.to_string()];
             let counts = [cell.problems.to_string(), cell.failed.to_string()];
@@ -175,7 +176,7 @@ impl Tables {
             lines[0] += ",printed_accuracy,printed_tokens,printed_seconds,\
                          accuracy_difference,tokens_difference,seconds_difference";
             // Values that are only printed.
-            lines.extend(beside.map(|row| {
+            lines.extend(printed_rows.map(|row| {
                 let numbers = row.numbers().map(|number| number.map_or(String::new(), |n| n.to_string()));
                 format!("{},{},{}{own},{}", quoted(&row.method), quoted(&row.bench), row.budget, numbers.join(","))
             }));
@@ -184,7 +185,7 @@ impl Tables {
     }
 }
 
-impl Beside {
+impl PrintedRow {
     fn numbers(&self) -> [Option<f64>; 6] {
         let [a, b] = [self.printed, self.difference];
         [a.accuracy, a.tokens, a.seconds, b.accuracy, b.tokens, b.seconds]
@@ -244,7 +245,7 @@ impl Published {
         )];
         let printed: BTreeSet<_> =
             rows.iter().filter(|row| !row.printed.is_missing()).map(|row| (&row.bench, row.budget)).collect();
-        let lacks = |row: &&Beside| !printed.contains(&(&row.bench, row.budget));
+        let lacks = |row: &&PrintedRow| !printed.contains(&(&row.bench, row.budget));
         let mut lacking: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for row in rows.iter().filter(lacks) {
             let budgets = lacking.entry(title(&row.bench)).or_default();

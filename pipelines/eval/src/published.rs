@@ -45,11 +45,11 @@ pub(crate) struct Published {
     pub source: String,
     pub model: String,
     /// First the cells of the run, in their order, and then values that are only printed.
-    pub rows: Vec<Beside>,
+    pub rows: Vec<PrintedRow>,
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Beside {
+pub(crate) struct PrintedRow {
     pub method: String,
     pub bench: String,
     pub budget: i64,
@@ -113,14 +113,15 @@ impl File {
     }
 
     /// Puts the values into the rows of a run.
-    pub(crate) fn beside(self, mut rows: Vec<Beside>) -> Published {
+    pub(crate) fn printed_rows(self, mut rows: Vec<PrintedRow>) -> Published {
         for table in self.tables {
             let budget = table.budget();
             for Value { method, accuracy, tokens, seconds } in table.values {
                 let printed = Figures { accuracy: accuracy.map(|percent| percent / 100.0), tokens, seconds };
-                let is_same = |row: &Beside| row.method == method && row.bench == table.bench && row.budget == budget;
+                let is_same =
+                    |row: &PrintedRow| row.method == method && row.bench == table.bench && row.budget == budget;
                 let place = rows.iter().position(is_same).unwrap_or_else(|| {
-                    rows.push(Beside::new(&method, &table.bench, budget, Figures::default()));
+                    rows.push(PrintedRow::new(&method, &table.bench, budget, Figures::default()));
                     rows.len() - 1
                 });
                 let row = &mut rows[place];
@@ -140,7 +141,7 @@ impl Table {
     }
 }
 
-impl Beside {
+impl PrintedRow {
     pub(crate) fn new(method: &str, bench: &str, budget: i64, run: Figures) -> Self {
         let (method, bench, none) = (method.to_string(), bench.to_string(), Figures::default());
         Self { method, bench, budget, run, printed: none, difference: none, table: None, page: None }

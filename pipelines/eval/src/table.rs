@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::bench::Bench;
-use super::published::{Beside, Figures, File, Published};
+use super::published::{Figures, File, PrintedRow, Published};
 use super::row::Graded;
 use super::summary::{AtBudget, is_correct, pairs, tokens};
 use super::{Evaluation, left_out};
@@ -144,14 +144,14 @@ impl Tables {
         let row = |cell: &Cell| {
             let tokens = (cell.problems > 0).then_some(cell.tokens);
             let accuracy = cell.accuracy.map(|accuracy| accuracy.value);
-            Beside::new(
+            PrintedRow::new(
                 &cell.method,
                 &cell.bench,
                 cell.budget,
                 Figures { accuracy, tokens, seconds: cell.seconds_per_problem },
             )
         };
-        self.published = Some(printed.beside(self.cells.iter().map(row).collect()));
+        self.published = Some(printed.printed_rows(self.cells.iter().map(row).collect()));
     }
 
     /// The budget of a benchmark in the table of methods by benchmarks: its default if a method has that, else the largest

@@ -275,6 +275,14 @@ pub fn of_output(output: &Url) -> Result<Url> {
     asap_folder::join(&asap_folder::asap_folder(output)?, CACHE)
 }
 
+/// Opens the paid answers of the run that writes to `to`, if its pipeline may use a language model.
+pub(crate) async fn paid(to: &Url, settings: &Settings) -> Result<Option<Arc<dyn AnswerStore>>> {
+    if !settings.anchor_provider.is_language_model() {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(AnswerFolder::open(&of_run(to, settings).await?).await?)))
+}
+
 /// The answer cache of a run: `asap.cache.dir`, which several outputs may share, or else the one of the output. An
 /// output that already has answers keeps them.
 pub(crate) async fn of_run(output: &Url, settings: &Settings) -> Result<Url> {

@@ -16,7 +16,6 @@ use serde_json::json;
 use url::Url;
 
 use asap_llm::Llm;
-use asap_llm::store::AnswerStore;
 use asap_udfs::plan::used_models;
 use asap_udfs::{Models, scorers};
 
@@ -26,7 +25,7 @@ use super::request::{OnChange, OnSchemaChange, Originals, Request};
 use super::slice_rows::of_cost;
 use super::summary::Summary;
 use super::{plan, retry};
-use crate::answers::{self, AnswerFolder};
+use crate::answers;
 use crate::corpus::{self, CORPUS, Corpus, CorpusFile, Fit, ReadSlices, Source};
 use crate::delta::store_of;
 use crate::location;
@@ -101,14 +100,6 @@ struct Listed {
 }
 
 const PARTITION_BY: Flag<'_> = Flag("--partition-by");
-
-/// Opens the paid answers, if the pipeline uses a language model.
-async fn open_answers(request: &Request, to: &Url) -> Result<Option<Arc<dyn AnswerStore>>> {
-    if !request.settings.anchor_provider.is_language_model() {
-        return Ok(None);
-    }
-    Ok(Some(Arc::new(AnswerFolder::open(&answers::of_run(to, &request.settings).await?).await?)))
-}
 
 /// The locations of input and output. They must not overlap, or the next run would read its own output.
 fn locations(request: &Request) -> Result<(Vec<Source>, Url)> {
@@ -198,7 +189,7 @@ impl Opened {
         let output = Output::open(to.clone()).await?;
         let held = output.identity().filter(|_| !request.new_generation);
         scorers::settle(&mut request.settings, held.as_ref().map(Identity::parts));
-        let paid = open_answers(request, to).await?;
+        let paid = answers::paid(to, &request.settings).await?;
         let (llm, models) = match effort {
             Effort::Run => (Llm::new(paid), Models::default()),
             Effort::Estimate => (Llm::estimate(paid), Models::counting()),

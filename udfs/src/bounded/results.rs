@@ -123,6 +123,10 @@ impl Results {
             }
             // The separator, and the text for NULL, may come with each element.
             (Self::ArrayToString, [list, texts @ ..]) => {
+                let most = most_of_lists(list, texts, rows);
+                if most <= MOST_BYTES {
+                    return Ok(most);
+                }
                 let (list, elements, texts) =
                     (sizes(list), elements(list), texts.iter().map(sizes).collect::<Vec<_>>());
                 let texts = |row| texts.iter().map(|text| text(row)).sum::<u64>();
@@ -232,6 +236,22 @@ fn elements(value: &ColumnarValue) -> Of<'_, u64> {
         }
         ColumnarValue::Array(array) => Box::new(move |row| of(array, row)),
     }
+}
+
+/// At least the bytes of all lists with these texts for each element, without a look at each list.
+fn most_of_lists(list: &ColumnarValue, texts: &[ColumnarValue], rows: usize) -> u64 {
+    let longest = |text: &ColumnarValue| {
+        let rows = if matches!(text, ColumnarValue::Scalar(_)) { rows.min(1) } else { rows };
+        (0..rows).map(sizes(text)).max().unwrap_or(0)
+    };
+    let ColumnarValue::Array(array) = list else { return u64::MAX };
+    let values = match array.data_type() {
+        DataType::List(_) => array.as_list::<i32>().values().len(),
+        DataType::LargeList(_) => array.as_list::<i64>().values().len(),
+        _ => return u64::MAX,
+    };
+    let all = array.get_array_memory_size() as u64;
+    all.saturating_add((values as u64).saturating_mul(texts.iter().map(longest).sum()))
 }
 
 /// The values of a list in a row; None if the array holds no lists.

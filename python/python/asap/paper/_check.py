@@ -13,7 +13,7 @@ from asap.paper._plan import Failed, asap_command, error_of, failure
 
 # In the error that a setting causes, its value is replaced by one that always works, to find further errors.
 _WORKS = {"scorer.device": "cpu", "scorer.backend": "cpu", "scorer.model": "small", "api_key_env": "PATH"}
-# What reference programs and tests of a benchmark import, beside Python's own modules.
+# What reference programs and tests of a benchmark import in addition to Python's own modules.
 _MODULES = {"leetcode": ["sortedcontainers"]}
 # The packages of programs.
 _PACKAGES = {"vllm": "vllm", "torchrun": "torch"}
