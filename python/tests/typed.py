@@ -24,7 +24,7 @@ def functions() -> None:
     assert_type(asap.functions.match("a", "a", tau=0.9), list[dict[str, Any] | None] | None)
     asap.steps(polars.Series(TEXTS))
     asap.steps(3)  # pyright: ignore[reportArgumentType, reportCallIssue]
-    asap.rank(["a"])  # pyright: ignore[reportArgumentType, reportCallIssue]
+    asap.fit(["a"])  # pyright: ignore[reportCallIssue]
     asap.refine(["a", "b"], (0.1, 3))  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
