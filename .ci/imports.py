@@ -1,13 +1,15 @@
-"""Checks that no two files of a crate import each other, except a module and its parent.
+"""Checks that the modules of a crate import each other in no circle: neither files nor folders, each with all that it holds.
 
     python3 .ci/imports.py
 
-Each file can then be read with only the files that it imports. The check relies on the layout of rustfmt.
+Each file can then be read with only the files that it imports. A module and its parent may import each other, and tests
+may import what they like. The check relies on the layout of rustfmt.
 """
 
 import re
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -78,30 +80,50 @@ class Crate:
             for path in paths:
                 if path[0] in ("crate", "super", "self") or (*module, path[0]) in self.files:
                     holder = self.holder(module, path)
-                    if holder in self.files and self.files[holder] != self.files[module]:
+                    of_tests = {"tests", "testing"} & {*module, *(holder or ())}
+                    if holder in self.files and self.files[holder] != self.files[module] and not of_tests:
                         yield self.files[module], self.files[holder]
 
-    def is_parent(self, parent, child):
-        of = lambda file: min(module for module, held in self.files.items() if held == file)
-        return of(child) != () and of(child)[:-1] == of(parent)
+    def siblings(self):
+        """The imports between modules of one parent, where each stands for all that it holds: {parent: {one: {others}}}."""
+        module_of = {}
+        for module, file in self.files.items():
+            module_of[file] = min(module, module_of.get(file, module), key=len)
+        found = {}
+        for one, other in ((module_of[one], module_of[other]) for one, other in self.edges()):
+            common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other)))
+            if common < len(one) and common < len(other):
+                found.setdefault(one[:common], {}).setdefault(one[common], set()).add(other[common])
+        return found
+
+
+def circles(imports):
+    """The sets of modules of which each imports each other, directly or through others."""
+    reached = {one: set(others) for one, others in imports.items()}
+    for middle in list(reached):
+        for others in reached.values():
+            if middle in others:
+                others |= reached[middle]
+    for one in sorted(reached):
+        circle = sorted(other for other in reached[one] if one in reached.get(other, ()))
+        if circle and one == circle[0]:
+            yield circle
 
 
 def main():
     tracked = subprocess.run(["git", "ls-files", "*Cargo.toml"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    seen, mutual = 0, []
+    seen, found = 0, []
     for source in (ROOT / Path(manifest).parent / "src" for manifest in tracked.split()):
         crate = Crate(source)
-        edges = set(crate.edges())
-        seen += len(edges)
-        for one, other in sorted(edges):
-            is_mutual = one < other and (other, one) in edges
-            if is_mutual and not crate.is_parent(one, other) and not crate.is_parent(other, one):
-                mutual.append(f"{one.relative_to(ROOT)} and {other.relative_to(ROOT)}")
+        seen += len(set(crate.edges()))
+        for parent, imports in crate.siblings().items():
+            room = "/".join((str(source.relative_to(ROOT)), *parent))
+            found += [f"{room}: {', '.join(circle)}" for circle in circles(imports)]
     if seen < 500:
         sys.exit(f"only {seen} imports are understood")
-    if mutual:
-        sys.exit("these files import each other; move what both need to a file below them:\n" + "\n".join(mutual))
-    print(f"{seen} imports, none mutual")
+    if found:
+        sys.exit("these modules import each other in a circle; move what they share to a module below them:\n" + "\n".join(found))
+    print(f"{seen} imports, no circle")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ use asap_pipelines::outputs::optimize::{Optimized, optimize};
 use asap_pipelines::outputs::status::{Status, status};
 use asap_pipelines::outputs::vacuum::{Vacuumed, vacuum};
 use asap_pipelines::outputs::verify::{Verified, verify};
-use asap_pipelines::run::output::shards::SHARD_BYTES;
+use asap_pipelines::shards::SHARD_BYTES;
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use url::Url;

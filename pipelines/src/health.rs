@@ -18,9 +18,9 @@ use rayon::prelude::*;
 use serde_json::json;
 
 use crate::corpus::function::texts;
-use crate::corpus::shape::rules::QUESTIONS;
+use crate::corpus::rules::QUESTIONS;
 use crate::corpus::{ColumnMapping, Corpus, files_table};
-use crate::outputs::whole_table;
+use crate::whole_table;
 
 /// Names of question columns in published benchmarks, before those of corpora.
 const OF_BENCHMARKS: [&str; 2] = ["problem_description", "question_content"];

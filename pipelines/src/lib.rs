@@ -12,13 +12,17 @@ pub mod named_tables;
 mod object_reader;
 mod objects;
 pub mod outputs;
+mod passed_on;
+mod pipeline_session;
 pub mod pruned;
 pub mod reasons;
 pub mod run;
 pub mod session;
+pub mod shards;
 pub mod statement;
 mod stopping;
 pub(crate) mod system_prompts;
+pub mod whole_table;
 
 /// The version of asap, with the commit that it was built from if known.
 pub const VERSION: &str = env!("ASAP_VERSION");

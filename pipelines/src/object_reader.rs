@@ -10,9 +10,7 @@ use datafusion::parquet::errors::{ParquetError, Result};
 use datafusion::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use object_store::{OBJECT_STORE_COALESCE_DEFAULT, ObjectMeta, ObjectStore, coalesce_ranges};
-
-use crate::corpus::files::file::get_range;
+use object_store::{GetOptions, GetRange, OBJECT_STORE_COALESCE_DEFAULT, ObjectMeta, ObjectStore, coalesce_ranges};
 
 /// An object as listed: reads fail if it was replaced since. Ranges beyond its end, as a damaged footer may claim, are not
 /// requested from the store.
@@ -65,4 +63,21 @@ impl AsyncFileReader for ObjectReader {
         }
         .boxed()
     }
+}
+
+/// Options for a read that fails if the file is not the listed version any more.
+pub(crate) fn as_listed(file: &ObjectMeta) -> GetOptions {
+    // A weak ETag never matches If-Match: it stands for equivalent content, not for equal bytes.
+    let if_match = file.e_tag.clone().filter(|e_tag| !e_tag.starts_with("W/"));
+    GetOptions { if_match, ..GetOptions::default() }
+}
+
+/// Reads bytes of a file, if it is still the listed version.
+pub(crate) async fn get_range(
+    store: &dyn ObjectStore,
+    file: &ObjectMeta,
+    range: Range<u64>,
+) -> object_store::Result<Bytes> {
+    let options = GetOptions { range: Some(GetRange::Bounded(range)), ..as_listed(file) };
+    store.get_opts(&file.location, options).await?.bytes().await
 }

@@ -27,7 +27,7 @@ use asap_udfs::plan::{UsedModels, used_models};
 
 use crate::corpus::CORPUS;
 use crate::corpus::function::SCAN;
-use crate::run::plan::passed_on;
+use crate::passed_on::passed_on;
 use crate::system_prompts::{QUESTION, SYSTEM, with_system_prompts};
 
 /// The columns of `corpus` that `pruned` reads. The query may recompute any of them.

@@ -21,7 +21,7 @@ use datafusion::logical_expr::{
 use crate::call_metrics::CallMetrics;
 use crate::columns::Columns;
 use crate::declaration::{Argument, Declaration};
-use crate::functions::needs::SessionModels;
+use crate::needs::SessionModels;
 
 /// A function that computes each row in place.
 pub(crate) trait InPlace: Send + Sync {

@@ -13,6 +13,8 @@
 //! | [`anchor`] | anchorers: they write direct thoughts, prune by them, and answer prompts |
 //! | [`llm`] | settings and errors of language models; the calls themselves are the crate `asap-llm` |
 //! | [`bounded`] | functions of the engine whose results may be too long |
+//! | `local_model` | the provider `local`: a model in a folder |
+//! | `needs` | what functions need from their session |
 //! | [`models`] | the scoring model of a session; the language models themselves are the crate `asap-lm` |
 //! | [`scorers`] | the backends of the scoring model: which one runs it, how it is opened |
 //! | `cores` | work on all cores |
@@ -35,9 +37,11 @@ pub mod function;
 pub mod functions;
 pub mod interrupt;
 pub mod llm;
+mod local_model;
 mod losses;
 pub mod messages;
 pub mod models;
+mod needs;
 pub mod output;
 pub mod plan;
 pub mod reading;

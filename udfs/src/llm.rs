@@ -7,6 +7,7 @@ use asap_llm::throttle::Limits;
 use asap_llm::{Config, LlmError};
 use datafusion::common::DataFusionError;
 
+use crate::local_model;
 use crate::settings::Settings;
 
 impl Settings {
@@ -19,6 +20,7 @@ impl Settings {
             provider: self.anchor_provider,
             base_url: self.anchor_base_url.clone(),
             model: self.anchor_model.clone(),
+            open_local: local_model::OPEN,
             api_key_env: self.anchor_api_key_env.clone(),
             timeout: self.anchor_timeout.duration(),
             max_retries: self.anchor_max_retries.try_into().unwrap_or(u32::MAX),

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use asap_kernels::front_end::Setting;
+use asap_kernels::memo::Memory;
 use asap_lm::compressor::Compressor;
 use asap_lm::example::ExampleTemplate;
-use asap_lm::memo::Memory;
 use asap_lm::{Dtype, LmError, LoadedModel, PromptTemplate, Scorer, Tokenizer};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err};

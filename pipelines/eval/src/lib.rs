@@ -31,8 +31,8 @@ use std::path::PathBuf;
 
 use asap_llm::chat::CallError;
 use asap_pipelines::location;
-use asap_pipelines::outputs::whole_table;
 use asap_pipelines::run::Observer;
+use asap_pipelines::whole_table;
 use asap_programs::{Limits, Reason, Sandbox, SandboxError, Verdict};
 use asap_udfs::Settings;
 use clap::ValueEnum;

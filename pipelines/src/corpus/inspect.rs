@@ -12,8 +12,8 @@ use datafusion::logical_expr::col;
 use datafusion::prelude::{DataFrame, SessionContext};
 use serde::{Deserialize, Serialize};
 
-use crate::corpus::shape::rules::{RULES, Rule};
-use crate::corpus::shape::view;
+use crate::corpus::rules::{RULES, Rule};
+use crate::corpus::view;
 use crate::corpus::{Corpus, Recognised, shape};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -44,9 +44,14 @@
 pub(crate) mod files;
 pub(crate) mod function;
 pub mod inspect;
+pub(crate) mod originals;
+mod place;
 mod plain;
+pub(crate) mod recognize;
+pub(crate) mod rules;
 pub(crate) mod scan;
 pub(crate) mod shape;
+pub(crate) mod view;
 
 #[cfg(test)]
 mod tests;
@@ -67,14 +72,14 @@ pub use crate::corpus::files::failure::FileFailure;
 pub use crate::corpus::files::file::{CorpusFile, InTable, Temporary};
 pub use crate::corpus::files::file_rows::FileRows;
 pub use crate::corpus::files::foreign::is_delta_table;
+pub(crate) use crate::corpus::files::guard::{guarded, guarded_next};
+pub use crate::corpus::files::guard::{guarded_future, is_guarded};
 pub use crate::corpus::files::source::Source;
-pub(crate) use crate::corpus::scan::guard::{guarded, guarded_next};
-pub use crate::corpus::scan::guard::{guarded_future, is_guarded};
+pub use crate::corpus::originals::Fit;
 pub use crate::corpus::scan::read_slices::ReadSlices;
 pub use crate::corpus::scan::slices::Slice;
 pub use crate::corpus::scan::small_batches::SmallBatches;
 pub use crate::corpus::shape::mapping::ColumnMapping;
-pub use crate::corpus::shape::originals::Fit;
 pub use crate::corpus::shape::repeats::Repeats;
 
 /// The name of the table that a pipeline reads.
@@ -82,10 +87,10 @@ pub const CORPUS: &str = "corpus";
 pub(crate) use plain::files_table;
 pub use plain::plain_table;
 
-use crate::corpus::files::groups::{group, read_footers};
 use crate::corpus::files::listing::Listing;
+use crate::corpus::scan::groups::{group, read_footers};
 use crate::corpus::scan::table::FilesTable;
-use crate::corpus::shape::view::Original;
+use crate::corpus::view::Original;
 use shape::Shape;
 
 use crate::delta::Since;
@@ -218,13 +223,13 @@ impl Corpus {
         let groups = group(footers, &mut failures);
         let schemas: Vec<(SchemaRef, String)> =
             groups.iter().map(|group| (group.published(), group.files[0].file.name.clone())).collect();
-        let (originals, united) = shape::originals::unite(fit, &schemas);
+        let (originals, united) = originals::unite(fit, &schemas);
         let mut recognized = Vec::new();
         for ((group, (schema, file)), left_out) in groups.into_iter().zip(&schemas).zip(united) {
             let table = FilesTable::new(group);
             let read = async {
                 let left_out = left_out?;
-                let shape = shape::recognize::shape_of(session, &table, schema, mapping, file, &mut notes).await?;
+                let shape = recognize::shape_of(session, &table, schema, mapping, file, &mut notes).await?;
                 Ok::<_, DataFusionError>((shape, left_out))
             };
             match read.await {
@@ -284,7 +289,7 @@ impl Corpus {
     /// If the session lacks the functions of asap.
     pub fn view(&self, session: &dyn Session) -> Result<ViewTable> {
         let tables = self.groups.iter().map(|Recognised { table, shape, originals }| {
-            shape::view::of_files(session, table, shape, originals).map(Arc::new)
+            view::of_files(session, table, shape, originals).map(Arc::new)
         });
         let plans = tables.collect::<Result<Vec<_>>>()?;
         let plan = match plans.as_slice() {
@@ -302,14 +307,14 @@ impl Corpus {
     /// Like the view of a group, over slices of its files.
     pub(crate) fn view_of_slices(&self, session: &dyn Session, group: usize) -> Result<LogicalPlan> {
         let Recognised { table, shape, originals } = &self.groups[group];
-        shape::view::of_files(session, &table.in_slices(), shape, originals)
+        view::of_files(session, &table.in_slices(), shape, originals)
     }
 
     /// The columns of the corpus: those of the module's table, then the original columns.
     pub fn schema(&self) -> SchemaRef {
         let source =
             Fields::from(vec![Field::new("file", DataType::Utf8, true), Field::new("row", DataType::Int64, true)]);
-        let own = shape::originals::COLUMNS.map(|name| match name {
+        let own = originals::COLUMNS.map(|name| match name {
             "source" => Field::new(name, DataType::Struct(source.clone()), true),
             _ => Field::new(name, DataType::Utf8, true),
         });
@@ -349,7 +354,7 @@ impl Corpus {
     }
 
     pub(crate) fn delta_notes(&self) -> Vec<String> {
-        shape::originals::delta_notes(&self.originals)
+        originals::delta_notes(&self.originals)
     }
 }
 

@@ -11,8 +11,8 @@ use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use crate::corpus::files::groups::{group, read_footers};
 use crate::corpus::files::{footer, is_hidden, json, listing};
+use crate::corpus::scan::groups::{group, read_footers};
 use crate::corpus::scan::table::FilesTable;
 use crate::corpus::{Files, Source, list};
 use crate::objects::{existing, named};

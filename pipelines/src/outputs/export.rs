@@ -23,8 +23,8 @@ use crate::outputs::{open, rejects_by_status, table};
 use crate::run::output::Output;
 use crate::run::output::provenance::Provenance;
 use crate::run::output::receipt::Counts;
-use crate::run::output::shards::writer_properties;
 use crate::run::says_finished;
+use crate::shards::writer_properties;
 use crate::{location, objects};
 
 const FILE_BYTES: u64 = 500 << 20;

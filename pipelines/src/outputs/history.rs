@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use crate::corpus::function::{texts, wait_for};
 use crate::delta::Line;
-use crate::outputs::{open, table, whole_table};
+use crate::outputs::{open, table};
+use crate::whole_table;
 
 #[derive(Debug, Default, Serialize)]
 pub struct Commit {

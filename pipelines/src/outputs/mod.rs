@@ -8,7 +8,6 @@ pub mod rejects;
 pub mod status;
 pub mod vacuum;
 pub mod verify;
-pub mod whole_table;
 
 use std::collections::BTreeMap;
 
@@ -20,9 +19,9 @@ use object_store::path::Path;
 use crate::delta::Log;
 use crate::location;
 use crate::objects::existing;
+use crate::run::ledger::ATTEMPT;
 use crate::run::output::Output;
-use crate::run::output::ledger::ATTEMPT;
-use crate::run::output::shards::texts;
+use crate::shards::texts;
 
 /// Opens the output of a run at a location as typed.
 pub async fn open(location: &str) -> Result<Output> {

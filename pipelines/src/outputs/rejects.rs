@@ -7,7 +7,7 @@ use futures::TryStreamExt;
 use serde::Serialize;
 
 use crate::outputs::open;
-use crate::run::output::shards::{sources, texts};
+use crate::shards::{sources, texts};
 
 /// The rejects of one status.
 #[derive(Debug, Serialize)]

@@ -17,7 +17,7 @@ use crate::corpus::files::is_hidden;
 use crate::delta::{self, Log, store_of};
 use crate::objects::{self, existing};
 use crate::outputs::{inside, open};
-use crate::run::output::ledger::ATTEMPT;
+use crate::run::ledger::ATTEMPT;
 use crate::run::output::written_shards::STAGED;
 use crate::{answers, location};
 

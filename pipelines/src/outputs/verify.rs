@@ -13,11 +13,11 @@ use crate::corpus::{guarded, guarded_next};
 use crate::delta::{Line, LiveFile, Log};
 use crate::location::is_unavailable;
 use crate::outputs::{levels, open, table};
+use crate::run::ledger::{ATTEMPT, Attempt, Ledger, SliceName};
 use crate::run::output::finished_slice::SliceRecord;
-use crate::run::output::ledger::{ATTEMPT, Attempt, Ledger, SliceName};
 use crate::run::output::missing::{Lacked, lacked};
-use crate::run::output::shards::sources;
 use crate::run::output::sums;
+use crate::shards::sources;
 
 const NAMED: u64 = 5;
 

@@ -29,18 +29,19 @@ use crate::answers;
 use crate::corpus::{self, CORPUS, Corpus, CorpusFile, Fit, ReadSlices, Source};
 use crate::delta::store_of;
 use crate::location;
-use crate::run::input::content_hashes::Contents;
-use crate::run::input::delta_inputs::{Gone, Inputs, Pins};
-use crate::run::input::files::{self, OpenSlice, Slices, Wanted};
-use crate::run::input::sample::Sample;
+use crate::passed_on::passed_on;
+use crate::pipeline_session::pipeline_session;
+use crate::run::content_hashes::Contents;
+use crate::run::delta_inputs::{Gone, Inputs, Pins};
+use crate::run::input_files::{self, Slices, Wanted};
+use crate::run::ledger::{Ledger, OpenSlice, RetriedSlice};
 use crate::run::output::finished_slice::Finished;
 use crate::run::output::identity::Identity;
-use crate::run::output::ledger::{Ledger, RetriedSlice};
 use crate::run::output::outcomes::Division;
 use crate::run::output::provenance::Provenance;
 use crate::run::output::table_properties::{Design, HeldOriginals, slice_rows};
 use crate::run::output::write_shards::Writing;
-use crate::session::session_of;
+use crate::run::sample::Sample;
 use crate::statement::check_size;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,7 +195,7 @@ impl Opened {
             Effort::Run => (Llm::new(paid), Models::default()),
             Effort::Estimate => (Llm::estimate(paid), Models::counting()),
         };
-        let context = session_of(request.settings.clone(), &llm, &models)?;
+        let context = pipeline_session(request.settings.clone(), &llm, &models)?;
         // Each partition of the plan must stay one slice.
         context.state_ref().write().config_mut().options_mut().execution.target_partitions = 1;
         let mut contents = Contents::load(store_of(&output.asap_folder)?.as_ref()).await;
@@ -250,10 +251,10 @@ impl Opened {
         let inputs = Inputs::read(&tables, sources, &pins, ledger, &again, request.on_change, lacks).await?;
         files.extend(inputs.files);
         corpus::check_paths(&mut files)?;
-        notes.extend(files::keep_old_names(&mut files, ledger, contents, &state).await);
+        notes.extend(input_files::keep_old_names(&mut files, ledger, contents, &state).await);
         output.marks = inputs.marks;
         let here: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
-        let half_done = files::half_done_and_gone(ledger, &here, request.limit.is_some());
+        let half_done = input_files::half_done_and_gone(ledger, &here, request.limit.is_some());
         let lacks_half_done_files = half_done.is_some();
         notes.extend(half_done);
         notes.extend(again.iter().filter(|again| !here.contains(again.slice.path.as_str())).map(|again| {
@@ -271,7 +272,7 @@ impl Opened {
     async fn divide(self, request: &Request, listed: Listed) -> Result<Job> {
         let Listed { files, again, mut gone, lacks_half_done_files } = listed;
         let Self { context, llm, models, output, new_generation, mut summary, ledger, identity, mut contents } = self;
-        let mut divided = files::divide(files, &ledger, &again, &mut contents, request.on_change)?;
+        let mut divided = input_files::divide(files, &ledger, &again, &mut contents, request.on_change)?;
         let HeldOriginals { held, left_out } =
             if new_generation { HeldOriginals::default() } else { output.originals()? };
         let may_grow = request.on_schema_change == OnSchemaChange::Add || output.table().is_none() || new_generation;
@@ -287,19 +288,19 @@ impl Opened {
                 (of_cost(used_models(&planned)?, &request.settings, &corpus), Some(planned))
             }
         };
-        let staged = files::staged(&corpus, &divided, &ledger, &output, request).await?;
+        let staged = input_files::staged(&corpus, &divided, &ledger, &output, request).await?;
         let held = output.sample().filter(|_| !new_generation);
         let sample = request.sample.map(|(rows, seed)| held.unwrap_or_else(|| Sample::choose(rows, seed, &corpus)));
         summary.sample =
             sample.as_ref().map(|Sample { rows, of, seed, .. }| json!({ "rows": rows, "of": of, "seed": seed }));
         let wanted = Wanted { request, slice_rows, sample: sample.as_ref() };
         let Slices { open: mut slices, left, beyond } =
-            files::slices(&corpus, &divided, &ledger, &again, wanted, &staged);
+            input_files::slices(&corpus, &divided, &ledger, &again, wanted, &staged);
         if starts_anywhere(request, &output) {
             let first = output.attempt.spread(slices.len());
             slices.rotate_left(first);
         }
-        gone.extend([files::lost(&output.missing), files::emptied(&corpus, &divided)].concat());
+        gone.extend([input_files::lost(&output.missing), input_files::emptied(&corpus, &divided)].concat());
         // Failures of listed files come before those of tables.
         summary.files_failed.splice(0..0, divided.failures);
         summary.files_ignored.splice(0..0, divided.ignored);
@@ -428,7 +429,7 @@ impl Job {
             return config_err!("{flag} names {missing}, but the columns of the input are {names}");
         }
         let fields = pipeline.schema().fields().iter();
-        let passed: HashSet<String> = fields.filter_map(|field| plan::passed_on(pipeline, field.name(), &[])).collect();
+        let passed: HashSet<String> = fields.filter_map(|field| passed_on(pipeline, field.name(), &[])).collect();
         let is_elsewhere = |name: &String| {
             self.corpus.said_by(name).is_some_and(|columns| columns.iter().all(|column| passed.contains(*column)))
         };

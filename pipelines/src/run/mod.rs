@@ -15,7 +15,8 @@
 //! |---|---|
 //! | [`request`] | what to run |
 //! | [`job`] | the state before the first row: existing tables and open slices |
-//! | [`input`] | files and Delta tables as input, and what changed in them |
+//! | [`ledger`], [`content_hashes`], [`sample`] | which rows are done, by the content of files; the rows of a random sample |
+//! | [`input_files`], [`delta_inputs`] | files and Delta tables as input, and what changed in them |
 //! | `slice_rows` | how many rows a slice has |
 //! | [`plan`] | the pipeline as a plan |
 //! | [`output`] | rows become shards, slices become receipts, and commits |
@@ -24,15 +25,19 @@
 //! | [`errors`] | reasons for the end of a run that have exit codes of their own |
 //! | [`estimate`](mod@estimate) | the cost of a run (`--dry-run`) |
 
+pub(crate) mod content_hashes;
+pub(crate) mod delta_inputs;
 pub mod errors;
 pub mod estimate;
-pub mod input;
+pub mod input_files;
 pub mod job;
+pub(crate) mod ledger;
 pub mod output;
 pub mod plan;
 pub mod progress;
 pub mod request;
 pub mod retry;
+pub mod sample;
 mod slice_rows;
 pub mod summary;
 pub mod work;

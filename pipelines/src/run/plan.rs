@@ -19,6 +19,7 @@ use datafusion::functions::core::expr_fn::named_struct;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, TableScan, lit, when};
 
 use crate::corpus::CORPUS;
+use crate::passed_on::passed_on;
 
 pub(crate) const ORIGINAL: &str = "__original";
 
@@ -43,29 +44,6 @@ pub fn check(plan: &LogicalPlan) -> Result<()> {
             plan_err!("a pipeline must return the column source, which identifies each row: add it to the SELECT")
         }
     }
-}
-
-/// The column of a table, or of a view that has one of these aliases, whose values a column of a plan holds unchanged.
-pub(crate) fn passed_on(plan: &LogicalPlan, column: &str, views: &[&str]) -> Option<String> {
-    let input = match plan {
-        LogicalPlan::TableScan(_) => return Some(column.to_string()),
-        LogicalPlan::SubqueryAlias(alias) if views.contains(&alias.alias.table()) => return Some(column.to_string()),
-        LogicalPlan::Projection(projection) => {
-            let index = projection.schema.index_of_column_by_name(None, column)?;
-            let mut expr = &projection.expr[index];
-            while let Expr::Alias(alias) = expr {
-                expr = &alias.expr;
-            }
-            let Expr::Column(column) = expr else { return None };
-            return passed_on(&projection.input, &column.name, views);
-        }
-        LogicalPlan::SubqueryAlias(alias) => &alias.input,
-        LogicalPlan::Filter(filter) => &filter.input,
-        LogicalPlan::Sort(sort) => &sort.input,
-        LogicalPlan::Limit(limit) => &limit.input,
-        _ => return None,
-    };
-    passed_on(input, column, views)
 }
 
 pub(crate) fn without_status(schema: &Schema) -> Option<String> {

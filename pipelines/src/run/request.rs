@@ -9,7 +9,7 @@ use asap_udfs::Settings;
 use datafusion::common::{DataFusionError, Result, config_err};
 
 use crate::corpus::ColumnMapping;
-use crate::run::output::shards::SHARD_BYTES;
+use crate::shards::SHARD_BYTES;
 
 #[derive(Debug, Clone)]
 pub struct Request {

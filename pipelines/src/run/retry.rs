@@ -14,10 +14,10 @@ use futures::TryStreamExt;
 
 use super::output::Output;
 use crate::delta::LiveFile;
-use crate::run::output::ledger::{Attempt, Before, RetriedSlice, SliceName};
+use crate::run::ledger::{Attempt, Before, RetriedSlice, SliceName};
 use crate::run::output::outcomes::with_columns;
 use crate::run::output::rejects::ShardPath;
-use crate::run::output::shards::{SHARD_BYTES, Shards, sources};
+use crate::shards::{SHARD_BYTES, Shards, sources};
 
 /// The rejected rows of an output with one of these statuses, or all if `statuses` is empty.
 pub async fn find(output: &Output, statuses: &[String]) -> Result<Vec<RetriedSlice>> {

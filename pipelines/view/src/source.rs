@@ -6,7 +6,7 @@ use asap_pipelines::builtin::{BLOCK, ORIGINAL, RANDOM};
 use asap_pipelines::location::{self, command};
 use asap_pipelines::named_tables;
 use asap_pipelines::outputs::status::{Status, status};
-use asap_pipelines::outputs::whole_table;
+use asap_pipelines::whole_table;
 use asap_udfs::{Models, Settings};
 use datafusion::common::{DFSchema, Result, TableReference};
 use datafusion::dataframe::DataFrame;

@@ -1,6 +1,6 @@
 //! Code fences in the texts of people and language models.
 
-use crate::steps::strip;
+use crate::white_space::strip;
 
 /// The language of an answer without a fenced block, or whose block names no language.
 const PLAIN: &str = "text";

@@ -11,6 +11,7 @@
 //! | [`selective`] | the units of a text with the most self-information (Selective Context) |
 //! | [`health`] | faults of traces: loops, mixed scripts, near-duplicate and known questions |
 //! | [`front_end`] | how messages spell flags and settings |
+//! | [`memo`] | caches within a memory limit |
 //! | [`extractive`] | direct thoughts and coarse chains without a language model |
 //! | [`mod@vectorized`] | loops compiled for the vector instructions of the CPU |
 //!
@@ -35,8 +36,10 @@ pub mod functions;
 pub mod gestalt;
 pub mod health;
 pub mod matching;
+pub mod memo;
 pub mod rendered;
 pub mod selective;
 pub mod steps;
 pub mod tags;
 pub mod vectorized;
+mod white_space;

@@ -2,6 +2,9 @@
 
 pub mod lines;
 
+use crate::white_space::is_space;
+pub use crate::white_space::strip;
+
 pub const SEPARATOR: &str = "\n\n";
 
 /// What separates the steps of a chain.
@@ -86,16 +89,6 @@ pub fn steps(chain: &str) -> Vec<&str> {
         rest = after;
     }
     found
-}
-
-/// Removes white space at both ends, as Python's `str.strip` does.
-pub fn strip(text: &str) -> &str {
-    text.trim_matches(is_space)
-}
-
-/// Whether Python counts a scalar as white space: Unicode's White_Space and the four separators U+001C to U+001F.
-fn is_space(scalar: char) -> bool {
-    scalar.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&scalar)
 }
 
 fn cut(text: &str) -> (&str, &str) {

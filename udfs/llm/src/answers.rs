@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use asap_lm::memo::{Memo, Memory, share};
+use asap_kernels::memo::{Memo, Memory, share};
 use parking_lot::Mutex;
 
 use crate::chat::{CallError, Chat, FailureKind, Outcome, Reply};

@@ -65,7 +65,7 @@ pub struct ChatResponse {
 
 impl ChatResponse {
     /// Returns the answer that stores this response, with the tokens that are paid.
-    pub(crate) fn answer(&self, tokens_in: u64, tokens_out: u64) -> Outcome {
+    pub fn answer(&self, tokens_in: u64, tokens_out: u64) -> Outcome {
         match serde_json::to_string(self) {
             Ok(text) => Ok(Answer { text, tokens_in, tokens_out, ..Answer::default() }),
             Err(error) => Err(CallError::new(FailureKind::BadResponse, error.to_string())),

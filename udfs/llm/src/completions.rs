@@ -10,8 +10,6 @@ use std::sync::Arc;
 use crate::answers::Answers;
 use crate::chat::{CallError, Chat, ChatResponse, Served};
 use crate::config::Config;
-use crate::local::CONVERSATIONS_IN_FLIGHT;
-use crate::provider::Provider;
 use crate::request::{ChatRequest, Message};
 use crate::{Llm, LlmError, Result};
 
@@ -49,11 +47,8 @@ impl Completions {
             return Err(LlmError::Setting("a session that only estimates sends no conversations".to_string()));
         }
         let model = llm.model(config)?;
-        let window = match config.provider {
-            Provider::Local => CONVERSATIONS_IN_FLIGHT,
-            Provider::Openai | Provider::Extractive => model.window,
-        };
-        Ok(Self { name: model.name.clone(), chat: Arc::clone(&model.chat), answers: llm.answers(), window })
+        let (chat, window) = (Arc::clone(&model.chat), model.conversations);
+        Ok(Self { name: model.name.clone(), chat, answers: llm.answers(), window })
     }
 
     /// Returns how many conversations should wait at once. A local model answers them in one batch.

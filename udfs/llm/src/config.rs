@@ -7,6 +7,7 @@ use asap_kernels::front_end::Setting;
 use reqwest::Url;
 
 use crate::form::Forced;
+use crate::local_model::OpenLocal;
 use crate::meter::{Budget, Prices};
 use crate::provider::Provider;
 use crate::secret::Secret;
@@ -39,6 +40,8 @@ pub struct Config {
     pub provider: Provider,
     pub base_url: Option<String>,
     pub model: Option<String>,
+    /// Opens `model` if the provider is `local`.
+    pub open_local: OpenLocal,
     /// The name of the environment variable with the key.
     pub api_key_env: Option<String>,
     pub timeout: Duration,

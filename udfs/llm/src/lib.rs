@@ -15,7 +15,7 @@
 //! | [`provider`], `openai` | what answers prompts, and the API of endpoints |
 //! | `line`, `http`, `body`, `stream`, `response`, [`json`], `retry`, `secret` | an endpoint over HTTP |
 //! | [`posts`] | requests to an endpoint that are no conversations, with the same limits |
-//! | [`local`] | a model in a folder |
+//! | `local`, [`local_model`] | a model in this process |
 //! | `endpoint`, [`throttle`] | one object per endpoint, and when calls may start |
 //! | `health` | whether an endpoint is down, and whether failed rows may be its fault |
 //! | [`form`], `refusal` | what an endpoint accepts of a request, learnt from its refusals |
@@ -35,7 +35,8 @@ mod health;
 mod http;
 pub mod json;
 mod line;
-pub mod local;
+mod local;
+pub mod local_model;
 pub mod meter;
 mod openai;
 pub mod posts;
@@ -54,7 +55,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use asap_kernels::front_end::Setting;
-use asap_lm::memo::Memory;
+use asap_kernels::memo::Memory;
 use parking_lot::Mutex;
 
 pub use answers::Statement;
@@ -65,7 +66,8 @@ pub use config::Config;
 use flights::Interrupted;
 use health::OwnCalls;
 use http::HttpChat;
-use local::{Local, LocalModel};
+use local::Local;
+use local_model::{LocalModel, OpenLocal};
 use meter::Meter;
 use provider::Provider;
 use store::{AnswerStore, Purse, StoreError};
@@ -109,20 +111,23 @@ pub struct Llm {
     meter: Arc<Meter>,
     memory: Arc<Memory>,
     only_estimates: bool,
-    model: Last<Config, Model>,
-    local: Last<String, LocalModel>,
+    model: Last<Config, Arc<Model>>,
+    local: Last<String, Arc<dyn LocalModel>>,
     own: Arc<Mutex<OwnCalls>>,
     statements: Arc<Statements>,
 }
 
 /// The value that was opened last, with its key.
-type Last<K, V> = Arc<Mutex<Option<(K, Arc<V>)>>>;
+type Last<K, V> = Arc<Mutex<Option<(K, V)>>>;
 
 #[derive(Debug)]
 pub struct Model {
     pub name: String,
     pub chat: Arc<dyn Chat>,
+    /// How many rows should wait at once.
     pub window: usize,
+    /// How many conversations should wait at once.
+    pub conversations: usize,
 }
 
 impl Llm {
@@ -237,12 +242,14 @@ impl Llm {
         match provider {
             Provider::Openai => {
                 let chat = Arc::new(HttpChat::new(config, meter, own)?);
-                Ok(Model { name: config.model()?.to_string(), window: chat.window(), chat })
+                let window = chat.window();
+                Ok(Model { name: config.model()?.to_string(), window, conversations: window, chat })
             }
             Provider::Local => {
-                let model = self.local(config.model()?)?;
-                let name = model.name().to_string();
-                Ok(Model { name, window: local::ROWS_IN_FLIGHT, chat: Arc::new(Local::new(config, model, meter, own)) })
+                let model = self.local(config)?;
+                let (name, conversations) = (model.name().to_string(), model.conversations_in_flight());
+                let chat = Arc::new(Local::new(config, model, meter, own));
+                Ok(Model { name, window: local::ROWS_IN_FLIGHT, conversations, chat })
             }
             Provider::Extractive => Err(LlmError::Setting(format!(
                 "{} = '{provider}' asks no language model; set it to 'openai' or 'local'",
@@ -251,12 +258,13 @@ impl Llm {
         }
     }
 
-    fn local(&self, folder: &str) -> Result<Arc<LocalModel>> {
+    fn local(&self, config: &Config) -> Result<Arc<dyn LocalModel>> {
+        let (folder, OpenLocal(open)) = (config.model()?, config.open_local);
         let mut last = self.local.lock();
         if let Some((_, model)) = last.as_ref().filter(|(known, model)| known == folder && !model.is_over()) {
             return Ok(Arc::clone(model));
         }
-        let model = Arc::new(LocalModel::load(folder, &self.memory)?);
+        let model = open(folder, &self.memory)?;
         *last = Some((folder.to_string(), Arc::clone(&model)));
         Ok(model)
     }
@@ -267,6 +275,3 @@ impl Default for Llm {
         Self::new(None)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -42,7 +42,11 @@ pub struct ChatRequest {
 impl ChatRequest {
     /// Returns the SHA-256 of the request as JSON, with its fields in the order above. The endpoint is not part of it,
     /// so answers stay valid when the same model moves to another address.
-    pub(crate) fn key(&self) -> serde_json::Result<RequestKey> {
+    /// Returns the hash that identifies the request.
+    ///
+    /// # Errors
+    /// If it cannot be written as JSON.
+    pub fn key(&self) -> serde_json::Result<RequestKey> {
         Ok(Sha256::digest(serde_json::to_vec(self)?).into())
     }
 

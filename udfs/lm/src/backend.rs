@@ -46,8 +46,10 @@
 
 use std::ops::Range;
 
-use crate::model::pass::TOKENS_PER_PASS;
 use crate::{LmError, Result};
+
+/// Most tokens per forward pass: several chains, or a part of a longer chain.
+pub(crate) const TOKENS_PER_PASS: usize = 8192;
 
 /// Whether a caller still waits for the result. A backend asks it at least once per second, and returns
 /// [`LmError::Abandoned`] after it was false.

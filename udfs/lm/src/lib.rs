@@ -34,7 +34,6 @@
 //! | [`compressor`] | text compression that keeps the likeliest words |
 //! | `locate`, `fingerprint` | finds the folder of a model by name; identifies a model by its content |
 //! | [`train`] | gradients, optimizer, writing a model folder |
-//! | [`memo`] | caches within a memory limit |
 
 mod ask;
 pub mod backend;
@@ -46,7 +45,6 @@ pub mod cuda;
 mod error;
 mod fingerprint;
 mod locate;
-pub mod memo;
 mod model;
 mod score;
 #[cfg(test)]

@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::backend::{Backend, IsWanted, Packed, Target, TokenScore};
-use crate::memo::Memory;
 use crate::text::cuts::Cuts;
 use crate::{Computed, LoadedModel, Reading, Result, Scored, Scorer, Scores, Tokenizer, Wanted};
+use asap_kernels::memo::Memory;
 
 /// A backend that scores by a function.
 pub(crate) struct By<F>(pub F)

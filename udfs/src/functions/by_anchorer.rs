@@ -12,13 +12,13 @@ use datafusion::execution::TaskContext;
 use datafusion::logical_expr::Volatility;
 use futures::future::{BoxFuture, try_join_all};
 
-use super::needs::SessionModels;
 use crate::anchor::{Anchored, Anchorer, Spent};
 use crate::call_metrics::CallMetrics;
 use crate::columns::Args;
 use crate::declaration::{Argument, Declaration};
 use crate::function::{Asking, AsyncCall, Body, CallRows, Function};
 use crate::llm::failed;
+use crate::needs::SessionModels;
 use crate::output::{self, column};
 use crate::settings::{OnError, Settings};
 use asap_llm::{LlmError, Statement, Usage};

@@ -9,10 +9,10 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::execution::memory_pool::MemoryPool;
 use rayon::prelude::*;
 
-use super::needs::{Needs, SessionModels};
 use crate::columns::{Args, Cell, Columns, nullable};
 use crate::declaration::{Argument, Declaration};
 use crate::function::{Body, Function, InPlace};
+use crate::needs::{Needs, SessionModels};
 use crate::output::{IntoArray, Results};
 
 /// A function that needs `N` and returns `R`.

@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 
-use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, nullable};
 use crate::declaration::{Argument, Declaration};
 use crate::function::{Asking, AsyncCall, CallRows, Function};
 use crate::losses::reason;
 use crate::models::failed;
+use crate::needs::SessionModels;
 use crate::output::IntoArray;
 use crate::settings::{OnError, Settings};
 use crate::{cores, llm};

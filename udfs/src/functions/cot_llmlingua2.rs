@@ -12,11 +12,11 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 
-use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
 use crate::declaration::{Declaration, argument};
 use crate::function::{Asking, AsyncCall, CallRows, Function};
 use crate::models::failed;
+use crate::needs::SessionModels;
 use crate::output::IntoArray;
 use crate::settings::Settings;
 use crate::{cores, llm};

@@ -4,9 +4,9 @@ use asap_kernels::matching::{Match, walk};
 use asap_kernels::steps::strip;
 
 use super::by_row::RowFunction;
-use super::needs::Compared;
 use crate::columns::NoValue;
 use crate::declaration::{Argument, argument};
+use crate::needs::Compared;
 use crate::output::struct_output;
 use crate::settings::Settings;
 

@@ -10,11 +10,11 @@ use datafusion::arrow::array::ArrayRef;
 use datafusion::common::{Result, exec_datafusion_err};
 
 use super::by_score::{ROWS_IN_FLIGHT, score_rows};
-use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, nullable};
 use crate::declaration::{Declaration, argument};
 use crate::function::{Asking, AsyncCall, CallRows, Function};
+use crate::needs::SessionModels;
 use crate::output::IntoArray;
 use crate::{cores, llm};
 

@@ -13,12 +13,12 @@ use futures::future::try_join_all;
 use super::arguments::{QUESTION, SCORES, STATED_ANSWER, STEPS};
 use super::by_score::lost;
 use super::cot_survives::{Expected, Judged, check};
-use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, NoValue, nullable};
 use crate::declaration::{Arg, Declaration, argument};
 use crate::function::{Asking, AsyncCall, CallRows, Function};
 use crate::models::failed;
+use crate::needs::SessionModels;
 use crate::output::{IntoArray, Numbers, struct_output};
 
 /// Rows that wait for the model at the same time: the model holds the chains of few questions between rungs.

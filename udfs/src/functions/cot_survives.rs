@@ -11,12 +11,12 @@ use datafusion::common::Result;
 
 use super::arguments::{QUESTION, STATED_ANSWER, STEPS};
 use super::by_score::lost;
-use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, NoValue};
 use crate::declaration::{Declaration, argument};
 use crate::function::{Asking, AsyncCall, CallRows, Function};
 use crate::models::failed;
+use crate::needs::SessionModels;
 use crate::output::{IntoArray, struct_output};
 
 /// Rows that wait for the model at the same time. Each is its own piece, so that several calls for one row reach the

@@ -15,7 +15,7 @@
 //! | `cot_survives`, `cot_shortest_surviving` | other uses of the scoring model |
 //! | `cot_selective_context`, `cot_llmlingua2` | texts without the parts that a model rates lowest |
 //! | `by_anchorer`, `cot_anchor` | requests of a direct thought, a pruning or an answer |
-//! | `arguments`, `needs` | what functions share: arguments, and what they need from their session |
+//! | `arguments` | what functions share |
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ use datafusion::logical_expr::{ScalarUDF, ScalarUDFImpl};
 use crate::anchor::Anchorers;
 use crate::function::Function;
 use crate::models::Models;
+use crate::needs::SessionModels;
 use asap_llm::Llm;
-use needs::SessionModels;
 
 mod arguments;
 mod by_anchorer;
@@ -49,7 +49,7 @@ mod cot_think;
 mod cot_tokens;
 mod cot_trace;
 mod cot_turns;
-pub(crate) mod needs;
+
 mod step_scores;
 
 /// Registers every function of asap; they share `models` and `llm`. Fails if the registry rejects a function.

@@ -10,9 +10,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use asap_kernels::front_end::Setting;
+use asap_kernels::memo::Memory;
 use asap_lm::compressor::Compressor;
 use asap_lm::config::{Limits, ModelConfig};
-use asap_lm::memo::Memory;
 use asap_lm::{Computed, Dtype, LmError, LoadedModel, Tokenizer};
 
 use datafusion::common::config::ExtensionOptions;

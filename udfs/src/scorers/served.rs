@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use asap_kernels::memo::Memory;
 use asap_llm::chat::{CallError, FailureKind, Served as Listed};
 use asap_llm::config::{Config, Owner};
 use asap_llm::posts::{Post, Posts, Unread};
 use asap_llm::{LlmError, json};
 use asap_lm::backend::{Backend, Continuation, Continued, Fork, IsWanted, Packed, Target, TokenScore, whole};
-use asap_lm::memo::Memory;
 use asap_lm::{LmError, LoadedModel, Result, STATED, Tokenizer, stated};
 use futures::future::try_join_all;
 use serde_json::{Value, json};

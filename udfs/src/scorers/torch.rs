@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use asap_kernels::front_end::{Setting, either};
+use asap_kernels::memo::Memory;
 use asap_lm::backend::{Backend, Continuation, Continued, Fork, IsWanted, Packed, Target, TokenScore};
-use asap_lm::memo::Memory;
 use asap_lm::{Dtype, LmError, LoadedModel, Result, Stating, Tokenizer};
 use serde_json::{Value, json};
 

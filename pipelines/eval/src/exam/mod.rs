@@ -16,8 +16,8 @@ pub(crate) mod variants;
 use std::collections::BTreeSet;
 
 use asap_pipelines::location;
-use asap_pipelines::outputs::whole_table;
 use asap_pipelines::run::{Summary as RunSummary, estimate, run as run_pipeline};
+use asap_pipelines::whole_table;
 use asap_udfs::Settings;
 use sha2::{Digest, Sha256};
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use asap_pipelines::location;
-use asap_pipelines::outputs::whole_table;
+use asap_pipelines::whole_table;
 use datafusion::arrow::datatypes::DataType;
 use serde::{Deserialize, Serialize};
 use url::Url;

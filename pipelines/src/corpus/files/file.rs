@@ -1,16 +1,14 @@
 //! A file of a corpus, and reads of its listed version.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use asap_kernels::front_end::Flag;
-use bytes::Bytes;
 use datafusion::arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::scalar::ScalarValue;
+use object_store::ObjectMeta;
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use tempfile::TempPath;
 
 use crate::delta::DeletionVector;
@@ -74,21 +72,4 @@ impl CorpusFile {
 pub struct Temporary {
     pub(crate) _file: Arc<TempPath>,
     pub(crate) notes: Vec<String>,
-}
-
-/// Options for a read that fails if the file is not the listed version any more.
-pub(crate) fn as_listed(file: &ObjectMeta) -> GetOptions {
-    // A weak ETag never matches If-Match: it stands for equivalent content, not for equal bytes.
-    let if_match = file.e_tag.clone().filter(|e_tag| !e_tag.starts_with("W/"));
-    GetOptions { if_match, ..GetOptions::default() }
-}
-
-/// Reads bytes of a file, if it is still the listed version.
-pub(crate) async fn get_range(
-    store: &dyn ObjectStore,
-    file: &ObjectMeta,
-    range: Range<u64>,
-) -> object_store::Result<Bytes> {
-    let options = GetOptions { range: Some(GetRange::Bounded(range)), ..as_listed(file) };
-    store.get_opts(&file.location, options).await?.bytes().await
 }

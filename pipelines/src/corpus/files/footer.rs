@@ -10,9 +10,10 @@ use datafusion::parquet::file::metadata::{FooterTail, ParquetMetaData, ParquetMe
 use datafusion::parquet::schema::types::ColumnDescriptor;
 use object_store::{ObjectMeta, ObjectStore};
 
-use crate::corpus::files::file::{MAGIC, get_range};
+use crate::corpus::files::file::MAGIC;
 use crate::corpus::files::foreign::refuse_file;
-use crate::corpus::scan::guard::guarded;
+use crate::corpus::files::guard::guarded;
+use crate::object_reader::get_range;
 
 const TAIL_BYTES: u64 = 8;
 /// Size of the first read. Most footers fit into it, so one request is enough.

@@ -12,10 +12,11 @@ use futures::future::try_join_all;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 
-use crate::corpus::files::file::{MAGIC, get_range};
+use crate::corpus::files::file::MAGIC;
 use crate::corpus::files::is_hidden;
 use crate::delta::FOLDER;
 use crate::location::command;
+use crate::object_reader::get_range;
 use crate::objects::named;
 
 /// Signs of a table format: the name of its log folder, and the ending of the file names in it.

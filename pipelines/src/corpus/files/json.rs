@@ -22,13 +22,12 @@ use serde_json::Value;
 use tempfile::{NamedTempFile, TempPath};
 use tokio::io::AsyncWriteExt;
 
-use crate::corpus::files::file::{CorpusFile, Temporary, as_listed};
+use crate::corpus::files::file::{CorpusFile, Temporary};
 use crate::corpus::files::json_kinds::{Kind, MAX_KEYS, Scanner, has_key_twice, without_nan};
 use crate::corpus::files::json_lines::{Lines, MAX_LINE, check_length, values_of_columns};
+use crate::corpus::rules::{ANSWERS, CHAINS, COMPLETE, CONVERSATIONS, FLAGS, QUESTIONS, ROW_FLAGS, RULES, SYSTEMS};
 use crate::corpus::shape;
-use crate::corpus::shape::rules::{
-    ANSWERS, CHAINS, COMPLETE, CONVERSATIONS, FLAGS, QUESTIONS, ROW_FLAGS, RULES, SYSTEMS,
-};
+use crate::object_reader::as_listed;
 
 const ROW_GROUP_ROWS: usize = 1024;
 const BATCH_ROWS: usize = 256;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use serde_json::{Deserializer, Value, json};
 
-use crate::corpus::shape::rules::{ITEM_TEXTS, TURN_FIELDS};
+use crate::corpus::rules::{ITEM_TEXTS, TURN_FIELDS};
 use asap_udfs::messages::TURN_CHAINS;
 
 /// The most keys of a file, at all depths, that become columns and fields of structs. Objects that use ids as keys have no

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Read};
 
 use serde_json::{Map, Value};
 
-use crate::corpus::shape::rules::QUESTIONS;
+use crate::corpus::rules::QUESTIONS;
 
 /// The most bytes of a line. A file of this size without a line break is no list of rows.
 pub(crate) const MAX_LINE: usize = 1 << 30;

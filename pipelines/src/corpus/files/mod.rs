@@ -7,7 +7,7 @@
 //! | [`foreign`] | what is refused: files of other formats, and files of a table (Delta, Iceberg, Hudi) |
 //! | [`file`](mod@file), [`file_rows`], [`failure`] | one file, its rows, its failure |
 //! | [`json`], [`json_lines`], [`json_kinds`] | JSON lines, converted to Parquet |
-//! | [`footer`], [`groups`] | footers, and files of one schema |
+//! | [`footer`], [`guard`] | footers, and panics of readers as file failures |
 
 pub(crate) mod deletion_vector;
 pub(crate) mod delta;
@@ -16,7 +16,7 @@ pub(crate) mod file;
 pub(crate) mod file_rows;
 pub(crate) mod footer;
 pub(crate) mod foreign;
-pub(crate) mod groups;
+pub(crate) mod guard;
 pub(crate) mod json;
 pub(crate) mod json_kinds;
 pub(crate) mod json_lines;

@@ -7,7 +7,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::execute_stream;
 
 use crate::corpus::files::footer;
-use crate::corpus::scan::guard::guarded_next;
+use crate::corpus::files::guard::guarded_next;
 use crate::corpus::scan::table::FilesTable;
 
 pub(crate) const FIRST_ROWS: usize = 16;

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use crate::corpus::CorpusFile;
 use crate::corpus::files::footer;
-use crate::corpus::scan::guard::guarded_next;
+use crate::corpus::files::guard::guarded_next;
 use crate::corpus::scan::slices::Slice;
 use crate::object_reader::ObjectReader;
 

@@ -25,9 +25,9 @@ use datafusion::scalar::ScalarValue;
 use futures::{Stream, StreamExt, TryStreamExt};
 
 use crate::corpus::files::failure::FileFailure;
+use crate::corpus::place::{FILE_COLUMN, ROW_COLUMN, with_place};
 use crate::corpus::scan::open_files::{Claim, FileReader, OpenFiles};
 use crate::corpus::scan::slices::{Slice, row_group_start};
-use crate::corpus::scan::{FILE_COLUMN, ROW_COLUMN, with_place};
 use crate::stopping::Stopping;
 
 /// Reads a slice, its only partition. Each output row has its file and row number. A file that cannot be read, or that was

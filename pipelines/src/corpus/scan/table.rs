@@ -26,8 +26,8 @@ use datafusion::scalar::ScalarValue;
 
 use crate::corpus::FileRows;
 use crate::corpus::files::file_rows;
+use crate::corpus::place::{FILE_COLUMN, ROW_COLUMN, with_place};
 use crate::corpus::scan::read_slices::ReadSlices;
-use crate::corpus::scan::{FILE_COLUMN, ROW_COLUMN, with_place};
 
 /// Files of one schema.
 #[derive(Debug, Clone)]

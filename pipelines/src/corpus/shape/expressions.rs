@@ -13,7 +13,7 @@ use datafusion::logical_expr::expr::LambdaVariable;
 use datafusion::logical_expr::{Expr, cast, lambda, lit, not, when};
 use datafusion::scalar::ScalarValue;
 
-use crate::corpus::scan::ROW_COLUMN;
+use crate::corpus::place::ROW_COLUMN;
 
 pub(crate) fn column(name: &str) -> Expr {
     Expr::Column(Column::from_name(name))

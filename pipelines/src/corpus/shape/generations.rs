@@ -8,9 +8,9 @@ use datafusion::functions_nested::expr_fn::{array_element, range};
 use datafusion::logical_expr::utils::disjunction;
 use datafusion::logical_expr::{Expr, cast, lit, not, when};
 
+use crate::corpus::rules::{COMPLETE, EITHER};
 use crate::corpus::shape::expressions::{any_that, column, first_filled, first_that, is_blank, length, text};
 use crate::corpus::shape::path::{item_fields, items_of};
-use crate::corpus::shape::rules::{COMPLETE, EITHER};
 use crate::corpus::shape::{Generations, flags};
 
 /// The chosen generation, and the fault of a row without one.

@@ -1,21 +1,16 @@
-//! Shapes of published datasets, recognized by their columns: [`RULES`](rules::RULES) in order, then think tags.
+//! Shapes of published datasets, recognized by their columns: [`RULES`](crate::corpus::rules::RULES) in order, then think tags.
 //!
 //! Names match exactly, or else case-insensitively if only one column matches.
 
-pub(crate) mod doubts;
 pub(crate) mod expressions;
 pub(crate) mod flags;
 pub(crate) mod generations;
 pub(crate) mod mapping;
-pub(crate) mod originals;
 pub(crate) mod path;
 pub(crate) mod reading;
-pub(crate) mod recognize;
 pub(crate) mod repeats;
 pub(crate) mod report;
-pub(crate) mod rules;
-mod types;
-pub(crate) mod view;
+pub(crate) mod types;
 
 use std::fmt;
 
@@ -24,11 +19,11 @@ use asap_udfs::typo;
 use datafusion::arrow::datatypes::{DataType, Fields, Schema};
 use datafusion::common::{DataFusionError, Result, exec_err};
 
-use crate::corpus::shape::mapping::ColumnMapping;
-use crate::corpus::shape::path::{Path, is_text, item, item_fields, turn_field};
-use crate::corpus::shape::rules::{
+use crate::corpus::rules::{
     ANSWERS, BY_TAGS, BY_USER, CHAINS, CONVERSATIONS, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, SYSTEMS,
 };
+use crate::corpus::shape::mapping::ColumnMapping;
+use crate::corpus::shape::path::{Path, is_text, item, item_fields, turn_field};
 use crate::corpus::shape::types::{
     are_flags, are_turns, is_chain, is_content, is_generations, is_list, is_message, is_plain,
 };

@@ -10,8 +10,8 @@ use datafusion::functions::core::expr_fn::{coalesce, get_field};
 use datafusion::functions_nested::expr_fn::{array_element, array_to_string};
 use datafusion::logical_expr::{Expr, lit};
 
+use crate::corpus::rules::TURN_FIELDS;
 use crate::corpus::shape::expressions::{self, column, text};
-use crate::corpus::shape::rules::TURN_FIELDS;
 
 /// A column, and the fields that lead to a value in it: `responses.0.content`. In a list, the path means the first
 /// item. If the value is not filled in a row, the first filled value of `or` is read.

@@ -11,10 +11,10 @@ use datafusion::functions::core::expr_fn::{coalesce, get_field};
 use datafusion::functions::string::expr_fn::concat;
 use datafusion::logical_expr::{Expr, ScalarUDF, lit, not, when};
 
+use crate::corpus::rules::{BY_USER, HISTORY, OWN, RENDERED};
 use crate::corpus::shape::expressions::{column, first_filled, is_blank, length, null_text, text, without_nan};
 use crate::corpus::shape::generations::first_correct;
 use crate::corpus::shape::path::{Path, is_text, item};
-use crate::corpus::shape::rules::{BY_USER, HISTORY, OWN, RENDERED};
 use crate::corpus::shape::{Question, Response, Shape, find, flags};
 
 /// The functions that choose one of several texts.

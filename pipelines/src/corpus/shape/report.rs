@@ -3,9 +3,9 @@
 use asap_udfs::messages::TURN_CHAINS;
 use datafusion::arrow::datatypes::{Fields, Schema};
 
+use crate::corpus::rules::RENDERED;
 use crate::corpus::shape::mapping::ColumnMapping;
 use crate::corpus::shape::path::{Path, is_text, item_fields, items_of};
-use crate::corpus::shape::rules::RENDERED;
 use crate::corpus::shape::{Question, Response, Shape};
 
 impl Shape {

@@ -3,8 +3,8 @@
 use asap_udfs::messages;
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 
+use crate::corpus::rules::ITEM_TEXTS;
 use crate::corpus::shape::path::{is_text, item};
-use crate::corpus::shape::rules::ITEM_TEXTS;
 
 /// Whether a type is that of a chain: a text, a list of texts, or of parts.
 pub(crate) fn is_chain(found: &DataType) -> bool {

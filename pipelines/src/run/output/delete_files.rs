@@ -11,9 +11,9 @@ use futures::TryStreamExt;
 use object_store::path::Path;
 
 use crate::delta::{self, LiveFile, Log, LogState, live_rows};
+use crate::run::ledger::{ATTEMPT, Attempt, Ledger, SliceName};
 use crate::run::output::finished_slice::rows_of;
-use crate::run::output::ledger::{ATTEMPT, Attempt, Ledger, SliceName};
-use crate::run::output::shards::{SHARD_BYTES, Shards, sources};
+use crate::shards::{SHARD_BYTES, Shards, sources};
 
 /// Files whose rows a commit deletes, possibly together with new rows for them. Empty by default.
 #[derive(Debug, Default)]

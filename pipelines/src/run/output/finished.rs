@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::Output;
 use crate::delta;
-use crate::run::output::ledger::Ledger;
+use crate::run::ledger::Ledger;
 use crate::run::output::table_properties::generation as generation_of;
 
 /// The application of the transaction that marks the output as complete. Its version counts the done input rows.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::delta;
 use crate::objects::existing;
-use crate::run::output::ledger::{Attempt, Before, SliceName};
+use crate::run::ledger::{Attempt, Before, SliceName};
 use crate::run::output::receipt::Receipt;
 
 /// A written slice, and the condition under which it becomes done.

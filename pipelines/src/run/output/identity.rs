@@ -15,7 +15,7 @@ use asap_udfs::settings::{Effect, PromptSet};
 use asap_udfs::{Settings, scorers};
 
 use crate::corpus::ColumnMapping;
-use crate::run::input::content_hashes::{Contents, hex};
+use crate::run::content_hashes::{Contents, hex};
 use crate::run::request::Originals;
 
 /// The number of the rules of asap itself. docs/contributing.md says when it rises.

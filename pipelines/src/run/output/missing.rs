@@ -10,7 +10,7 @@ use object_store::path::Path;
 
 use crate::delta::{LiveFile, Log};
 use crate::objects::existing;
-use crate::run::output::ledger::{ATTEMPT, Ledger, file_key};
+use crate::run::ledger::{ATTEMPT, Ledger, file_key};
 use crate::run::output::rejects::ShardPath;
 
 #[derive(Debug, Clone, Default)]

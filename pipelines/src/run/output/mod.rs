@@ -12,14 +12,12 @@ pub(crate) mod delete_files;
 mod finished;
 pub(crate) mod finished_slice;
 pub mod identity;
-pub(crate) mod ledger;
 pub(crate) mod missing;
 pub mod outcomes;
 pub mod provenance;
 pub(crate) mod receipt;
 pub mod rejects;
 pub(crate) mod sampling;
-pub mod shards;
 pub(crate) mod sums;
 pub(crate) mod table_properties;
 pub mod write_shards;
@@ -38,13 +36,12 @@ use url::Url;
 use crate::asap_folder::{asap_folder, join};
 use crate::delta::{self, LiveFile, Log, LogState, store_of};
 use crate::location;
+use crate::run::delta_inputs::Mark;
 use crate::run::errors::RunError;
-use crate::run::input::delta_inputs::Mark;
-use crate::run::input::sample::Sample;
+use crate::run::ledger::{Attempt, Before, Ledger, SliceName};
 use crate::run::output::delete_files::Deletion;
 use crate::run::output::finished_slice::{Finished, SliceRecord};
 use crate::run::output::identity::Identity;
-use crate::run::output::ledger::{Attempt, Before, Ledger, SliceName};
 use crate::run::output::missing::Missing;
 use crate::run::output::provenance::Provenance;
 use crate::run::output::receipt::Counts;
@@ -52,6 +49,7 @@ use crate::run::output::rejects::{Settled, Standing};
 use crate::run::output::table_properties::{
     Design, HeldOriginals, PIPELINE, PROVENANCE, SAMPLE, check_empty, decode, generation, properties, widen,
 };
+use crate::run::sample::Sample;
 pub use finished::{is_finished, says_finished};
 
 /// The ID of a table and its property [`PIPELINE`].

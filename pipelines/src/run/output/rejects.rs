@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use object_store::path::Path;
 
 use crate::delta::{LiveFile, LogState};
-use crate::run::output::ledger::{ATTEMPT, Attempt, Before, HeldFile, Ledger, SliceName, file_key};
+use crate::run::ledger::{ATTEMPT, Attempt, Before, HeldFile, Ledger, SliceName, file_key};
 
 pub(crate) struct Settled {
     generation: u64,
@@ -119,7 +119,7 @@ mod tests {
     use serde_json::json;
 
     use crate::delta::Transaction;
-    use crate::run::output::ledger::FileVersion;
+    use crate::run::ledger::FileVersion;
     use crate::run::output::rejects::*;
 
     fn slice_of(fingerprint: &str, start: u64, end: u64) -> SliceName {

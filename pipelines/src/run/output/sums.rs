@@ -10,9 +10,9 @@ use url::Url;
 
 use crate::delta::{self, LogState, live_rows};
 use crate::location;
+use crate::run::ledger::Before;
 use crate::run::output::delete_files::Deletion;
 use crate::run::output::finished_slice::{Finished, rows_of};
-use crate::run::output::ledger::Before;
 use crate::run::output::receipt::Counts;
 use crate::run::output::table_properties::generation;
 
@@ -99,7 +99,7 @@ pub(crate) async fn compare(url: &Url, state: &LogState) -> Result<Option<String
 mod tests {
     use deltalake_core::kernel::Add;
 
-    use crate::run::output::ledger::Attempt;
+    use crate::run::ledger::Attempt;
     use crate::run::output::receipt::Receipt;
     use crate::run::output::sums::*;
 

@@ -16,12 +16,12 @@ use url::Url;
 use crate::asap_folder::FOLDER;
 use crate::delta::{self, Log, LogState};
 use crate::location;
-use crate::run::input::sample::Sample;
+use crate::run::ledger::ATTEMPT;
 use crate::run::output::identity::Identity;
-use crate::run::output::ledger::ATTEMPT;
 use crate::run::output::outcomes::Division;
 use crate::run::output::provenance::Provenance;
-use crate::run::output::shards::BOUNDS;
+use crate::run::sample::Sample;
+use crate::shards::BOUNDS;
 
 pub(crate) const PIPELINE: &str = "asap.pipeline";
 pub(crate) const PROVENANCE: &str = "asap.provenance";

@@ -23,13 +23,13 @@ use asap_udfs::settings::OnError;
 use crate::corpus::ReadSlices;
 use crate::delta::store_of;
 use crate::location;
-use crate::run::input::files::OpenSlice;
-use crate::run::output::ledger::{ATTEMPT, Attempt, SliceName};
+use crate::run::ledger::OpenSlice;
+use crate::run::ledger::{ATTEMPT, Attempt, SliceName};
 use crate::run::output::receipt::Receipt;
 use crate::run::output::rejects::ShardPath;
-use crate::run::output::shards::{Shards, sources};
 use crate::run::output::table_properties::Design;
 use crate::run::progress::Progress;
+use crate::shards::{Shards, sources};
 use crate::stopping::Stopping;
 
 const USAGE: [&str; 6] = ["calls", "cache_hits", "retries", "failed", "tokens_in", "tokens_out"];

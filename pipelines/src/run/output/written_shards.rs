@@ -13,8 +13,8 @@ use super::Output;
 use crate::asap_folder::join;
 use crate::delta::store_of;
 use crate::objects;
+use crate::run::ledger::{ATTEMPT, Before, SliceName};
 use crate::run::output::finished_slice::Finished;
-use crate::run::output::ledger::{ATTEMPT, Before, SliceName};
 use crate::run::output::missing::Missing;
 use crate::run::output::receipt::Receipt;
 

@@ -8,7 +8,6 @@ use rayon::prelude::*;
 
 use crate::ask::sampling::{GenerationConfig, Sampler, Sampling};
 use crate::backend::IsWanted;
-use crate::memo::{Memo, Memory, share};
 use crate::model::config::ModelConfig;
 use crate::model::decoder::Decoder;
 use crate::model::pass::KvCache;
@@ -16,6 +15,7 @@ use crate::model::weights::Weights;
 use crate::ops::StoredMatrix;
 use crate::text::prompt::opens_thought;
 use crate::{LmError, Message, PromptTemplate, Result, Tokenizer};
+use asap_kernels::memo::{Memo, Memory, share};
 
 /// The most texts of a batch.
 pub const TEXTS: usize = 32;

@@ -18,12 +18,12 @@ use candle_core::{Device, Tensor};
 
 use crate::ask::check::{STATED, in_common};
 use crate::ask::sampling::{GenerationConfig, likeliest};
-use crate::backend::{Continuation, Continued, IsWanted, QuestionKey};
-use crate::memo::{Memo, Memory, share};
+use crate::backend::{Continuation, Continued, IsWanted, QuestionKey, TOKENS_PER_PASS};
 use crate::model::decoder::Decoder;
-use crate::model::pass::{KvCache, TOKENS_PER_PASS};
+use crate::model::pass::KvCache;
 use crate::ops::Projection;
 use crate::{Result, Tokenizer};
+use asap_kernels::memo::{Memo, Memory, share};
 
 /// Most bytes of KV caches that are copied for one batch of tails; one text may exceed it.
 const COPIED: usize = 1 << 30;

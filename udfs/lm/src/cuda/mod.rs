@@ -25,10 +25,10 @@ use std::path::Path;
 use cudarc::driver::CudaSlice;
 use half::f16;
 
-use crate::backend::{Backend, Fork, IsWanted, Packed, Target, TokenScore};
+use crate::backend::{Backend, Fork, IsWanted, Packed, TOKENS_PER_PASS, Target, TokenScore};
 use crate::model::config::ModelConfig;
 use crate::model::output::targets_in;
-use crate::model::pass::{TOKENS_PER_PASS, chunked};
+use crate::model::pass::chunked;
 use crate::model::rope::Rope;
 use crate::ops::Sequence;
 use crate::{LmError, Result};

@@ -6,10 +6,10 @@ use std::path::Path;
 use candle_core::{Device, Tensor};
 
 use crate::Result;
-use crate::backend::{Fork, IsWanted, Packed};
+use crate::backend::{Fork, IsWanted, Packed, TOKENS_PER_PASS};
 use crate::model::config::ModelConfig;
 use crate::model::layer::Run;
-use crate::model::pass::{Before, Chunk, KvCache, TOKENS_PER_PASS, chunked, pass};
+use crate::model::pass::{Before, Chunk, KvCache, chunked, pass};
 use crate::model::rope::Rope;
 use crate::model::weights::Weights;
 use crate::ops::{self, Projection, Sequence};

@@ -4,12 +4,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Result;
+use crate::backend::TOKENS_PER_PASS;
 use crate::model::layer::{LeftByMlp, Run, rows_of};
 use crate::model::weights::Weights;
 use crate::ops::{self, Projection, Sequence};
-
-/// Most tokens per forward pass: several chains, or a part of a longer chain.
-pub(crate) const TOKENS_PER_PASS: usize = 8192;
 
 static READ: AtomicU64 = AtomicU64::new(0);
 

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::ask::survival::{Checker, Reader};
-use crate::backend::{Backend, Continuation, Continued, Fork, IsWanted, Packed, Target, TokenScore};
+use crate::backend::{Backend, Continuation, Continued, Fork, IsWanted, Packed, TOKENS_PER_PASS, Target, TokenScore};
 #[cfg(feature = "cuda")]
 use crate::cuda::CudaModel;
-use crate::memo::Memory;
 use crate::model::config::{Limits, ModelConfig};
 use crate::model::decoder::Decoder;
 use crate::model::output::{rows_of, targets_in};
-use crate::model::pass::{TOKENS_PER_PASS, groups};
+use crate::model::pass::groups;
 use crate::model::weights::Weights;
 use crate::ops::{self, Bf16Matrix, F32Matrix, Projection};
 use crate::score::counted::Counted;
 use crate::score::thread::ModelThread;
 use crate::{LmError, Result, Tokenizer};
+use asap_kernels::memo::Memory;
 
 /// Data type of projections on the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

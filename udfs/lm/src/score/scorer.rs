@@ -8,12 +8,12 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use crate::backend::Asks;
-use crate::memo::{Memo, Memory, share};
 use crate::score::loaded::LoadedModel;
 use crate::score::row::{QuestionAndSteps, RowTokens, Scores, Wanted};
 use crate::score::thread::{Request, RowKey};
 use crate::text::prompt::named_token;
 use crate::{LmError, PromptTemplate, Result, Tokenizer, ops};
+use asap_kernels::memo::{Memo, Memory, share};
 use asap_kernels::steps::join;
 
 #[derive(Debug)]

@@ -15,10 +15,10 @@ use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::{Asks, Backend, CONTINUE, Continuation, ENTROPIES, IsWanted, Packed, Target};
-use crate::memo::{Memo, Memory, share};
 use crate::model::pass::{groups, together};
 use crate::score::row::{RowTokens, Scores, Wanted};
 use crate::{LmError, Result};
+use asap_kernels::memo::{Memo, Memory, share};
 
 /// Calls that may queue for the model; further callers wait to enter the queue.
 const WAITING_CALLS: usize = 16;

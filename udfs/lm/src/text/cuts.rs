@@ -16,6 +16,7 @@
 use serde_json::Value;
 use tokenizers::AddedToken;
 
+use crate::text::byte_level::is_plain_bpe;
 use crate::text::byte_level::split::{LLAMA3, QWEN2, TEKKEN};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,12 +94,6 @@ fn is_stable_other(scalar: char) -> bool {
         '\u{ff01}'..='\u{ff0f}' | '\u{ff1a}'..='\u{ff20}' => true, // its wide forms
         _ => scalar.is_ascii() && !scalar.is_ascii_alphanumeric(),
     }
-}
-
-/// Whether a model is plain, deterministic BPE.
-pub(crate) fn is_plain_bpe(model: &Value) -> bool {
-    let unset = |key: &str| model[key].is_null() || model[key] == "" || model[key] == 0.0;
-    model["type"] == "BPE" && ["dropout", "continuing_subword_prefix", "end_of_word_suffix"].into_iter().all(unset)
 }
 
 fn is_byte_level(json: &Value) -> bool {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::memo::{Memo, Memory, share};
 use crate::text::byte_level::ByteLevel;
 use crate::text::cuts::Cuts;
 use crate::{LmError, Result};
+use asap_kernels::memo::{Memo, Memory, share};
 
 /// Memory per cache entry besides its value, so that many short texts do not exceed the limit.
 const ENTRY_BYTES: usize = 256;

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::ask::survival::Checker;
+use crate::backend::TOKENS_PER_PASS;
 use crate::backend::{Backend, Fork, IsWanted, Packed, Target, TokenScore};
 use crate::model::decoder::Decoder;
-use crate::model::pass::TOKENS_PER_PASS;
 use crate::score::loaded::CpuModel;
 use crate::testing::{self, By, ScoredChain, chains, golden, lines, read, steps};
 use crate::{Asked, Computed, Dtype, Joined};

@@ -17,7 +17,6 @@ use thread_local::ThreadLocal;
 use tokenizers::{AddedToken, Model, Result, Tokenizer};
 use unicode_normalization_alignments::{IsNormalized, is_nfc_quick};
 
-use crate::text::cuts::is_plain_bpe;
 use split::Splitter;
 use words::{ShortPiece, Words};
 
@@ -114,6 +113,12 @@ impl ByteLevel {
             (from as u32, to as u32)
         })
     }
+}
+
+/// Whether a model is plain, deterministic BPE.
+pub(crate) fn is_plain_bpe(model: &Value) -> bool {
+    let unset = |key: &str| model[key].is_null() || model[key] == "" || model[key] == 0.0;
+    model["type"] == "BPE" && ["dropout", "continuing_subword_prefix", "end_of_word_suffix"].into_iter().all(unset)
 }
 
 fn splitter(json: &Value) -> Option<Splitter> {

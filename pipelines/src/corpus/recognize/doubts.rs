@@ -12,16 +12,16 @@ use datafusion::catalog::Session;
 use datafusion::common::Result;
 use datafusion::logical_expr::{Expr, col};
 
+use crate::corpus::rules::{BY_USER, Form, OWN, QUESTIONS, RULES};
 use crate::corpus::scan::first_rows::{FIRST_ROWS, first_rows};
 use crate::corpus::scan::table::FilesTable;
 use crate::corpus::shape::expressions::text;
 use crate::corpus::shape::path::{self, is_text};
 use crate::corpus::shape::reading::{Functions, Reading};
 use crate::corpus::shape::repeats::Repeats;
-use crate::corpus::shape::rules::{BY_USER, Form, OWN, QUESTIONS, RULES};
 use crate::corpus::shape::types::{is_chain, is_plain};
-use crate::corpus::shape::view::{self, Original};
 use crate::corpus::shape::{Question, Response, Shape, has_type};
+use crate::corpus::view::{self, Original};
 
 /// Thresholds of a note on repeated questions: different answers, and one in this many rows with that question.
 const ANSWERS: usize = 4;

@@ -13,31 +13,14 @@ use sha2::{Digest, Sha256};
 
 use crate::corpus::scan::slices::{cell_start, cut, row_group_start};
 use crate::corpus::{Corpus, CorpusFile, FileFailure, FileRows, Slice};
-use crate::run::input::content_hashes::{Contents, hex};
-use crate::run::input::delta_inputs::Gone;
-use crate::run::input::sample::Sample;
+use crate::run::content_hashes::{Contents, hex};
+use crate::run::delta_inputs::Gone;
+use crate::run::ledger::{Before, FileVersion, HeldFile, Ledger, OpenSlice, RetriedSlice, gaps};
 use crate::run::output::Output;
 use crate::run::output::finished_slice::Finished;
-use crate::run::output::ledger::{Before, FileVersion, HeldFile, Ledger, RetriedSlice, SliceName, gaps};
 use crate::run::output::missing::Missing;
 use crate::run::request::{OnChange, Part, Request};
-
-#[derive(Debug, Clone)]
-pub struct OpenSlice {
-    pub slice: Slice,
-    pub name: SliceName,
-    /// The first row of its cell in the grid of the file. Parts divide slices by cell.
-    pub cell: u64,
-    pub group: usize,
-    pub before: Before,
-}
-
-impl OpenSlice {
-    /// Whether the commit that adds its rows also deletes the old rows of its file.
-    pub(crate) fn replaces(&self) -> bool {
-        matches!(self.before, Before::Other(_))
-    }
-}
+use crate::run::sample::Sample;
 
 #[derive(Debug, Default)]
 pub struct Divided {

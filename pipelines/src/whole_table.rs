@@ -17,7 +17,7 @@ use url::Url;
 
 use crate::delta::{Log, add, check_output, commit, remove, store_of, stores};
 use crate::location;
-use crate::run::output::shards::{SHARD_BYTES, Shards};
+use crate::shards::{SHARD_BYTES, Shards};
 
 /// A table at one version.
 #[derive(Debug, Default)]

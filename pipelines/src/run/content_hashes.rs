@@ -89,7 +89,7 @@ fn hash_of(path: &Path) -> std::io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::run::input::content_hashes::*;
+    use crate::run::content_hashes::*;
 
     #[test]
     fn a_file_that_has_not_changed_is_not_read_again() {

@@ -7,7 +7,7 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef};
 use datafusion::common::{Result, exec_err};
 
 use crate::corpus::shape::kind;
-use crate::corpus::shape::view::{INNER, Original};
+use crate::corpus::view::{INNER, Original};
 use crate::delta::types::{UNNAMED, can_hold, delta_name, delta_type};
 
 /// The columns that a corpus adds to the original columns, in this order.

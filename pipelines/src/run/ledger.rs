@@ -12,8 +12,9 @@ use std::sync::Arc;
 use datafusion::common::{DataFusionError, exec_datafusion_err};
 use sha2::{Digest, Sha256};
 
+use crate::corpus::Slice;
 use crate::delta::LogState;
-use crate::run::input::content_hashes::hex;
+use crate::run::content_hashes::hex;
 
 /// Prefix of the folders in which runs write shards. Each attempt has its own folder.
 pub(crate) const ATTEMPT: &str = "asap-";
@@ -193,6 +194,23 @@ impl FromStr for Before {
     }
 }
 
+#[derive(Debug, Clone)]
+pub struct OpenSlice {
+    pub slice: Slice,
+    pub name: SliceName,
+    /// The first row of its cell in the grid of the file. Parts divide slices by cell.
+    pub cell: u64,
+    pub group: usize,
+    pub before: Before,
+}
+
+impl OpenSlice {
+    /// Whether the commit that adds its rows also deletes the old rows of its file.
+    pub(crate) fn replaces(&self) -> bool {
+        matches!(self.before, Before::Other(_))
+    }
+}
+
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     pub generation: u64,
@@ -327,7 +345,7 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use crate::run::output::ledger::*;
+    use crate::run::ledger::*;
 
     fn name(version: &str, start: u64, end: u64) -> SliceName {
         let version = FileVersion { size: 7, fingerprint: version.to_string() };

@@ -20,7 +20,7 @@ use datafusion::common::{DataFusionError, Result, exec_err};
 use crate::corpus::{CorpusFile, FINGERPRINT, FileFailure, Former, Source, Table};
 use crate::delta::{self, LiveFile, LogState, Removed, Since, Version};
 use crate::run::errors::RunError;
-use crate::run::output::ledger::{Ledger, RetriedSlice};
+use crate::run::ledger::{Ledger, RetriedSlice};
 use crate::run::request::OnChange;
 
 /// Prefix of the transactions that record how far an output has followed a table.
@@ -333,7 +333,7 @@ impl Following<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::run::input::delta_inputs::*;
+    use crate::run::delta_inputs::*;
 
     #[test]
     fn a_pin_is_read_as_it_was_written() {

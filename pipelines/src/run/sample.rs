@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::corpus::{Corpus, FileRows};
-use crate::run::output::ledger::file_key;
+use crate::run::ledger::file_key;
 
 /// The sample of an output, as its table stores it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,8 @@
 //! Recognizes the shape of a schema by its column names and by the first rows.
 
+mod doubts;
+mod row_flags;
+
 use asap_kernels::{rendered, tags};
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::{DataType, FieldRef, Fields, Schema};
@@ -8,15 +11,16 @@ use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{Expr, cast, col};
 use serde::de::IgnoredAny;
 
+use crate::corpus::rules::{ANSWERS, CHAINS, FLAGS, OWN, QUESTIONS};
 use crate::corpus::scan::first_rows::{FIRST_ROWS, first_rows};
 use crate::corpus::scan::table::FilesTable;
 use crate::corpus::shape::expressions::text;
 use crate::corpus::shape::mapping::{self, BLANK, ColumnMapping};
 use crate::corpus::shape::path::Path;
 use crate::corpus::shape::reading::Functions;
-use crate::corpus::shape::rules::{ANSWERS, CHAINS, FLAGS, OWN, QUESTIONS};
 use crate::corpus::shape::types::are_turns;
-use crate::corpus::shape::{self, Response, Shape, doubts, flags, view};
+use crate::corpus::shape::{self, Response, Shape};
+use crate::corpus::view;
 
 struct TextTags {
     path: Path,
@@ -48,7 +52,7 @@ pub(crate) async fn shape_of(
         return Ok(shape);
     }
     if mapping.is_none() {
-        shape.flags = flags::of_rows(session, table, &shape, file, notes).await?;
+        shape.flags = row_flags::of_rows(session, table, &shape, file, notes).await?;
     }
     if let Some((list, chosen)) = shape.list(table.file_schema()) {
         let rows: u64 = table.files().iter().map(|held| held.rows()).sum();

@@ -20,8 +20,8 @@ use datafusion::functions::string::expr_fn::concat;
 use datafusion::logical_expr::{Expr, LogicalPlan, cast, lit, when};
 use datafusion::scalar::ScalarValue;
 
+use crate::corpus::place::{FILE_COLUMN, ROW_COLUMN};
 use crate::corpus::scan::table::FilesTable;
-use crate::corpus::scan::{FILE_COLUMN, ROW_COLUMN};
 use crate::corpus::shape::expressions::{column, null_text, text};
 use crate::corpus::shape::reading::{ASKED, Fault, Functions, Reading, SAID};
 use crate::corpus::shape::{self, Shape};

@@ -14,9 +14,10 @@ pub mod share {
     pub const LENGTHS: usize = 1;
     /// Tokenized questions with their chains.
     pub const ROWS: usize = 1;
-    pub(crate) const SCORES: usize = 1;
+    /// Scores of chains.
+    pub const SCORES: usize = 1;
     /// KV caches of what a model has read: prompts of a local language model, questions whose answers are checked.
-    pub(crate) const PROMPTS: usize = 10;
+    pub const PROMPTS: usize = 10;
     /// Answers of a language model, about ten thousand.
     pub const ANSWERS: usize = 2;
 }
@@ -53,6 +54,7 @@ impl Memory {
         self.most.load(Ordering::Relaxed).min(self.granted.load(Ordering::Relaxed)) / 16 * sixteenths
     }
 
+    /// Returns the bytes of all entries, as their callers counted them.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
@@ -73,6 +75,7 @@ struct Entries<K: Hash + Eq, V> {
 }
 
 impl<K: Hash + Eq, V> Memo<K, V> {
+    /// Creates a cache with a share of a memory limit, in sixteenths.
     pub fn new(memory: &Arc<Memory>, sixteenths: usize) -> Self {
         let entries = Mutex::new(Entries { by_use: LruCache::unbounded(), bytes: 0 });
         Self { entries, memory: Arc::clone(memory), share: sixteenths }
@@ -84,7 +87,8 @@ impl<K: Hash + Eq, V> Memo<K, V> {
         entries.by_use.get(key).map(|(value, _)| Arc::clone(value))
     }
 
-    pub(crate) fn take(&self, key: &K) -> Option<Arc<V>> {
+    /// Removes and returns the value of a key.
+    pub fn take(&self, key: &K) -> Option<Arc<V>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let (value, bytes) = entries.by_use.pop(key)?;
         entries.bytes -= bytes;
