@@ -97,7 +97,8 @@ impl Speed {
     async fn of(settings: &Settings, wanted: usize, corpus_tokens: u64) -> Result<Option<Self>, Failure> {
         let mut settings = settings.clone();
         scorers::settle(&mut settings, None);
-        let (on_cores, computed_as) = (on_cores(&settings), scorers::Place::of_scorer(&settings).to_string());
+        let on_cores = scorers::settled(&settings).runs == scorers::Runs::Here;
+        let computed_as = scorers::Place::of_scorer(&settings).to_string();
         let mut options = ConfigOptions::new();
         options.extensions.insert(settings);
         let scorer = Models::default().scorer(&options)?;
@@ -107,11 +108,6 @@ impl Speed {
             Self { computed_as, window_tokens: scorer.window(), tokens_per_second, row_tokens, corpus_seconds }
         }))
     }
-}
-
-/// Whether the time of this process is the time of the model.
-fn on_cores(settings: &Settings) -> bool {
-    matches!(settings.scorer_backend, ScorerBackend::Auto | ScorerBackend::Cpu | ScorerBackend::Candle)
 }
 
 pub async fn run(args: ModelArgs) -> Result<(), Failure> {
@@ -136,12 +132,10 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
         return Err(Failure::Failed(what));
     };
     let mut others = Vec::new();
-    let is_open = settings.scorer_backend == ScorerBackend::Auto && settings.scorer_device.is_none();
-    use ScorerBackend::{Candle, Cpu, Cuda, Torch};
-    for scorer_backend in [Cpu, Cuda, Torch, Candle].into_iter().filter(|_| is_open) {
-        // Most machines lack some of them. A GPU computes in its own type, which its line shows.
-        let scorer_dtype = settings.scorer_dtype.filter(|_| scorer_backend != Cuda);
-        let other = Settings { scorer_backend, scorer_dtype, ..settings.clone() };
+    let is_open = settings.scorer_backend == ScorerBackend::AUTO && settings.scorer_device.is_none();
+    for kind in scorers::kinds().into_iter().filter(|_| is_open) {
+        // Most machines lack some of them.
+        let other = Settings { scorer_backend: ScorerBackend::of(kind.name()), ..settings.clone() };
         let other = Speed::of(&other, wanted, corpus_tokens).await;
         others.extend(other.ok().flatten().filter(|other| other.computed_as != speed.computed_as));
     }

@@ -50,7 +50,7 @@ pub(crate) fn reason(none: &Scored, backend: ScorerBackend) -> String {
         Scored::NoPrompt(why) => why.clone(),
         Scored::Rejected(why) => format!("the scoring model failed on the chain: {why}"),
         // A server's refusal of a row reaches the scores as numbers that are not finite.
-        Scored::NotFinite | Scored::Steps(_) if backend == ScorerBackend::Served => {
+        Scored::NotFinite | Scored::Steps(_) if backend.name() == "served" => {
             "the server of the scoring model cannot read the chain: it refuses it, or divides its text otherwise \
              (warnings say which)"
                 .to_string()
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn a_chain_and_its_steps_have_one_reason_and_each_cause_another() {
         let (losses, settings) = (Losses::default(), Settings::default());
-        let served = Settings { scorer_backend: ScorerBackend::Served, ..settings.clone() };
+        let served = Settings { scorer_backend: ScorerBackend::of("served"), ..settings.clone() };
         let causes = [
             (Scored::NotFinite, &settings, "NaN or infinite"),
             (Scored::NotFinite, &served, "the server of the scoring model cannot read the chain"),

@@ -11,22 +11,37 @@ use asap_lm::Dtype;
 use asap_lm::compressor::Options;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{Result, config_datafusion_err, config_err};
+use parking_lot::RwLock;
 
 mod values;
 
 use values::SettingValue;
 pub use values::{Bytes, Device, Devices, Money, Positive, Ratio, Seconds, Share, Texts, Wait};
 
-/// What runs the scoring model.
+/// What runs the scoring model: the name of a kind of [backend](crate::scorers::Kind), or `auto`, which chooses one by
+/// model and machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ScorerBackend {
-    /// One of the others, by model and machine.
-    Auto,
-    Cpu,
-    Cuda,
-    Torch,
-    Served,
-    Candle,
+pub struct ScorerBackend(&'static str);
+
+/// Names of backends that programs registered.
+static REGISTERED: RwLock<Vec<&'static str>> = RwLock::new(vec![]);
+
+impl ScorerBackend {
+    pub const AUTO: Self = Self("auto");
+
+    /// Makes the name of a backend a value of `asap.scorer.backend`.
+    pub(crate) fn register(name: &'static str) {
+        REGISTERED.write().push(name);
+    }
+
+    /// The backend with a name that is a value of `asap.scorer.backend`.
+    pub fn of(name: &'static str) -> Self {
+        Self(name)
+    }
+
+    pub fn name(self) -> &'static str {
+        self.0
+    }
 }
 
 /// What runs the encoder that compresses texts.
@@ -136,7 +151,7 @@ settings! {
     /// model), `candle` (Phi-3, Gemma 2 and Qwen3-MoE on CPUs, in builds with the feature `candle`) or `auto`. `auto`
     /// takes asap's engine where it has the family, on the first GPU that has room if there is one, and otherwise
     /// `torch`. An output keeps the backend and data type of its first run.
-    scorer_backend: ScorerBackend = ScorerBackend::Auto, "scorer.backend", Backend;
+    scorer_backend: ScorerBackend = ScorerBackend::AUTO, "scorer.backend", Backend;
     /// The data type of the scoring model: `f32` or `bf16`. On CPUs, `bf16` takes half the memory, is faster if the CPU
     /// multiplies bf16 numbers, and shifts scores by a few thousandths of a nat; attention, norms and output are f32.
     /// It does not choose the device: `cuda` computes in f16 whatever is set, and asap says so. Unset: `f32` on CPUs, and
@@ -299,13 +314,7 @@ impl Settings {
         smallest.unwrap_or(Self::MAX_TOKENS)
     }
 
-    /// Whether the scoring model runs on the cores of this process or of a child, as far as settings say.
-    pub fn scores_on_cores(&self) -> bool {
-        let on_cpu = self.scorer_device.as_ref().is_none_or(Devices::is_cpu);
-        on_cpu && !matches!(self.scorer_backend, ScorerBackend::Cuda | ScorerBackend::Served)
-    }
-
-    /// The same of the encoder that compresses texts.
+    /// Whether the encoder that compresses texts runs on the cores of this process or of a child, as far as settings say.
     pub fn encodes_on_cores(&self) -> bool {
         self.compressor_device.as_ref().is_none_or(Devices::is_cpu)
     }
@@ -348,12 +357,21 @@ macro_rules! choice {
 }
 
 choice!(Dtype, "'f32' or 'bf16'", "f32" => F32, "bf16" => Bf16);
-choice!(ScorerBackend, "'auto', 'cpu', 'cuda', 'torch', 'served' or 'candle'", "auto" => Auto, "cpu" => Cpu,
-    "cuda" => Cuda, "torch" => Torch, "served" => Served, "candle" => Candle);
 choice!(CompressorBackend, "'auto', 'cpu' or 'torch'", "auto" => Auto, "cpu" => Cpu, "torch" => Torch);
 choice!(SkippedAnswer, "'original' or 'sentence'", "original" => Original, "sentence" => Sentence);
 choice!(PromptSet, "'paper' or 'short'", "paper" => Paper, "short" => Short);
 choice!(OnError, "'reject' or 'fail'", "reject" => Reject, "fail" => Fail);
+
+impl SettingValue for ScorerBackend {
+    const EXPECTED: &'static str = "'auto', 'cpu', 'cuda', 'torch', 'served' or 'candle'";
+    fn parse(text: &str) -> Option<Self> {
+        let own = ["auto", "cpu", "cuda", "torch", "served", "candle"];
+        own.into_iter().chain(REGISTERED.read().iter().copied()).find(|name| *name == text).map(Self)
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.0.to_string())
+    }
+}
 
 impl SettingValue for Separator {
     const EXPECTED: &'static str = "'blank-line' or 'line'";

@@ -6,8 +6,9 @@
 
 use asap_llm::provider::Provider;
 use asap_lm::locate;
-use asap_udfs::Settings;
 use asap_udfs::plan::UsedModels;
+use asap_udfs::scorers::Runs;
+use asap_udfs::{Settings, scorers};
 
 use crate::corpus::Corpus;
 
@@ -46,7 +47,7 @@ fn scored_rows(asked: UsedModels, settings: &Settings, tokens: f64) -> u64 {
     let parameters = |()| asap_lm::parameters(&locate(&settings.scorer_model).ok()?);
     let scorer = passes * asked.scorer.then_some(()).and_then(parameters).unwrap_or(0) as f64;
     let encoder = if asked.encoder { ENCODER_PARAMETERS } else { 0.0 };
-    let work = [(scorer, settings.scores_on_cores()), (encoder, settings.encodes_on_cores())];
+    let work = [(scorer, scorers::settled(settings).runs != Runs::Elsewhere), (encoder, settings.encodes_on_cores())];
     let seconds: f64 = work.iter().map(|(read, on_cores)| 2.0 * tokens * read / FLOPS[usize::from(!on_cores)]).sum();
     (SECONDS / seconds).clamp(1.0, MOST as f64) as u64
 }
@@ -62,7 +63,6 @@ fn round(rows: u64) -> u64 {
 mod tests {
     use super::*;
     use asap_lm::config::ModelConfig;
-    use asap_udfs::settings::ScorerBackend;
     use datafusion::common::config::ExtensionOptions;
 
     #[test]
@@ -76,14 +76,15 @@ mod tests {
         assert!(rows == MOST || (flops / FLOPS[0] - SECONDS).abs() < 1.0, "{rows} rows");
         let again = UsedModels { reads_answers: true, ..asked };
         assert!(scored_rows(again, &settings, 2_000.0) < MOST / 5);
+        let mut on_gpu = settings.clone();
+        on_gpu.set("scorer.backend", "cuda").unwrap();
         let encodes = UsedModels { encoder: true, ..UsedModels::default() };
         let on_gpus = |device: &str| {
-            let mut settings = Settings { scorer_backend: ScorerBackend::Cuda, ..Settings::default() };
+            let mut settings = on_gpu.clone();
             settings.set("compressor.device", device).unwrap();
             scored_rows(encodes, &settings, 13_000.0)
         };
         assert!((1..10).contains(&on_gpus("cpu")) && on_gpus("cuda:0") > 100 * on_gpus("cpu"));
-        let on_gpu = Settings { scorer_backend: ScorerBackend::Cuda, ..settings };
         assert!(
             scored_rows(again, &on_gpu, 2_000.0) >= 100 * scored_rows(again, &Settings::default(), 2_000.0).min(100)
         );

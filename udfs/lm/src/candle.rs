@@ -13,11 +13,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::backend::{Backend, IsWanted, Packed, Target, TokenScore};
-use crate::memo::Memory;
 use crate::model::config;
 use crate::model::weights::{ANGLES, Files};
 use crate::ops::SumOfExponentials;
 use crate::{LmError, LoadedModel, Result, Tokenizer};
+use asap_kernels::memo::Memory;
 
 /// Most tokens of a piece. Attention takes memory for each of them with each token before, and callers may leave only
 /// between pieces.
@@ -37,9 +37,12 @@ pub fn open(folder: &Path, tokenizer: &Arc<Tokenizer>, memory: &Arc<Memory>) -> 
     Ok(model.with_window(config.window))
 }
 
-/// Whether candle-transformers computes what a folder's `config.json` describes.
-pub fn runs(folder: &Path) -> bool {
-    config::load(folder, parse).is_ok()
+/// Fails unless candle-transformers computes what a folder's `config.json` describes.
+///
+/// # Errors
+/// As [`open`].
+pub fn check(folder: &Path) -> Result<()> {
+    config::load(folder, parse).map(drop)
 }
 
 #[derive(Debug)]

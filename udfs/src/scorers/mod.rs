@@ -1,6 +1,10 @@
 //! The backends of the scoring model and of the encoder: chosen by settings, model and machine, and opened before the
 //! first row.
 
+mod candle;
+mod encoder;
+mod kind;
+mod own;
 mod place;
 mod served;
 mod torch;
@@ -11,14 +15,14 @@ use std::sync::Arc;
 
 use asap_kernels::front_end::Setting;
 use asap_kernels::memo::Memory;
-use asap_lm::compressor::Compressor;
-use asap_lm::config::{Limits, ModelConfig};
-use asap_lm::{Computed, Dtype, LmError, LoadedModel, Tokenizer};
-
+use asap_lm::config::Limits;
+use asap_lm::{Dtype, LmError, LoadedModel, Tokenizer};
 use datafusion::common::config::ExtensionOptions;
 
-use crate::settings::{CompressorBackend, Device, Devices, ScorerBackend, Settings};
+use crate::settings::{CompressorBackend, ScorerBackend, Settings};
 
+pub(crate) use encoder::open_encoder;
+pub use kind::{Fit, Kind, Opening, Runs, Settled, kinds, register};
 pub use place::Place;
 
 /// The settings that decide what computes scores, and with which type.
@@ -28,18 +32,6 @@ pub const DTYPE: &str = "asap.scorer.dtype";
 /// What runs the encoder that compresses texts.
 pub const ENCODER_BACKEND: &str = "asap.compressor.backend";
 const DEVICE: &str = "asap.scorer.device";
-const ENCODER_DEVICE: &str = "asap.compressor.device";
-
-/// A backend with what it needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Chosen {
-    Cpu(Dtype),
-    /// Cards by number.
-    Cuda(Vec<usize>),
-    Torch(Devices, Dtype),
-    Served,
-    Candle,
-}
 
 /// Opens the backend of a model's folder.
 ///
@@ -51,63 +43,15 @@ pub(crate) fn open(
     tokenizer: &Arc<Tokenizer>,
     memory: &Arc<Memory>,
 ) -> asap_lm::Result<LoadedModel> {
-    let opened = choose(folder, settings).and_then(|chosen| open_chosen(chosen, folder, settings, tokenizer, memory));
+    let opened = choose(folder, settings).and_then(|(kind, settled)| {
+        // Backends take memory by the sizes of a config before they look at the weights.
+        Limits::load(folder)?;
+        kind.open(&settled, &Opening { folder, settings, tokenizer, memory })
+    });
     opened.map_err(|error| match error {
         LmError::Abandoned => LmError::Unavailable("interrupted before the scoring model was ready".to_string()),
         error => error,
     })
-}
-
-fn open_chosen(
-    chosen: Chosen,
-    folder: &Path,
-    settings: &Settings,
-    tokenizer: &Arc<Tokenizer>,
-    memory: &Arc<Memory>,
-) -> asap_lm::Result<LoadedModel> {
-    if !matches!(chosen, Chosen::Cpu(_) | Chosen::Cuda(_)) {
-        // Others take memory by the sizes of a config before they look at the weights.
-        Limits::load(folder)?;
-    }
-    match chosen {
-        Chosen::Cpu(dtype) => LoadedModel::load(folder, Computed::Cpu(dtype), tokenizer, memory),
-        Chosen::Cuda(cards) => open_cuda(folder, cards, tokenizer, memory),
-        Chosen::Torch(devices, dtype) => {
-            torch::open(folder, &settings.scorer_python, &devices, dtype, tokenizer, memory)
-        }
-        Chosen::Served => served::open(folder, settings, tokenizer, memory),
-        Chosen::Candle => open_candle(folder, tokenizer, memory),
-    }
-}
-
-/// Opens the encoder of a model's folder.
-///
-/// # Errors
-/// If the backend cannot run this encoder on this machine. The error says what is missing.
-pub(crate) fn open_encoder(folder: &Path, settings: &Settings) -> asap_lm::Result<Compressor> {
-    match choose_encoder(settings)? {
-        Some(devices) => torch::open_encoder(folder, &settings.scorer_python, &devices),
-        None => Compressor::load(folder),
-    }
-}
-
-/// The devices on which PyTorch runs the encoder; None if asap's engine does.
-fn choose_encoder(settings: &Settings) -> asap_lm::Result<Option<Devices>> {
-    match (settings.compressor_backend, &settings.compressor_device) {
-        (CompressorBackend::Cpu, Some(devices)) if !devices.is_cpu() => {
-            Err(misfit([ENCODER_DEVICE, ENCODER_BACKEND], devices, "cpu"))
-        }
-        _ if !encodes_by_torch(settings) => Ok(None),
-        (_, Some(devices)) => Ok(Some(devices.clone())),
-        (_, None) => torch_devices(settings).map(Some),
-    }
-}
-
-fn encodes_by_torch(settings: &Settings) -> bool {
-    match settings.compressor_backend {
-        CompressorBackend::Auto => settings.compressor_device.as_ref().is_some_and(|devices| !devices.is_cpu()),
-        backend => backend == CompressorBackend::Torch,
-    }
 }
 
 /// Settles the backends, their devices and the data type: an output keeps those that it was begun with, a new one gets
@@ -115,7 +59,7 @@ fn encodes_by_torch(settings: &Settings) -> bool {
 pub fn settle(settings: &mut Settings, held: Option<&BTreeMap<String, String>>) {
     if let Some(held) = held {
         // A value that this version does not know stays different, and is reported so.
-        if settings.scorer_backend == ScorerBackend::Auto && settings.scorer_device.is_none() {
+        if settings.scorer_backend == ScorerBackend::AUTO && settings.scorer_device.is_none() {
             drop(settings.set("scorer.backend", held.get(BACKEND).map_or("cpu", String::as_str)));
         }
         if let Some(dtype) = held.get(DTYPE).filter(|_| settings.scorer_dtype.is_none()) {
@@ -127,212 +71,75 @@ pub fn settle(settings: &mut Settings, held: Option<&BTreeMap<String, String>>) 
         }
     }
     let chosen = asap_lm::locate(&settings.scorer_model).and_then(|folder| choose(&folder, settings));
-    match chosen {
-        Ok(Chosen::Cpu(_)) => settings.scorer_backend = ScorerBackend::Cpu,
-        Ok(Chosen::Cuda(cards)) => {
-            settings.scorer_backend = ScorerBackend::Cuda;
-            // It has one type.
-            settings.scorer_dtype = None;
-            settings
-                .scorer_device
-                .get_or_insert(Devices(cards.into_iter().map(|card| Device::Cuda(Some(card))).collect()));
-        }
-        Ok(Chosen::Candle) => settings.scorer_backend = ScorerBackend::Candle,
-        Ok(Chosen::Torch(devices, dtype)) => {
-            settings.scorer_backend = ScorerBackend::Torch;
-            (settings.scorer_device, settings.scorer_dtype) = (Some(devices), Some(dtype));
-        }
-        Ok(Chosen::Served) => settings.scorer_backend = ScorerBackend::Served,
-        Err(_) => {}
+    if let Ok((kind, settled)) = chosen {
+        settings.scorer_backend = ScorerBackend::of(kind.name());
+        (settings.scorer_dtype, settings.scorer_device) =
+            (settled.dtype, settled.devices.or(settings.scorer_device.take()));
     }
 }
 
-/// What determines scores and compressions besides the models: the backends and the data type. Empty for f32 on CPUs,
-/// and for settings that are not settled.
+/// Returns what computes by settings that are settled; asap's own engine on CPUs for those that are not.
+pub fn settled(settings: &Settings) -> Settled {
+    kind::named(settings).unwrap_or(&own::Cpu).settled(settings)
+}
+
+/// What determines scores and compressions besides the models: the backends and the data type. Empty for f32 on CPUs.
 pub fn identity(settings: &Settings) -> Vec<(&'static str, String)> {
-    let counts = |key: &str| match (key, settings.scorer_backend) {
-        (BACKEND, backend) => backend != ScorerBackend::Cpu,
-        // They have one type.
-        (DTYPE, ScorerBackend::Cuda | ScorerBackend::Served | ScorerBackend::Candle) => false,
-        (DTYPE, ScorerBackend::Torch) => true,
-        (DTYPE, ScorerBackend::Auto | ScorerBackend::Cpu) => settings.scorer_dtype != Some(Dtype::F32),
-        _ => false,
-    };
-    let changed = settings.of_results().into_iter().filter(|(key, ..)| counts(key));
-    let by_torch = settings.compressor_model.is_some() && encodes_by_torch(settings);
+    let kind = kind::named(settings).unwrap_or(&own::Cpu);
+    let is_cpu = kind.name() == own::Cpu.name();
+    let backend = (!is_cpu).then(|| (BACKEND, kind.name().to_string()));
+    let dtype = kind.settled(settings).dtype.filter(|dtype| !is_cpu || *dtype != Dtype::F32);
+    let by_torch = settings.compressor_model.is_some() && encoder::by_torch(settings);
     let encoder = by_torch.then(|| (ENCODER_BACKEND, "torch".to_string()));
-    changed.map(|(key, value, _)| (key, value)).chain(encoder).collect()
+    backend.into_iter().chain(dtype.map(|dtype| (DTYPE, dtype.name().to_string()))).chain(encoder).collect()
 }
 
-fn choose(folder: &Path, settings: &Settings) -> asap_lm::Result<Chosen> {
-    let chosen = by_settings(folder, settings)?;
-    if let (Chosen::Cuda(_), Some(dtype)) = (&chosen, settings.scorer_dtype) {
-        let dtype = dtype.name();
-        tracing::warn!(
-            "{} = {dtype}: asap's engine computes in f16 on GPUs, with the size of bf16 and nearer to f32; for {dtype} there, \
-             set {} = torch",
-            Setting(DTYPE),
-            Setting(BACKEND)
-        );
+/// The kind that settings name, or the first that fits.
+fn choose(folder: &Path, settings: &Settings) -> asap_lm::Result<(&'static dyn Kind, Settled)> {
+    // An address names the kind too.
+    let is_served = settings.scorer_backend == ScorerBackend::AUTO && settings.scorer_base_url.is_some();
+    match if is_served { Some(&served::ServedKind as &dyn Kind) } else { kind::named(settings) } {
+        None => auto(folder, settings),
+        Some(kind) => match kind.fits(folder, settings) {
+            Ok(settled) => Ok((kind, settled)),
+            Err(mut why) if why.len() == 1 => Err(why.remove(0)),
+            Err(why) => Err(LmError::Backend(sentences(&why))),
+        },
     }
-    Ok(chosen)
 }
 
-fn by_settings(folder: &Path, settings: &Settings) -> asap_lm::Result<Chosen> {
-    let devices = settings.scorer_device.as_ref();
-    let on_cpu = || Chosen::Cpu(settings.scorer_dtype.unwrap_or(Dtype::F32));
-    match settings.scorer_backend {
-        ScorerBackend::Auto if settings.scorer_base_url.is_none() => auto(folder, settings),
-        ScorerBackend::Cpu => match devices.filter(|devices| !devices.is_cpu()) {
-            Some(devices) => Err(misfit([DEVICE, BACKEND], devices, "cpu")),
-            None => Ok(on_cpu()),
-        },
-        ScorerBackend::Cuda => match devices {
-            None => Ok(Chosen::Cuda(vec![0])),
-            Some(devices) if devices.is_cpu() => Err(misfit([DEVICE, BACKEND], devices, "cuda")),
-            Some(devices) => Ok(Chosen::Cuda(devices.cards())),
-        },
-        ScorerBackend::Torch => torch_on(settings),
-        ScorerBackend::Auto | ScorerBackend::Served => match (devices, settings.scorer_dtype) {
-            (Some(devices), _) => Err(misfit([DEVICE, BACKEND], devices, "served")),
-            (None, Some(dtype)) => Err(misfit([DTYPE, BACKEND], dtype.name(), "served")),
-            (None, None) => Ok(Chosen::Served),
-        },
-        ScorerBackend::Candle => match (devices.filter(|devices| !devices.is_cpu()), settings.scorer_dtype) {
-            (Some(devices), _) => Err(misfit([DEVICE, BACKEND], devices, "candle")),
-            (None, Some(Dtype::Bf16)) => Err(misfit([DTYPE, BACKEND], "bf16", "candle")),
-            (None, _) => Ok(Chosen::Candle),
-        },
+fn auto(folder: &Path, settings: &Settings) -> asap_lm::Result<(&'static dyn Kind, Settled)> {
+    let setting = Setting(BACKEND);
+    let mut refused: Vec<(String, Vec<&str>)> = Vec::new();
+    for kind in kinds() {
+        match kind.fits(folder, settings) {
+            Ok(settled) => {
+                if let Some(why) = kind.remark() {
+                    tracing::warn!("{setting} = auto chose {}: {why}", Place::of(kind, &settled, settings).in_full());
+                }
+                return Ok((kind, settled));
+            }
+            Err(why) if why.iter().any(|why| matches!(why, LmError::Abandoned)) => return Err(LmError::Abandoned),
+            Err(why) => {
+                let why = sentences(&why);
+                match refused.iter_mut().find(|(known, _)| *known == why) {
+                    Some((_, names)) => names.push(kind.name()),
+                    None => refused.push((why, vec![kind.name()])),
+                }
+            }
+        }
     }
+    let refused: Vec<String> = refused.iter().map(|(why, names)| format!("{}: {why}", names.join(", "))).collect();
+    Err(LmError::Backend(format!("{setting} = auto found no backend that runs the model. {}", refused.join(". "))))
+}
+
+fn sentences(why: &[LmError]) -> String {
+    why.iter().map(LmError::to_string).collect::<Vec<_>>().join("; ")
 }
 
 fn misfit([key, backends]: [&str; 2], value: impl std::fmt::Display, backend: &str) -> LmError {
     let (key, backends) = (Setting(key), Setting(backends));
     LmError::Backend(format!("{key} = '{value}' does not fit {backends} = '{backend}': leave out one of them"))
-}
-
-/// The four families run on the CPU, or on a card that holds them; PyTorch runs the others, or candle without PyTorch.
-fn auto(folder: &Path, settings: &Settings) -> asap_lm::Result<Chosen> {
-    Limits::load(folder)?;
-    let chosen = match (ModelConfig::load(folder), &settings.scorer_device) {
-        (Ok(_), Some(devices)) if devices.is_cpu() => Chosen::Cpu(settings.scorer_dtype.unwrap_or(Dtype::F32)),
-        (Ok(_), Some(devices)) => Chosen::Cuda(devices.cards()),
-        (Ok(config), None) => match card_for(&config) {
-            Ok(Some(card)) => Chosen::Cuda(vec![card]),
-            none => {
-                if let Err(why) = none {
-                    tracing::warn!("{} = auto chose cpu: no GPU can run the model: {why}", Setting(BACKEND));
-                }
-                Chosen::Cpu(settings.scorer_dtype.unwrap_or(Dtype::F32))
-            }
-        },
-        (Err(unsupported), device) => torch_on(settings).or_else(|missing| match device {
-            _ if matches!(missing, LmError::Abandoned) => Err(missing),
-            None if candle_runs(folder) => Ok(Chosen::Candle),
-            _ => Err(LmError::Backend(format!(
-                "{unsupported}. asap runs other models with PyTorch, but {missing}; or set {} = served and ask a server \
-                 that has the model",
-                Setting(BACKEND)
-            ))),
-        })?,
-    };
-    let setting = Setting(BACKEND);
-    match &chosen {
-        Chosen::Cuda(_) if settings.scorer_device.is_none() => {
-            tracing::warn!("{setting} = auto chose cuda: a card has room for the model");
-        }
-        Chosen::Torch(devices, dtype) => {
-            let dtype = dtype.name();
-            tracing::warn!("{setting} = auto chose torch on {devices} in {dtype}: asap's own engine lacks the family");
-        }
-        Chosen::Candle => tracing::warn!("{setting} = auto chose candle: there is no PyTorch"),
-        Chosen::Cpu(_) | Chosen::Cuda(_) | Chosen::Served => {}
-    }
-    Ok(chosen)
-}
-
-fn torch_on(settings: &Settings) -> asap_lm::Result<Chosen> {
-    let devices = settings.scorer_device.clone().map_or_else(|| torch_devices(settings), Ok)?;
-    let usual = if devices.is_cpu() { Dtype::F32 } else { Dtype::Bf16 };
-    Ok(Chosen::Torch(devices, settings.scorer_dtype.unwrap_or(usual)))
-}
-
-/// Fails if PyTorch is missing, or finds no GPU and should run on one.
-fn check_torch(settings: &Settings, devices: &Devices) -> asap_lm::Result<()> {
-    let python = &settings.scorer_python;
-    match torch::has_card(python)? {
-        false if !devices.is_cpu() => {
-            Err(LmError::Backend(format!("PyTorch of asap.scorer.python = '{python}' finds no GPU for {devices}")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The devices of PyTorch if settings name none.
-fn torch_devices(settings: &Settings) -> asap_lm::Result<Devices> {
-    let has_card = torch::has_card(&settings.scorer_python)?;
-    Ok(Devices(vec![if has_card { Device::Cuda(None) } else { Device::Cpu }]))
-}
-
-#[cfg(feature = "cuda")]
-use asap_lm::cuda::card_for;
-
-#[cfg(not(feature = "cuda"))]
-fn card_for(_: &ModelConfig) -> asap_lm::Result<Option<usize>> {
-    Ok(None)
-}
-
-/// Fails if one of the GPUs cannot run the model now.
-#[cfg(feature = "cuda")]
-fn check_cards(folder: &Path, cards: &[usize]) -> asap_lm::Result<()> {
-    let config = ModelConfig::load(folder)?;
-    cards.iter().try_for_each(|card| asap_lm::cuda::CudaModel::check(&config, *card))
-}
-
-#[cfg(not(feature = "cuda"))]
-fn check_cards(_: &Path, _: &[usize]) -> asap_lm::Result<()> {
-    Err(no_cuda())
-}
-
-#[cfg(feature = "cuda")]
-fn open_cuda(
-    folder: &Path,
-    cards: Vec<usize>,
-    tokenizer: &Arc<Tokenizer>,
-    memory: &Arc<Memory>,
-) -> asap_lm::Result<LoadedModel> {
-    LoadedModel::load(folder, Computed::Cuda(cards), tokenizer, memory)
-}
-
-#[cfg(not(feature = "cuda"))]
-fn open_cuda(_: &Path, _: Vec<usize>, _: &Arc<Tokenizer>, _: &Arc<Memory>) -> asap_lm::Result<LoadedModel> {
-    Err(no_cuda())
-}
-
-#[cfg(not(feature = "cuda"))]
-fn no_cuda() -> LmError {
-    LmError::Backend(format!(
-        "{} = 'cuda' is not supported by this build: build asap with its default features, or set {} = torch",
-        Setting(DEVICE),
-        Setting(BACKEND)
-    ))
-}
-
-#[cfg(feature = "candle")]
-use asap_lm::candle::{open as open_candle, runs as candle_runs};
-
-#[cfg(not(feature = "candle"))]
-fn candle_runs(_: &Path) -> bool {
-    false
-}
-
-#[cfg(not(feature = "candle"))]
-fn open_candle(_: &Path, _: &Arc<Tokenizer>, _: &Arc<Memory>) -> asap_lm::Result<LoadedModel> {
-    Err(LmError::Backend(format!(
-        "{setting} = 'candle' is not supported by this build: install asap with `cargo install --locked --path . \
-         --features candle`, or set {setting} = torch",
-        setting = Setting(BACKEND)
-    )))
 }
 
 #[cfg(test)]

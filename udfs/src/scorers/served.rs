@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use asap_kernels::memo::Memory;
+use asap_kernels::front_end::Setting;
 use asap_llm::chat::{CallError, FailureKind, Served as Listed};
 use asap_llm::config::{Config, Owner};
 use asap_llm::posts::{Post, Posts, Unread};
@@ -25,6 +25,8 @@ use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
 use self::replies::{Asked, Form};
+use super::kind::{Fit, Kind, Opening, Runs, Settled};
+use super::{BACKEND, DEVICE, DTYPE, misfit};
 use crate::interrupt;
 use crate::settings::Settings;
 
@@ -43,32 +45,55 @@ const SAME_MODEL: f32 = 0.5;
 const NO_TEXT: &str = "asap.scorer.model cannot restore a text from its tokens";
 const LOOKS: Duration = Duration::from_millis(200);
 
-/// Finds the server, and opens a model that asks it.
-pub(super) fn open(
-    folder: &Path,
-    settings: &Settings,
-    tokenizer: &Arc<Tokenizer>,
-    memory: &Arc<Memory>,
-) -> Result<LoadedModel> {
-    let config = Config {
-        owner: Owner::Scores,
-        base_url: settings.scorer_base_url.clone(),
-        api_key_env: settings.scorer_api_key_env.clone(),
-        prices: Default::default(),
-        budget: Default::default(),
-        ..settings.language_model()
-    };
-    let tasks = Arc::new(Tasks::new()?);
-    let (named, reading) = (settings.scorer_served_model.clone(), Arc::clone(tokenizer));
-    let finding = async move { Server::find(&config, named, reading).await };
-    let (server, window) = tasks.wait(finding, &|| !interrupt::is_asked())??;
-    tracing::warn!("{}", server.described());
-    let server = Arc::new(server);
-    let backend =
-        |_| -> Box<dyn Backend> { Box::new(Served { server: Arc::clone(&server), tasks: Arc::clone(&tasks) }) };
-    let model = LoadedModel::with_backends((0..BATCHES).map(backend).collect(), folder, tokenizer, memory)?;
-    // A chain as long as the server's window leaves no room for the token that servers always write.
-    Ok(model.with_window(window.map_or(usize::MAX, |window| window.saturating_sub(1))))
+/// A server of the model at `asap.scorer.base_url`.
+pub(super) struct ServedKind;
+
+impl Kind for ServedKind {
+    fn name(&self) -> &'static str {
+        "served"
+    }
+
+    fn settled(&self, _: &Settings) -> Settled {
+        Settled { devices: None, dtype: None, computes_in: None, runs: Runs::Elsewhere }
+    }
+
+    fn fits(&self, _: &Path, settings: &Settings) -> Fit {
+        let device = settings.scorer_device.as_ref().map(|devices| misfit([DEVICE, BACKEND], devices, "served"));
+        let dtype = settings.scorer_dtype.map(|dtype| misfit([DTYPE, BACKEND], dtype.name(), "served"));
+        let address = settings.scorer_base_url.is_none().then(|| {
+            LmError::Backend(format!(
+                "{} = 'served' needs a server of the model: set {}, such as http://localhost:8000/v1",
+                Setting(BACKEND),
+                Setting("asap.scorer.base_url")
+            ))
+        });
+        let wrong: Vec<LmError> = [device, dtype, address].into_iter().flatten().collect();
+        if wrong.is_empty() { Ok(self.settled(settings)) } else { Err(wrong) }
+    }
+
+    /// Finds the server, and opens a model that asks it.
+    fn open(&self, _: &Settled, opening: &Opening) -> Result<LoadedModel> {
+        let Opening { folder, settings, tokenizer, memory } = *opening;
+        let config = Config {
+            owner: Owner::Scores,
+            base_url: settings.scorer_base_url.clone(),
+            api_key_env: settings.scorer_api_key_env.clone(),
+            prices: Default::default(),
+            budget: Default::default(),
+            ..settings.language_model()
+        };
+        let tasks = Arc::new(Tasks::new()?);
+        let (named, reading) = (settings.scorer_served_model.clone(), Arc::clone(tokenizer));
+        let finding = async move { Server::find(&config, named, reading).await };
+        let (server, window) = tasks.wait(finding, &|| !interrupt::is_asked())??;
+        tracing::warn!("{}", server.described());
+        let server = Arc::new(server);
+        let backend =
+            |_| -> Box<dyn Backend> { Box::new(Served { server: Arc::clone(&server), tasks: Arc::clone(&tasks) }) };
+        let model = LoadedModel::with_backends((0..BATCHES).map(backend).collect(), folder, tokenizer, memory)?;
+        // A chain as long as the server's window leaves no room for the token that servers always write.
+        Ok(model.with_window(window.map_or(usize::MAX, |window| window.saturating_sub(1))))
+    }
 }
 
 /// Runs requests on another thread than the one that waits for them.

@@ -12,19 +12,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use asap_kernels::front_end::{Setting, either};
-use asap_kernels::memo::Memory;
 use asap_lm::backend::{Backend, Continuation, Continued, Fork, IsWanted, Packed, Target, TokenScore};
-use asap_lm::{Dtype, LmError, LoadedModel, Result, Stating, Tokenizer};
+use asap_lm::{Dtype, LmError, LoadedModel, Result, Stating};
 use serde_json::{Value, json};
 
+use super::kind::{Fit, Kind, Opening, Runs, Settled};
 use super::{BACKEND, DTYPE};
 use crate::interrupt;
-use crate::settings::{Device, Devices};
+use crate::settings::{Device, Devices, Settings};
 
 use child::{Answer, Child, Fault, Launch, Ready};
 pub(super) use encoder::open as open_encoder;
-pub(super) use python::has_card;
-use python::lacks;
+use python::{has_card, lacks};
 
 const SCRIPT: &str = include_str!("../../../python/python/asap/scorer.py");
 /// Deaths without a finished batch that end a run.
@@ -33,20 +32,67 @@ const DEATHS: usize = 3;
 const PROOF: &str = "Let x be 3. Then 2x + 1 = 7, so f(x) is odd.";
 const UNSOUND: &str = "it was ended: its scores of a plain text are NaN, infinite or all the same";
 
-/// Starts a child for each device, and waits until all have loaded the model.
-pub(super) fn open(
-    folder: &Path,
-    python: &str,
-    devices: &Devices,
-    dtype: Dtype,
-    tokenizer: &Arc<Tokenizer>,
-    memory: &Arc<Memory>,
-) -> Result<LoadedModel> {
-    let (stating, proof) = (Stating::load(folder, tokenizer)?, Proof::of_scorer(tokenizer.encode(PROOF, false)?.ids));
-    let children = Children { folder, python, devices, dtype, backend: BACKEND };
-    let torches = children.start(proof, Some(Arc::new(stating)))?.into_iter();
-    let backends = torches.map(|torch| Box::new(torch) as Box<dyn Backend>).collect();
-    LoadedModel::with_backends(backends, folder, tokenizer, memory)
+/// Models of transformers by PyTorch.
+pub(super) struct PyTorch;
+
+impl Kind for PyTorch {
+    fn name(&self) -> &'static str {
+        "torch"
+    }
+
+    fn settled(&self, settings: &Settings) -> Settled {
+        settled_on(settings.scorer_device.clone().unwrap_or(Devices(vec![Device::Cpu])), settings)
+    }
+
+    fn fits(&self, _: &Path, settings: &Settings) -> Fit {
+        let devices = settings.scorer_device.clone().map_or_else(|| devices(settings), Ok);
+        devices.map(|devices| settled_on(devices, settings)).map_err(|error| vec![error])
+    }
+
+    fn lacks(&self, _: &Path, settings: &Settings) -> Option<LmError> {
+        check(settings, &self.settled(settings).devices?).err()
+    }
+
+    /// Starts a child for each device, and waits until all have loaded the model.
+    fn open(&self, settled: &Settled, opening: &Opening) -> asap_lm::Result<LoadedModel> {
+        let Opening { folder, settings, tokenizer, memory } = *opening;
+        let Settled { devices: Some(devices), dtype: Some(dtype), .. } = settled else {
+            return Err(LmError::Abandoned);
+        };
+        let (stating, proof) =
+            (Stating::load(folder, tokenizer)?, Proof::of_scorer(tokenizer.encode(PROOF, false)?.ids));
+        let children = Children { folder, python: &settings.scorer_python, devices, dtype: *dtype, backend: BACKEND };
+        let torches = children.start(proof, Some(Arc::new(stating)))?.into_iter();
+        let backends = torches.map(|torch| Box::new(torch) as Box<dyn Backend>).collect();
+        LoadedModel::with_backends(backends, folder, tokenizer, memory)
+    }
+
+    fn remark(&self) -> Option<&'static str> {
+        Some("asap's own engine lacks the family")
+    }
+}
+
+fn settled_on(devices: Devices, settings: &Settings) -> Settled {
+    let on_cpu = devices.is_cpu();
+    let dtype = settings.scorer_dtype.unwrap_or(if on_cpu { Dtype::F32 } else { Dtype::Bf16 });
+    let runs = if on_cpu { Runs::InChild } else { Runs::Elsewhere };
+    Settled { devices: Some(devices), dtype: Some(dtype), computes_in: Some(dtype.name()), runs }
+}
+
+/// The devices of PyTorch if settings name none.
+pub(super) fn devices(settings: &Settings) -> asap_lm::Result<Devices> {
+    Ok(Devices(vec![if has_card(&settings.scorer_python)? { Device::Cuda(None) } else { Device::Cpu }]))
+}
+
+/// Fails if PyTorch is missing, or finds no GPU and should run on one.
+pub(super) fn check(settings: &Settings, devices: &Devices) -> asap_lm::Result<()> {
+    let python = &settings.scorer_python;
+    match has_card(python)? {
+        false if !devices.is_cpu() => {
+            Err(LmError::Backend(format!("PyTorch of asap.scorer.python = '{python}' finds no GPU for {devices}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The children of a model.

@@ -165,7 +165,7 @@ fn replaced(reply: Reply, from: &str, to: &str) -> Reply {
 fn scorer_with(url: Option<&str>, retries: i64) -> datafusion::common::Result<Arc<Scorer>> {
     let mut settings = Settings { scorer_model: golden("qwen2").display().to_string(), ..Settings::default() };
     if let Some(url) = url {
-        settings.scorer_backend = crate::settings::ScorerBackend::Served;
+        settings.scorer_backend = crate::settings::ScorerBackend::of("served");
         (settings.scorer_base_url, settings.anchor_max_retries) = (Some(url.to_string()), retries);
     }
     let mut options = ConfigOptions::new();

@@ -1,0 +1,103 @@
+//! The contract of a kind of backend, and the registry of all kinds.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use asap_kernels::memo::Memory;
+use asap_lm::{Dtype, LmError, LoadedModel, Tokenizer};
+use parking_lot::RwLock;
+
+use super::own::{Cpu, Cuda};
+use super::{candle::Candle, served::ServedKind, torch::PyTorch};
+use crate::settings::{Devices, ScorerBackend, Settings};
+
+/// The kinds of this crate, in the order in which `auto` tries them.
+const OWN: [&dyn Kind; 5] = [&Cuda, &Cpu, &PyTorch, &Candle, &ServedKind];
+/// Kinds that programs registered.
+static KINDS: RwLock<Vec<&'static dyn Kind>> = RwLock::new(vec![]);
+
+/// What a scoring model is computed with. The settings of a run take it, and the identity of an output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settled {
+    /// None if the kind does not choose devices.
+    pub devices: Option<Devices>,
+    /// The type that the kind chose among several; None if it has one.
+    pub dtype: Option<Dtype>,
+    /// The type of computation, in words; None if it is not known.
+    pub computes_in: Option<&'static str>,
+    pub runs: Runs,
+}
+
+/// Where a model computes, which decides how its time is estimated and measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runs {
+    /// On the CPU cores of this process.
+    Here,
+    /// On the CPU cores of another process of this machine.
+    InChild,
+    /// On a GPU or a server.
+    Elsewhere,
+}
+
+/// What a kind computes a model with, or all reasons why it cannot.
+pub type Fit = Result<Settled, Vec<LmError>>;
+
+/// A model to open.
+pub struct Opening<'a> {
+    pub folder: &'a Path,
+    pub settings: &'a Settings,
+    pub tokenizer: &'a Arc<Tokenizer>,
+    /// Limits the caches of scores.
+    pub memory: &'a Arc<Memory>,
+}
+
+/// A kind of backend: a way to run scoring models.
+///
+/// To add one, implement this and [`register`] it. A kind of this crate is a file, a line in the registry and a sentence
+/// in `docs/models.md`.
+pub trait Kind: Send + Sync {
+    /// Its name in settings, messages and identities of outputs.
+    fn name(&self) -> &'static str;
+
+    /// What it computes with by these settings, without a look at model and machine.
+    fn settled(&self, settings: &Settings) -> Settled;
+
+    /// What it computes the model of a folder with.
+    ///
+    /// # Errors
+    /// All reasons why it cannot run this model by these settings on this machine. A reason is
+    /// [`LmError::Abandoned`] if the process is asked to end.
+    fn fits(&self, folder: &Path, settings: &Settings) -> Fit;
+
+    /// Why devices that settings name cannot compute it now; None if they can.
+    fn lacks(&self, _folder: &Path, _settings: &Settings) -> Option<LmError> {
+        None
+    }
+
+    /// Opens a model. `settled` is from [`Kind::fits`].
+    ///
+    /// # Errors
+    /// If the model cannot be opened. The error says what is missing.
+    fn open(&self, settled: &Settled, opening: &Opening) -> asap_lm::Result<LoadedModel>;
+
+    /// Why `auto` chooses it; None for a choice that needs no remark.
+    fn remark(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+/// Adds a kind after the others. Its name becomes a value of `asap.scorer.backend`.
+pub fn register(kind: &'static dyn Kind) {
+    ScorerBackend::register(kind.name());
+    KINDS.write().push(kind);
+}
+
+/// Returns all kinds, in the order in which `auto` tries them.
+pub fn kinds() -> Vec<&'static dyn Kind> {
+    OWN.into_iter().chain(KINDS.read().iter().copied()).collect()
+}
+
+/// Returns the kind that settings name; None for `auto`.
+pub(super) fn named(settings: &Settings) -> Option<&'static dyn Kind> {
+    kinds().into_iter().find(|kind| kind.name() == settings.scorer_backend.name())
+}
