@@ -10,7 +10,7 @@ use crate::common::{Workplace, check_section, root};
 
 const PAGE: &str = "docs/pipelines.md";
 const MODEL: &str = "HuggingFaceTB/SmolLM2-135M-Instruct";
-const SHOWN: usize = 11;
+const SHOWN: usize = 9;
 
 /// Returns the columns verdict, nats and text of each step of a record.
 fn steps(record: &str) -> Vec<Vec<&str>> {
