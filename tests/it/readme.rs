@@ -176,7 +176,7 @@ fn the_table_of_finish_reasons_is_what_is_counted() {
         let how = if end == End::Finished { "finished" } else { "cut off" };
         [format!("`{}`", values.replace(' ', "`, `")), how.to_string(), who.to_string()]
     };
-    check_table("docs/inspect.md", "finish", "value | the generation | written by", finish_reasons().map(cells));
+    check_table("docs/layouts.md", "finish", "value | the generation | written by", finish_reasons().map(cells));
 }
 
 #[test]

@@ -247,7 +247,7 @@ def control_scores(steps: _TextsArrow, control: _TextArrow, seed: _IntArrow, **s
 def cut_off(finish_reason: _Text, **settings: Any) -> bool | None:
     r"""Whether a generation ended before its model finished it, by its finish reason: true for `length`, `max_tokens`
     and others, false for `stop`, `end_turn` and others, NULL for a value that asap does not know. Case does not
-    count. [Inspect](inspect.md#finish-reasons) lists the values.
+    count. [Layouts](layouts.md#finish-reasons) lists the values.
 
     Args:
         finish_reason: Why the generation ended, as the server reported it.
