@@ -51,9 +51,7 @@ def section(bench):
     *others, last = [f"`{command}`" for command in bench["command"]]
     commands = f"{', '.join(others)} and {last}" if others else last
     peer = f"Peer: {bench['peer']}. " if bench["peer"] else ""
-    # A bench that left the tree still runs at the commit that had it.
-    run = f"At commit {bench['at']}, run" if "at" in bench else "Run"
-    parts = [wrapped(f"{run} {commands}. {peer}{bench['note']}")]
+    parts = [wrapped(f"Run {commands}. {peer}{bench['note']}")]
     parts += [table(*build) for build in groupby(bench["results"], key=build_of)]
     parts += [wrapped(f"**Where this comparison is unfair to the peer.** {bench['unfair']}")] if bench["peer"] else []
     return "\n\n".join([*parts, wrapped(f"**Limit.** {bench['limit']}")])

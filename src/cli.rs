@@ -202,10 +202,10 @@ const FORMER_COMMANDS: [(&str, &str); 3] = [
     (
         "cache",
         "asap cache gc is now asap table vacuum LOC --answers; for ls and stats, query 'LOC/.asap/cache' with asap sql, as \
-         docs/endpoints.md shows",
+         docs/runs.md shows",
     ),
     ("sample", "asap sample has gone; data/README.md names the commit whose asap sample made the sample"),
-    ("experiment", "asap experiment has gone; docs/evaluation.md names the commit that ran it, and shows its figures"),
+    ("experiment", "asap experiment has gone; docs/evidence.md names the commit that ran it, and shows its figures"),
 ];
 
 /// A hint for words where clap's own tip does not help: former commands and flags, settings as flags, and SQL without

@@ -1,4 +1,4 @@
-//! The pruned trace of the front page, the tutorial and `docs/pipelines.md`.
+//! The pruned trace of the front page and `docs/pipelines.md`.
 //!
 //! A model that is not part of the project gave the recorded scores. `UPDATE=1 SCORER=FOLDER cargo test --test it trace`
 //! records them again with the model of a folder. Without `SCORER`, the same commands run with the small model, and only
@@ -10,7 +10,7 @@ use crate::common::{Workplace, check_section, root};
 
 const PAGE: &str = "docs/pipelines.md";
 const MODEL: &str = "HuggingFaceTB/SmolLM2-135M-Instruct";
-const SHOWN: usize = 11;
+const SHOWN: usize = 9;
 
 /// Returns the columns verdict, nats and text of each step of a record.
 fn steps(record: &str) -> Vec<Vec<&str>> {
@@ -39,5 +39,4 @@ fn the_recorded_trace_is_what_its_commands_print() {
     let line = |step: &Vec<&str>| format!("{} {}\n", if step[0] == "keep" { ' ' } else { '-' }, step[2]);
     let shown = format!("```diff\n{}```\n", held.iter().take(SHOWN).map(line).collect::<String>());
     check_section("README.md", "diff", &shown);
-    check_section("docs/tutorial.md", "diff", &shown);
 }

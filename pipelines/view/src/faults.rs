@@ -21,7 +21,7 @@ const fn of_rows(name: &'static str, rows: &'static str, sql: &'static str) -> K
 
 pub(crate) const CUT_OFF: Kind = of_rows(
     "cut_off",
-    "whose [finish reason](#finish-reasons) says that the generation was cut off. Unknown values are listed and not counted",
+    "whose [finish reason](layouts.md#finish-reasons) says that the generation was cut off. Unknown values are listed and not counted",
     "cot_cut_off(finish_reason)",
 );
 pub(crate) const LOOP: Kind =

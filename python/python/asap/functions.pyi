@@ -80,14 +80,13 @@ def ai_complete(prompt: _TextArrow, **settings: Any) -> Any: ...
 def anchor(question: _Text, answer: _Text, **settings: Any) -> dict[str, Any] | None:
     r"""The direct thought from a question to its answer, in a struct of thought, status, error, tokens_in, tokens_out
     and cached. The language model of `asap.anchor.*` writes the thought at temperature 0 with the prompt anchor.md.
-    status is 'ok', or 'no_anchor' if the question is NULL or the answer is NULL or blank. A failed call gives one
-    of the statuses timeout, rate_limited, unavailable, denied, refused, bad_response, too_long and budget. If
-    status is not 'ok', error holds the reason. cached is true if the answer was paid for earlier or for an equal
-    row. With asap.anchor.provider = 'extractive', asap calls no language model, and tokens_in and tokens_out are 0.
-    The thought then has up to four parts. goal is the sentence that asks. given lists the values and names of the
-    question. through lists further values and names of the answer. reach is the program in the answer's fenced
-    blocks, or the last sentence of an answer without a program. As published in the ASAP paper, with a language
-    model. The prompt is in other words, and by default, rules replace the model.
+    status is 'ok', or 'no_anchor' if the question is NULL or the answer is NULL or blank. A failed call gives
+    timeout, rate_limited, unavailable, denied, refused, bad_response, too_long or budget. If status is not 'ok',
+    error holds the reason. cached is true if the answer was paid for earlier or for an equal row. With
+    asap.anchor.provider = 'extractive', asap calls no language model. The thought then has up to four parts: goal
+    (the sentence that asks), given (values and names of the question), through (further ones of the answer) and
+    reach (the program in the answer's fenced blocks, or else its last sentence). As published in the ASAP paper,
+    with a language model. The prompt is in other words, and by default, rules replace the model.
 
     Args:
         question: The question.
@@ -106,15 +105,14 @@ def anchor(question: _TextArrow, answer: _TextArrow, **settings: Any) -> Any: ..
 def answer(response: _Text, **settings: Any) -> str | None:
     r"""The final answer that a response states after its chain of thought. The final answer is the content of the last
     `\boxed`. Neighboring boxes with "and", "or" or a comma between them form a list, unless they all have the same
-    value. Without a box, the final answer is the text after the last "answer is", "answer:" or "correct option is",
-    or the line after a heading such as "Final answer" (or the same in several other languages). Verbs such as
-    "should be" may replace "is", but then only a value counts. Without these, it is the text after the last `####`.
-    Words before the value (`exactly 4`, `a total of 4`) and words after it that neither change nor doubt it (`4,
-    altogether`, `4 because 2 + 2 = 4`, `D, not B`) are left out. Without this too, it is the response itself, if
-    the response is one line that is nothing but a value, or that ends in an equation, such as `2 + 2 = 4`. The
-    result is NULL if the response has none of these, if a heading is followed by several values, if the text denies
-    or corrects the answer, or if the chain is cut off (an opening tag without its closing tag). Only the last
-    65,536 bytes of the response are searched.
+    value. Without a box, it is the text after the last "answer is", "answer:" or "correct option is", or the line
+    after a heading such as "Final answer" (also in several other languages), or else the text after the last
+    `####`. If "should be" or the like replaces "is", only a value counts. Words before the value (`exactly 4`) and
+    words after it that neither change nor doubt it (`4 because 2 + 2 = 4`, `D, not B`) are left out. Without all of
+    these, it is the response itself, if that is one line with nothing but a value, or one that ends in an equation.
+    The result is NULL if the response has none of these, if a heading is followed by several values, if the text
+    denies or corrects the answer, or if the chain is cut off (an opening tag without its closing tag). Only the
+    last 65,536 bytes of the response are searched.
 
     Args:
         response: The text that a model wrote, with or without its chain of thought.
@@ -131,12 +129,10 @@ def answer(response: _TextArrow, **settings: Any) -> Any: ...
 @overload
 def attribution(question: _Question, steps: _Texts, answer: _Text, **settings: Any) -> list[float | None] | None:
     r"""For each step, how much the mean −ln P of the answer's tokens rises if this step is left out, in nats per token;
-    above 0 if the step helps. This is the score of PIR (Xiao et al. 2025): the logarithm of a ratio of
-    perplexities. PIR drops only functional steps (verification, other methods, error correction) by this score: see
-    `cot_drop_functional`. The scoring model (`asap.scorer.model`) reads the question, the steps, `</think>` and the
-    answer: once with all steps, and once without each step. For each step, the model reads about half of the
-    chain's tokens again. An empty answer gives NULL. A chain longer than the model's window gives NULL. As
-    published.
+    above 0 if the step helps. This is the score of PIR (Xiao et al. 2025), which drops only functional steps by it:
+    see `cot_drop_functional`. The scoring model (`asap.scorer.model`) reads the question, the steps, `</think>` and
+    the answer, and for each step about half of the chain's tokens again. An empty answer gives NULL. A chain longer
+    than the model's window gives NULL. As published.
 
     Args:
         question: The question that the chain answers: a text, or a conversation with its system prompt, such as
@@ -182,15 +178,14 @@ def coarse(cot: _Text, thought: _Text, **settings: Any) -> dict[str, Any] | None
     holds the remaining steps, joined by a blank line. For each remaining step, kept holds the number (from 1) of
     the matching step of the original chain, and similarity holds the Gestalt similarity of the two steps. status is
     'ok', 'no_anchor' for a NULL thought, 'empty_chain' for a chain that is NULL or has no step, or 'no_match' if
-    Algorithm 1 rejects every sample. A failed call gives one of the statuses timeout, rate_limited, unavailable,
-    denied, refused, bad_response, too_long and budget. If status is not 'ok', cot, kept and similarity are NULL,
-    and error holds the reason. With asap.anchor.provider = 'extractive', asap calls no language model, and
-    tokens_in and tokens_out are 0. Instead, rules keep the step that states the answer. Going backward, they keep
-    each step that is the first to contain a value, name or line of code of the thought or of a later kept step. If
-    the kept steps are less than a third of the chain, the rules add steps from its start and its end. The rules are
-    a stub and do not understand the text. Differs from the ASAP paper by default: after asap.anchor.max_attempts
-    samples, the row is a reject. With 0, asap asks until a sample is valid. The prompt is in other words, and by
-    default, rules replace the model.
+    Algorithm 1 rejects every sample. A failed call gives the same statuses as in `cot_anchor`. If status is not
+    'ok', cot, kept and similarity are NULL, and error holds the reason. With asap.anchor.provider = 'extractive',
+    rules replace the language model. They keep the step that states the answer and, going backward, each step that
+    is the first to contain a value, name or line of code of the thought or of a later kept step. If these are less
+    than a third of the chain, they add steps from its start and its end. The rules are a stub and do not understand
+    the text. Differs from the ASAP paper by default: after asap.anchor.max_attempts samples, the row is a reject.
+    With 0, asap asks until a sample is valid. The prompt is in other words, and by default, rules replace the
+    model.
 
     Args:
         cot: The chain of thought.
@@ -227,11 +222,10 @@ def completion(cot: _TextArrow, answer: _TextArrow, **settings: Any) -> Any: ...
 @overload
 def control_scores(steps: _Texts, control: _Text, seed: _Int, **settings: Any) -> list[float | None] | None:
     r"""A score for each step by its place, its length or chance: a baseline that other scores must beat. The step with
-    the lowest score is removed first. `prefix` removes the last step first, and so keeps the beginning. `suffix`
-    removes the first step first, and so keeps the end. `longest` removes the step with the most tokens first.
-    `random` removes a random step first, as `cot_random` does. `block` keeps a random contiguous block. The scores
-    of `random` depend on `seed` and the steps. The scores of `block` also depend on the lengths of the steps in
-    tokens. The other controls ignore `seed`. An unknown control fails the query.
+    the lowest score is removed first. `prefix` keeps the beginning, `suffix` the end, and `block` a random
+    contiguous block. `longest` removes the step with the most tokens first, and `random` a random step, as
+    `cot_random` does. The scores of `random` and `block` depend on `seed`, and those of `block` also on the lengths
+    of the steps in tokens. An unknown control fails the query.
 
     Args:
         steps: The steps of a chain of thought. A NULL step is an empty step.
@@ -253,7 +247,7 @@ def control_scores(steps: _TextsArrow, control: _TextArrow, seed: _IntArrow, **s
 def cut_off(finish_reason: _Text, **settings: Any) -> bool | None:
     r"""Whether a generation ended before its model finished it, by its finish reason: true for `length`, `max_tokens`
     and others, false for `stop`, `end_turn` and others, NULL for a value that asap does not know. Case does not
-    count. [Inspect](inspect.md#finish-reasons) lists the values.
+    count. [Layouts](layouts.md#finish-reasons) lists the values.
 
     Args:
         finish_reason: Why the generation ended, as the server reported it.
@@ -322,9 +316,8 @@ def example(
     user's turn. The labels are -100 on the prompt, and equal input_ids on the response. The response is the chain
     in think tags, the text that the template writes after the closing tag (a blank line if it defines none), the
     answer, and the token that ends the turn. If the template writes the opening think tag, this tag belongs to the
-    prompt. Prompt and response are tokenized separately, as in generation. A NULL answer is left out. A NULL chain
-    gives NULL, and so does an example of more than max_length tokens, or a row that the chat template does not
-    print: `cot_no_score` gives the reason.
+    prompt. A NULL answer is left out. A NULL chain gives NULL, and so does an example of more than max_length
+    tokens, or a row that the chat template does not print: `cot_no_score` gives the reason.
 
     Args:
         question: The question: a text, or a conversation with its system prompt, such as `cot_prompt` returns.
@@ -372,8 +365,7 @@ def first_token(question: _QuestionArrow, steps: _TextsArrow, **settings: Any) -
 def fit(steps: _Texts, scores: _Numbers, max_tokens: _Int = None, **settings: Any) -> list[int | None] | None:
     r"""The numbers (from 1, ascending) of the steps that remain after removing every step of more than `max_tokens`
     tokens, and then the steps with the lowest scores, one by one, until the remaining steps have at most
-    `max_tokens` tokens. In contrast, `cot_refine` removes a step that is longer than the budget only after all
-    steps with lower scores. Lists of different lengths give NULL.
+    `max_tokens` tokens. Lists of different lengths give NULL.
 
     Args:
         steps: The steps of a chain of thought. A NULL step is an empty step.
@@ -479,10 +471,10 @@ def match(cot: _TextArrow, coarse: _TextArrow, tau: _NumberArrow = None, **setti
 @overload
 def mean_step_entropy(question: _Question, steps: _Texts, **settings: Any) -> list[float | None] | None:
     r"""The mean entropy of the tokens of each step, in nats: `cot_step_entropy` divided by the number of the step's
-    tokens. The blank line before a step does not count. In the first version of the paper of Li et al. (2025), step
-    entropy is a sum, which favors long steps. In the second version, step entropy is this mean. A step gets NULL if
-    one of its tokens has no token before it. One forward pass computes this entropy and `cot_perplexity`. A chain
-    longer than the model's window gives NULL. As published (second version).
+    tokens. The blank line before a step does not count. The second version of the paper of Li et al. (2025) prunes
+    by this mean, and the first by the sum. A step gets NULL if one of its tokens has no token before it. One
+    forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's window gives NULL. As
+    published (second version).
 
     Args:
         question: The question that the chain answers: a text, or a conversation with its system prompt, such as
@@ -566,11 +558,11 @@ def prompt(question: _TextArrow, system: _TextArrow = None, **settings: Any) -> 
 
 @overload
 def random(steps: _Texts, ratio: _Number, seed: _Int, **settings: Any) -> list[int | None] | None:
-    r"""The numbers (from 1, ascending) of a random subset of steps with at most `ratio` of the tokens. The subset is a
-    baseline that a score must beat. asap removes steps in a random order until the remaining steps, joined by a
-    blank line, have at most `ratio` of the tokens of all steps joined, rounded down. The order depends only on
-    `seed` and the steps, so a smaller ratio gives a subset of the result of a larger ratio. For a budget in tokens,
-    pass `CAST(budget AS DOUBLE) / tokens` as the ratio. The limit is then exactly `budget` tokens.
+    r"""The numbers (from 1, ascending) of a random subset of steps with at most `ratio` of the tokens. asap removes
+    steps in a random order until the remaining steps, joined by a blank line, have at most `ratio` of the tokens of
+    all steps joined, rounded down. The order depends only on `seed` and the steps, so a smaller ratio gives a
+    subset of the result of a larger ratio. For exactly `budget` tokens, pass `CAST(budget AS DOUBLE) / tokens` as
+    the ratio.
 
     Args:
         steps: The steps of a chain of thought. A NULL step is an empty step.
@@ -614,13 +606,11 @@ def refine(steps: _TextsArrow, scores: _NumbersArrow, max_tokens: _IntArrow = No
 @overload
 def refine_exactly(steps: _Texts, scores: _Numbers, max_tokens: _Int = None, **settings: Any) -> dict[str, Any] | None:
     r"""The steps that `cot_refine` keeps, plus as many tokens as fit in `max_tokens` from the step that `cot_refine`
-    removes last. Use this function to compare methods at the same length, because methods that keep whole steps
-    differ in length. The result is a struct of `steps`, `kept` and `cut`. `steps` holds all steps, with the cut
-    step shortened. `kept` holds the numbers (from 1) of the remaining steps, the cut step included. `cut` is the
-    number of the cut step, or NULL if no step is cut. The cut step keeps its first tokens, except in two cases. The
-    cut step keeps its last tokens if all other remaining steps come after it, or if no other step remains and it is
-    the last of several steps. The result may have one or two tokens less than `max_tokens`. Lists of different
-    lengths give NULL.
+    removes last. Use it to compare methods at the same length. The result is a struct of `steps` (all steps, with
+    the cut step shortened), `kept` (the numbers, from 1, of the remaining steps, the cut step included) and `cut`
+    (the number of the cut step, or NULL). The cut step keeps its first tokens. It keeps its last tokens if all
+    other remaining steps come after it, or if no other step remains and it is the last of several steps. The result
+    may have one or two tokens less than `max_tokens`. Lists of different lengths give NULL.
 
     Args:
         steps: The steps of a chain of thought. A NULL step is an empty step.
@@ -748,11 +738,11 @@ def selective_context(text: _Text, ratio: _Number, level: _Text = None, **settin
     The scoring model (`asap.scorer.model`) reads each sentence separately, after the token that begins a text (the
     tokenizer's BOS, else `<|endoftext|>`). The self-information of a token is −ln P, and that of a unit is the mean
     over its tokens. A token that covers several words counts for each with an equal share. Units below the
-    percentile `100 · (1 − ratio)` of all units of the text are dropped, with the white space before them. White
-    space at both ends of the result is removed. Sentences and words are those of Unicode (UAX #29), so a
-    punctuation mark is a word. A ratio of 1 returns the text unchanged. A sentence longer than the model's window
-    gives NULL. Differs from its publication: units are words by the rules of Unicode. Papers that compare with it
-    do not say which units they drop, and the default units of its program are noun chunks.
+    percentile `100 · (1 − ratio)` of all units of the text are dropped, with the white space before them. Sentences
+    and words are those of Unicode (UAX #29), so a punctuation mark is a word. A ratio of 1 returns the text
+    unchanged. A sentence longer than the model's window gives NULL. Differs from its publication: units are words
+    by the rules of Unicode. Papers that compare with it do not say which units they drop, and the default units of
+    its program are noun chunks.
 
     Args:
         text: The text to compress, such as a chain of thought.
@@ -794,8 +784,8 @@ def self_information(steps: _TextsArrow, **settings: Any) -> Any: ...
 def shortest_correct(generations: _Texts, gold: _Text, **settings: Any) -> int | None:
     r"""The number (from 1) of the generation with the fewest tokens among the generations that have a chain of thought
     and state the expected answer, by the rules of `cot_verify`. If several are equally short, the result is the
-    first. If no generation states the answer, the result is NULL. Training on the shortest correct sample of each
-    question shortens answers without rewriting any text (Sky-T1-Flash; Munkhbat et al. 2025). As published.
+    first. If no generation states the answer, the result is NULL. Sky-T1-Flash and Munkhbat et al. (2025) train on
+    it. As published.
 
     Args:
         generations: Several generations for a question, each with the chain in think tags and then the answer.
@@ -816,13 +806,12 @@ def shortest_surviving(
 ) -> dict[str, Any] | None:
     r"""Of several prunings of a chain, the shortest pruning in which the answer survives (see `cot_survives`), or the
     whole chain if there is no such pruning. For each number in `shares`, asap removes the steps with the lowest
-    scores, as in `cot_refine`, until at most this share of the chain's tokens remains. asap checks the prunings
-    from the shortest to the longest, and stops at the first pruning in which the answer survives. The result is a
-    struct of `share` (1 for the whole chain), `kept` (the numbers of the kept steps, from 1), and the fields
-    `log_probability`, `stated` and `survives` of `cot_survives` for this pruning. If the answer does not survive in
-    the whole chain either, `survives` is false. If the answer is a program, `stated` and `survives` are NULL, and
-    asap takes the shortest pruning whose log-probability is at least the log-probability of the whole chain. Lists
-    of different lengths, and an empty answer, give NULL. A chain longer than the model's window gives NULL.
+    scores, as in `cot_refine`, until at most this share of the chain's tokens remains. The result is a struct of
+    `share` (1 for the whole chain), `kept` (the numbers of the kept steps, from 1), and the fields
+    `log_probability`, `stated` and `survives` of `cot_survives`. If the answer does not survive in the whole chain
+    either, `survives` is false. If the answer is a program, `stated` and `survives` are NULL, and asap takes the
+    shortest pruning whose log-probability is at least that of the whole chain. Lists of different lengths, and an
+    empty answer, give NULL. A chain longer than the model's window gives NULL.
 
     Args:
         question: The question that the chain answers: a text, or a conversation with its system prompt, such as
@@ -897,12 +886,11 @@ def similarity_difflib(a: _TextArrow, b: _TextArrow, **settings: Any) -> Any: ..
 
 @overload
 def step_entropy(question: _Question, steps: _Texts, **settings: Any) -> list[float | None] | None:
-    r"""The total entropy of the tokens of each step, in nats, by the scoring model (`asap.scorer.model`). The entropy
-    of a token is the entropy of the distribution that the model predicts for this token. In the first version of
-    their paper, Li et al. (2025) prune the steps with the lowest totals first. The second version divides the
-    totals by the number of tokens (`cot_mean_step_entropy`). A step gets NULL if one of its tokens has no token
-    before it. One forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's window
-    gives NULL. As published (first version).
+    r"""The total entropy of the tokens of each step, in nats, by the scoring model (`asap.scorer.model`). In the first
+    version of their paper, Li et al. (2025) prune the steps with the lowest totals first. The second version
+    divides the totals by the number of tokens (`cot_mean_step_entropy`). A step gets NULL if one of its tokens has
+    no token before it. One forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's
+    window gives NULL. As published (first version).
 
     Args:
         question: The question that the chain answers: a text, or a conversation with its system prompt, such as
@@ -966,16 +954,14 @@ def surprisal(question: _QuestionArrow, steps: _TextsArrow, **settings: Any) -> 
 def survives(question: _Question, steps: _Texts, kept: _Ints, answer: _Text, **settings: Any) -> dict[str, Any] | None:
     r"""Whether the answer survives pruning: whether the scoring model (`asap.scorer.model`) still states it after
     reading only some steps of a chain. The model reads the question, the kept steps, `</think>` and `The final
-    answer is \boxed{`. The result is a struct of `log_probability`, `stated` and `survives`. `log_probability` is
-    the mean ln P of the answer's tokens, at most 0. `stated` is the text that the model writes up to the closing
-    brace, by greedy decoding, at most 64 tokens. `survives` is true if `stated` equals the answer by the rules of
-    `cot_verify`. The answer is the text that `cot_answer` finds in the argument `answer`, or else the whole
-    argument if it is one line. Any other argument is a program, and so is an argument with a fenced block of code
-    and no `\boxed`. For a program, the model reads only `</think>` after the steps, `log_probability` covers the
-    whole argument, and `stated` and `survives` are NULL. Kept steps are joined by a blank line. Empty steps are
-    left out. If consecutive rows have the same question, the model reads the shared beginning of their texts only
-    once. An empty answer, and a number in `kept` that no step has, give NULL. A chain longer than the model's
-    window gives NULL.
+    answer is \boxed{`. The result is a struct of `log_probability` (the mean ln P of the answer's tokens), `stated`
+    (what the model writes up to the closing brace, by greedy decoding, at most 64 tokens) and `survives` (whether
+    `stated` equals the answer by the rules of `cot_verify`). The answer is the text that `cot_answer` finds in the
+    argument `answer`, or else the whole argument if it is one line. Any other argument is a program, and so is one
+    with a fenced block of code and no `\boxed`. For a program, the model reads only `</think>` after the steps,
+    `log_probability` covers the whole argument, and `stated` and `survives` are NULL. Kept steps are joined by a
+    blank line. Empty steps are left out. An empty answer, and a number in `kept` that no step has, give NULL. A
+    chain longer than the model's window gives NULL.
 
     Args:
         question: The question that the chain answers: a text, or a conversation with its system prompt, such as
@@ -1111,11 +1097,10 @@ def trace(
     **settings: Any,
 ) -> list[dict[str, Any] | None] | None:
     r"""What pruning did to each step of a chain, as a list of structs with the fields `step`, `tokens`, `similarity`,
-    `surprisal` and `dropped`. `step` is the number of the step (from 1). `tokens` is the length of the step alone,
-    in tokens of the scoring model. `similarity` is the similarity of the step to the matching step of the coarse
-    chain (`cot_match`). `surprisal` is the score of the step. `dropped` names the stage that dropped the step:
-    `'anchor'` if the step is not in `coarse_kept`, else `stage` if the step is not in `kept`, or NULL if the step
-    is kept. Lists whose lengths do not match give NULL.
+    `surprisal` and `dropped`. `step` is the number of the step (from 1), `tokens` its length alone, in tokens of
+    the scoring model, `similarity` its similarity to the matching step of the coarse chain (`cot_match`), and
+    `surprisal` its score. `dropped` names the stage that dropped it: `'anchor'` if it is not in `coarse_kept`, else
+    `stage` if it is not in `kept`, or NULL if it is kept. Lists whose lengths do not match give NULL.
 
     Args:
         steps: The steps of the original chain. A NULL step is an empty step.
@@ -1154,9 +1139,8 @@ def trace(
 @overload
 def truncate(steps: _Texts, ratio: _Number, **settings: Any) -> list[int | None] | None:
     r"""The numbers (from 1) of the steps of the longest prefix of a chain that has at most the share `ratio` of its
-    tokens. The prefix is a baseline that a score must beat. The steps of the prefix, joined by a blank line, have
-    at most `ratio` of the tokens of all steps joined, rounded down. For a budget in tokens, pass `CAST(budget AS
-    DOUBLE) / tokens` as the ratio. The limit is then exactly `budget` tokens.
+    tokens. The steps are joined by a blank line, and the limit is rounded down. For exactly `budget` tokens, pass
+    `CAST(budget AS DOUBLE) / tokens` as the ratio.
 
     Args:
         steps: The steps of a chain of thought. A NULL step is an empty step.
@@ -1196,10 +1180,9 @@ def turns(messages: _ConversationArrow, role: _TextArrow, **settings: Any) -> An
 def unstated(steps: _Texts, answer: _Text, **settings: Any) -> list[str | None] | None:
     r"""The steps without the sentences that state the answer. A sentence states the answer if one of four parts of it
     equals the answer by the rules of `cot_verify`: the content of a `\boxed`, the text after "answer is" or
-    "answer:", a formula, or the text after the last `=` or `is`. A model can copy an answer that the chain states.
-    To see whether the other sentences lead to the answer, apply `cot_survives` to the result of this function.
-    Every step keeps its number: a step without remaining sentences becomes an empty text. A sentence ends with its
-    line, or at `.`, `?` or `!` before a space. Steps that do not state the answer stay unchanged.
+    "answer:", a formula, or the text after the last `=` or `is`. To see whether the other sentences lead to the
+    answer, apply `cot_survives` to the result. Every step keeps its number: a step without remaining sentences
+    becomes an empty text. A sentence ends with its line, or at `.`, `?` or `!` before a space.
 
     Args:
         steps: The steps of a chain of thought. A NULL step is an empty step.
@@ -1221,18 +1204,17 @@ def verify(gold: _Text, response: _Text, **settings: Any) -> bool | None:
     expressions determine. Lists and sets may be in any order, and tuples must be in the same order. Intervals (also
     `[2,5[`) and sets such as `\{x \mid 2 \le x < 5\}` are compared as the inequalities that they stand for,
     matrices entry by entry, and equations up to a factor. `x = 5` equals `5`. If `gold` has no `=`, an equation in
-    a box or after "answer is" states its value if the equation holds (`2 + 3 = 5`) or if it names what is asked for
-    (`m + n = 5`, `P(X = 2) = 0.5`), but not if it is to be solved (`2x = 5`). The response may add a condition that
-    holds for all values, such as `n \ge 1` or "where c is any real number". A unit or a currency sign may be
-    omitted. The response may also have one word of another script after its number if `gold` has no unit. The `%`
-    of a number of at least 10 may be omitted too. The letter of a choice equals the letter with its text (`B` and
-    `B. 12`), and several letters may be in any order (`ABD` and `D, A, B`). Arguments of functions may have other
-    names (`f(x) = x^2` and `f(t) = t^2`), and so may the constant `C` at the end of a sum. If `gold` is a list or a
-    set, boxes with only commas, "and" or white space between them are a list. Four kinds of answers are equal only
-    if their texts are identical: answers with two readings, answers whose letters look multiplied but are not
-    (`P(2)`, `\frac{dy}{dx}`), answers that `cot_verify` cannot parse, and answers that cost too much to compare. So
-    `cot_verify` may reject a right answer. A rounded answer is always rejected. A response without an answer gives
-    false.
+    a box or after "answer is" states its value if the equation holds (`2 + 3 = 5`) or names what is asked for (`m +
+    n = 5`, `P(X = 2) = 0.5`), but not if it is to be solved (`2x = 5`). The response may add a condition that holds
+    for all values, such as `n \ge 1`, and, if `gold` has no unit, one word of another script after its number. A
+    unit, a currency sign, or the `%` of a number of at least 10 may be omitted. The letter of a choice equals the
+    letter with its text (`B` and `B. 12`), and several letters may be in any order (`ABD` and `D, A, B`). Arguments
+    of functions may have other names (`f(x) = x^2` and `f(t) = t^2`), and so may the constant `C` at the end of a
+    sum. If `gold` is a list or a set, boxes with only commas, "and" or white space between them are a list. Four
+    kinds of answers are equal only if their texts are identical: answers with two readings, answers whose letters
+    look multiplied but are not (`P(2)`, `\frac{dy}{dx}`), answers that `cot_verify` cannot parse, and answers that
+    cost too much to compare. So `cot_verify` may reject a right answer. It rejects rounded answers. A response
+    without an answer gives false.
 
     Args:
         gold: The expected answer, or a solution that states it in a form that `cot_answer` finds, such as

@@ -36,7 +36,7 @@ pub(super) const COT_HOLLOW: RowFunction<(), bool> = RowFunction {
 
 pub(super) const COT_CUT_OFF: RowFunction<(), bool> = RowFunction {
     name: "cot_cut_off",
-    about: "Whether a generation ended before its model finished it, by its finish reason: true for `length`, `max_tokens` and others, false for `stop`, `end_turn` and others, NULL for a value that asap does not know. Case does not count. [Inspect](inspect.md#finish-reasons) lists the values.",
+    about: "Whether a generation ended before its model finished it, by its finish reason: true for `length`, `max_tokens` and others, false for `stop`, `end_turn` and others, NULL for a value that asap does not know. Case does not count. [Layouts](layouts.md#finish-reasons) lists the values.",
     arguments: &[argument!(finish_reason: Text, "Why the generation ended, as the server reported it.")],
     example: "select cot_cut_off('MAX_TOKENS');\n-- true",
     row: |_, row| health::is_cut_off(row.text(0)?).ok_or(NoValue::Null),

@@ -18,7 +18,7 @@ const RATIO: Argument =
 
 pub(super) const COT_RANDOM: RowFunction<Arc<Tokenizer>, Numbers> = RowFunction {
     name: "cot_random",
-    about: "The numbers (from 1, ascending) of a random subset of steps with at most `ratio` of the tokens. The subset is a baseline that a score must beat. asap removes steps in a random order until the remaining steps, joined by a blank line, have at most `ratio` of the tokens of all steps joined, rounded down. The order depends only on `seed` and the steps, so a smaller ratio gives a subset of the result of a larger ratio. For a budget in tokens, pass `CAST(budget AS DOUBLE) / tokens` as the ratio. The limit is then exactly `budget` tokens.",
+    about: "The numbers (from 1, ascending) of a random subset of steps with at most `ratio` of the tokens. asap removes steps in a random order until the remaining steps, joined by a blank line, have at most `ratio` of the tokens of all steps joined, rounded down. The order depends only on `seed` and the steps, so a smaller ratio gives a subset of the result of a larger ratio. For exactly `budget` tokens, pass `CAST(budget AS DOUBLE) / tokens` as the ratio.",
     arguments: &[STEPS, RATIO, argument!(seed: Int, "A whole number. Another seed gives another subset.")],
     example: "select cot_random(['Hm.', '2 + 2 is 4.', 'Done.'], 0.7, 7);\n-- [2]",
     row: |tokenizer, row| {
@@ -31,7 +31,7 @@ pub(super) const COT_RANDOM: RowFunction<Arc<Tokenizer>, Numbers> = RowFunction 
 
 pub(super) const COT_TRUNCATE: RowFunction<Arc<Tokenizer>, Numbers> = RowFunction {
     name: "cot_truncate",
-    about: "The numbers (from 1) of the steps of the longest prefix of a chain that has at most the share `ratio` of its tokens. The prefix is a baseline that a score must beat. The steps of the prefix, joined by a blank line, have at most `ratio` of the tokens of all steps joined, rounded down. For a budget in tokens, pass `CAST(budget AS DOUBLE) / tokens` as the ratio. The limit is then exactly `budget` tokens.",
+    about: "The numbers (from 1) of the steps of the longest prefix of a chain that has at most the share `ratio` of its tokens. The steps are joined by a blank line, and the limit is rounded down. For exactly `budget` tokens, pass `CAST(budget AS DOUBLE) / tokens` as the ratio.",
     arguments: &[STEPS, RATIO],
     example: "select cot_truncate(['Hm.', '2 + 2 is 4.', 'Done.'], 0.5);\n-- [1]",
     row: |tokenizer, row| {
@@ -44,7 +44,7 @@ pub(super) const COT_TRUNCATE: RowFunction<Arc<Tokenizer>, Numbers> = RowFunctio
 
 pub(super) const COT_CONTROL_SCORES: RowFunction<Arc<Tokenizer>, Vec<f64>> = RowFunction {
     name: "cot_control_scores",
-    about: "A score for each step by its place, its length or chance: a baseline that other scores must beat. The step with the lowest score is removed first. `prefix` removes the last step first, and so keeps the beginning. `suffix` removes the first step first, and so keeps the end. `longest` removes the step with the most tokens first. `random` removes a random step first, as `cot_random` does. `block` keeps a random contiguous block. The scores of `random` depend on `seed` and the steps. The scores of `block` also depend on the lengths of the steps in tokens. The other controls ignore `seed`. An unknown control fails the query.",
+    about: "A score for each step by its place, its length or chance: a baseline that other scores must beat. The step with the lowest score is removed first. `prefix` keeps the beginning, `suffix` the end, and `block` a random contiguous block. `longest` removes the step with the most tokens first, and `random` a random step, as `cot_random` does. The scores of `random` and `block` depend on `seed`, and those of `block` also on the lengths of the steps in tokens. An unknown control fails the query.",
     arguments: &[
         STEPS,
         argument!(control: Text, "`block`, `longest`, `prefix`, `random` or `suffix`."),

@@ -56,7 +56,7 @@ pub(super) const COT_REFINE: RowFunction<(Arc<Tokenizer>, Settings), Numbers> = 
 
 pub(super) const COT_FIT: RowFunction<(Arc<Tokenizer>, Settings), Numbers> = RowFunction {
     name: "cot_fit",
-    about: "The numbers (from 1, ascending) of the steps that remain after removing every step of more than `max_tokens` tokens, and then the steps with the lowest scores, one by one, until the remaining steps have at most `max_tokens` tokens. In contrast, `cot_refine` removes a step that is longer than the budget only after all steps with lower scores. Lists of different lengths give NULL.",
+    about: "The numbers (from 1, ascending) of the steps that remain after removing every step of more than `max_tokens` tokens, and then the steps with the lowest scores, one by one, until the remaining steps have at most `max_tokens` tokens. Lists of different lengths give NULL.",
     arguments: STEPS_SCORES_AND_BUDGET,
     example: "select cot_fit(['Hm.', 'So 2 + 2 + 2 is 6.', 'Done.'], [0.1, 3.2, 1.4], 7);\n-- [1, 3]",
     row: |(tokenizer, settings), row| {
@@ -108,7 +108,7 @@ struct_output!(row: ByRule => "kept": Some(Numbers(row.kept.clone())), "by": Som
 
 pub(super) const COT_REFINE_EXACTLY: RowFunction<(Arc<Tokenizer>, Settings), Refinement> = RowFunction {
     name: "cot_refine_exactly",
-    about: "The steps that `cot_refine` keeps, plus as many tokens as fit in `max_tokens` from the step that `cot_refine` removes last. Use this function to compare methods at the same length, because methods that keep whole steps differ in length. The result is a struct of `steps`, `kept` and `cut`. `steps` holds all steps, with the cut step shortened. `kept` holds the numbers (from 1) of the remaining steps, the cut step included. `cut` is the number of the cut step, or NULL if no step is cut. The cut step keeps its first tokens, except in two cases. The cut step keeps its last tokens if all other remaining steps come after it, or if no other step remains and it is the last of several steps. The result may have one or two tokens less than `max_tokens`. Lists of different lengths give NULL.",
+    about: "The steps that `cot_refine` keeps, plus as many tokens as fit in `max_tokens` from the step that `cot_refine` removes last. Use it to compare methods at the same length. The result is a struct of `steps` (all steps, with the cut step shortened), `kept` (the numbers, from 1, of the remaining steps, the cut step included) and `cut` (the number of the cut step, or NULL). The cut step keeps its first tokens. It keeps its last tokens if all other remaining steps come after it, or if no other step remains and it is the last of several steps. The result may have one or two tokens less than `max_tokens`. Lists of different lengths give NULL.",
     arguments: STEPS_SCORES_AND_BUDGET,
     example: "select cot_refine_exactly(['Hm.', '2 + 2 is 4.', 'Done.'], [2, 1, 0], 6)['kept'];\n-- [1, 2]",
     row: |(tokenizer, settings), row| {

@@ -11,7 +11,7 @@ use crate::output::{Results, struct_output};
 
 pub(super) const COT_TRACE: RowFunction<Arc<Tokenizer>, Fates> = RowFunction {
     name: "cot_trace",
-    about: "What pruning did to each step of a chain, as a list of structs with the fields `step`, `tokens`, `similarity`, `surprisal` and `dropped`. `step` is the number of the step (from 1). `tokens` is the length of the step alone, in tokens of the scoring model. `similarity` is the similarity of the step to the matching step of the coarse chain (`cot_match`). `surprisal` is the score of the step. `dropped` names the stage that dropped the step: `'anchor'` if the step is not in `coarse_kept`, else `stage` if the step is not in `kept`, or NULL if the step is kept. Lists whose lengths do not match give NULL.",
+    about: "What pruning did to each step of a chain, as a list of structs with the fields `step`, `tokens`, `similarity`, `surprisal` and `dropped`. `step` is the number of the step (from 1), `tokens` its length alone, in tokens of the scoring model, `similarity` its similarity to the matching step of the coarse chain (`cot_match`), and `surprisal` its score. `dropped` names the stage that dropped it: `'anchor'` if it is not in `coarse_kept`, else `stage` if it is not in `kept`, or NULL if it is kept. Lists whose lengths do not match give NULL.",
     arguments: &[
         argument!(steps: TextList, "The steps of the original chain. A NULL step is an empty step."),
         argument!(coarse_kept: IntList, "The numbers of the steps that stage 1 kept, from 1. NULL: stage 1 did not run."),

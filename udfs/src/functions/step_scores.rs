@@ -85,7 +85,7 @@ pub(super) const COT_PERPLEXITY: StepScore = StepScore {
 
 pub(super) const COT_STEP_ENTROPY: StepScore = StepScore {
     name: "cot_step_entropy",
-    about: "The total entropy of the tokens of each step, in nats, by the scoring model (`asap.scorer.model`). The entropy of a token is the entropy of the distribution that the model predicts for this token. In the first version of their paper, Li et al. (2025) prune the steps with the lowest totals first. The second version divides the totals by the number of tokens (`cot_mean_step_entropy`). A step gets NULL if one of its tokens has no token before it. One forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's window gives NULL. As published (first version).",
+    about: "The total entropy of the tokens of each step, in nats, by the scoring model (`asap.scorer.model`). In the first version of their paper, Li et al. (2025) prune the steps with the lowest totals first. The second version divides the totals by the number of tokens (`cot_mean_step_entropy`). A step gets NULL if one of its tokens has no token before it. One forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's window gives NULL. As published (first version).",
     arguments: QUESTION_AND_STEPS,
     example: "select cot_step_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::AllTokens,
@@ -96,7 +96,7 @@ pub(super) const COT_STEP_ENTROPY: StepScore = StepScore {
 
 pub(super) const COT_MEAN_STEP_ENTROPY: StepScore = StepScore {
     name: "cot_mean_step_entropy",
-    about: "The mean entropy of the tokens of each step, in nats: `cot_step_entropy` divided by the number of the step's tokens. The blank line before a step does not count. In the first version of the paper of Li et al. (2025), step entropy is a sum, which favors long steps. In the second version, step entropy is this mean. A step gets NULL if one of its tokens has no token before it. One forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's window gives NULL. As published (second version).",
+    about: "The mean entropy of the tokens of each step, in nats: `cot_step_entropy` divided by the number of the step's tokens. The blank line before a step does not count. The second version of the paper of Li et al. (2025) prunes by this mean, and the first by the sum. A step gets NULL if one of its tokens has no token before it. One forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's window gives NULL. As published (second version).",
     arguments: QUESTION_AND_STEPS,
     example: "select cot_mean_step_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::AllTokens,
@@ -118,7 +118,7 @@ pub(super) const COT_SELF_INFORMATION: StepScore = StepScore {
 
 pub(super) const COT_ATTRIBUTION: StepScore = StepScore {
     name: "cot_attribution",
-    about: "For each step, how much the mean −ln P of the answer's tokens rises if this step is left out, in nats per token; above 0 if the step helps. This is the score of PIR (Xiao et al. 2025): the logarithm of a ratio of perplexities. PIR drops only functional steps (verification, other methods, error correction) by this score: see `cot_drop_functional`. The scoring model (`asap.scorer.model`) reads the question, the steps, `</think>` and the answer: once with all steps, and once without each step. For each step, the model reads about half of the chain's tokens again. An empty answer gives NULL. A chain longer than the model's window gives NULL. As published.",
+    about: "For each step, how much the mean −ln P of the answer's tokens rises if this step is left out, in nats per token; above 0 if the step helps. This is the score of PIR (Xiao et al. 2025), which drops only functional steps by it: see `cot_drop_functional`. The scoring model (`asap.scorer.model`) reads the question, the steps, `</think>` and the answer, and for each step about half of the chain's tokens again. An empty answer gives NULL. A chain longer than the model's window gives NULL. As published.",
     arguments: &[
         QUESTION,
         argument!(steps: TextList, "The steps of a chain of thought, joined by a blank line."),
