@@ -40,14 +40,16 @@ class TryLater(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """Errors are one sentence."""
+    """Errors are one sentence. `lacks` says why there is no option, by its name."""
+
+    lacks: dict[str, str] = {}
 
     def error(self, message):
         unknown = message.removeprefix("unrecognized arguments: ")
         if unknown != message:
             flag = unknown.split()[0].partition("=")[0]
             known = {each.lstrip("-").replace("-", "_"): each for each in self._option_string_actions}
-            message = f"there is no option {flag}{_settings.nearest(flag.lstrip('-'), known)}"
+            message = f"there is no option {flag}{self.lacks.get(flag) or _settings.nearest(flag.lstrip('-'), known)}"
         self.exit(2, f"error: {message.removeprefix('argument ')}\n")
 
 
@@ -122,18 +124,11 @@ def silence():
 
 
 def model_folder(model):
-    """The folder of a model, or its snapshot in the Hub's cache."""
-    folder = Path(model)
-    if not folder.exists() and model.count("/") == 1 and not model.startswith((".", "/")):
-        from huggingface_hub import snapshot_download
-
-        try:
-            folder = Path(snapshot_download(model, local_files_only=True))
-        except OSError as error:
-            raise _asap.Error(f"{model} is no folder, and not in the Hub's cache: run hf download {model}") from error
-    if not (folder / "config.json").is_file():
+    """The folder of a model, as `asap train` finds it."""
+    folder = _asap.model_folder(model)
+    if not os.path.isfile(f"{folder}/config.json"):
         raise _asap.Error(f"there is no model in {model}: expected a folder in Hugging Face's layout, with config.json")
-    return str(folder)
+    return folder
 
 
 def check_memory(args, processes, total):

@@ -29,9 +29,9 @@ _NOWHERE = "/nowhere"
 
 def run(
     pipeline: Location,
-    *,
     from_: Location | list[Location],
     to: Location,
+    *,
     parts: int = 64,
     num_cpus: float = 1,
     num_gpus: float = 0,

@@ -17,14 +17,20 @@ import time
 
 from asap import _asap, _sft
 
+# Options of `asap train` that asap.sft lacks.
+_LACKS = dict.fromkeys(
+    ("--checkpoints", "--device", "--format", "--held-out", "--init", "--keep"), ": only asap train has it"
+) | dict.fromkeys(("--accumulate", "--micro-batch"), ": only asap train has it; set --step to their product")
+
 
 def arguments():
     shape = argparse.RawDescriptionHelpFormatter
     parser = _sft.Parser(prog="python -m asap.sft", description=__doc__, formatter_class=shape)
+    parser.lacks = _LACKS
     option = parser.add_argument
     whole, number = _sft.whole, _sft.number
     option("--model", metavar="DIR", required=True,
-           help="start from this model: a folder in Hugging Face's layout, or org/name in the Hub's cache")
+           help="start from this model: a folder in Hugging Face's layout, org/name in the Hub's cache, or small")
     option("--data", metavar="LOC", required=True, help="train on a Delta table, or a folder or file of Parquet or JSON lines")
     option("--columns", metavar="question=…,cot=…,answer=…",
            help="name the question, cot and answer columns if asap cannot recognize them")
