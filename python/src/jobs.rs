@@ -87,9 +87,9 @@ pub(crate) fn model_folder(named: &str) -> PyResult<String> {
     Ok(folder.display().to_string())
 }
 
-/// Run `asap run` with these flags. `show` gets a line of progress now and then. Ctrl-C ends the run as it does on the
-/// command line: finished slices are committed, and a second one ends it immediately. If `returns_rejects`, an output
-/// without rows is no failure.
+/// Run `asap run` with these flags. Now and then, `show` gets a line of progress, and what it counts: rows, all rows, calls
+/// and their cost. Ctrl-C ends the run as it does on the command line: finished slices are committed, and a second one ends
+/// it immediately. If `returns_rejects`, an output without rows is no failure.
 #[pyfunction]
 pub(crate) fn run(
     py: Python<'_>,
@@ -124,7 +124,9 @@ pub(crate) fn run(
             None => bar.line(started.elapsed(), asap_lm::tokens_read().saturating_sub(read_before), 100),
             Some(_) => "committing the finished rows; a second Ctrl-C ends the run immediately".to_string(),
         };
-        let shown = show.as_ref().map_or(Ok(()), |show| show.call1((line,)).map(drop));
+        let (rows, all_rows, usage) = bar.reached();
+        let counts = (line, rows, all_rows, usage.calls, usage.cost);
+        let shown = show.as_ref().map_or(Ok(()), |show| show.call1(counts).map(drop));
         if let Err(signal) = py.check_signals().and(shown) {
             if interrupt.is_some() {
                 task.abort();

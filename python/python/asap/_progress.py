@@ -19,7 +19,7 @@ class Progress:
         self._width = 0
         self._display: Any = None
 
-    def __call__(self, line: str) -> None:
+    def __call__(self, line: str, *_: float) -> None:
         now = time.monotonic()
         if now - self._last < self._pause:
             return
