@@ -1,5 +1,6 @@
 """What the open steps of a plan need: files, models, keys, programs, packages, disk and GPUs. All that is missing is one list."""
 
+import functools
 import glob
 import json
 import os
@@ -8,14 +9,16 @@ import shutil
 import subprocess
 import tempfile
 
+from asap import _asap
 from asap.paper._cells import finished, is_done, preparations
-from asap.paper._plan import Failed, asap_command, error_of, failure
+from asap.paper._plan import Failed, asap_command, error_of, failure, shown
 
 # In the error that a setting causes, its value is replaced by one that always works, to find further errors.
 _WORKS = {"scorer.device": "cpu", "scorer.backend": "cpu", "scorer.model": "small", "api_key_env": "PATH"}
 # What reference programs and tests of a benchmark import in addition to Python's own modules.
 _MODULES = {"leetcode": ["sortedcontainers"]}
-# The packages of programs.
+# A program that is also started, since a broken installation shows only then. The packages of programs.
+_STARTED = "vllm"
 _PACKAGES = {"vllm": "vllm", "torchrun": "torch"}
 _ROW = {"question": "2 + 2?", "cot": "2 + 2 is 4.\n\nIt is 4.", "answer": "4"}
 # Bytes for each parameter: a weight and two moments in f32 in a checkpoint, and with gradient and bf16 copy on GPUs.
@@ -103,15 +106,12 @@ def lost(plan, kind, paths, seed):
 def of_pruning(plan, cell, corpus):
     """What the pipeline of a cell lacks, by a dry run of one row."""
     arm, pipeline, source = plan.arms[cell.arm], cell.prune[4], plan.fill(corpus["from"], cell.seed)
-    problem = failure("run", pipeline, "--print", *_standing(plan, plan.prune_flags(corpus, arm, cell.seed)))
-    if problem:
-        return [problem]
     few = {key: value for key, value in corpus.items() if key not in ("sample", "seed")} | {"limit": 1}
     flags = _standing(plan, plan.prune_flags(few, arm, cell.seed))
     if os.path.exists(source):
         return of_row(pipeline, source, plan.to, flags)
     if os.path.isfile(pipeline):  # Its columns are those of the corpus.
-        return []
+        return filter(None, [failure("run", pipeline, "--print", *flags)])
     with tempfile.TemporaryDirectory() as folder:
         source = f"{folder}/row.jsonl"
         with open(source, "w") as file:
@@ -138,8 +138,19 @@ def of_row(pipeline, source, folder, flags):
         problems.append(error_of(done.stderr))
         works = next(_settings(flags, problems[-1]), None)
         if works is None:
-            return problems
+            return [*problems, *of_encoder(problems[-1], source, folder, flags)]
         flags = [*flags, "--set", works]
+
+
+def of_encoder(problem, source, folder, flags):
+    """What PyTorch lacks for an encoder that is missing itself: a scoring model takes its place."""
+    given = dict(word.removeprefix("asap.").split("=", 1) for word in flags if word.startswith("asap."))
+    device, backend = given.get("compressor.device", "cpu"), given.get("compressor.backend")
+    if "compressor.model" not in problem or device == "cpu" and backend != "torch":
+        return []
+    given = {"scorer.model": "small", "scorer.backend": "torch", "scorer.device": device, "scorer.python": given.get("scorer.python")}
+    own = [word for name, value in given.items() if value for word in ("--set", f"asap.{name}={value}")]
+    return of_row("self_information_steps", source, folder, own)
 
 
 def _settings(flags, problem):
@@ -172,6 +183,8 @@ def of_command(command):
     if not path:
         package = _PACKAGES.get(os.path.basename(command[0]))
         return [f"there is no program {command[0]}{f': python -m pip install {package}' if package else ''}"]
+    if os.path.basename(path) == _STARTED:
+        return starts(path, "--version")
     python = path
     if not _is_python(path):
         with open(path, "rb") as file:
@@ -185,7 +198,16 @@ def of_command(command):
     ask = f"import importlib.util as u; print(*[n for n in {needs!r} if u.find_spec(n) is None])"
     done = subprocess.run([python, "-c", ask], capture_output=True, text=True)
     absent = done.stdout.split() if done.returncode == 0 else needs
-    return [f"{command[0]} has no package {', '.join(absent)}: {python} -m pip install {' '.join(absent)}"] if absent else []
+    if absent:
+        return [f"{command[0]} has no package {', '.join(absent)}: {python} -m pip install {' '.join(absent)}"]
+    return starts(python, "-c", f"import {_STARTED}") if _STARTED in needs else []
+
+
+@functools.lru_cache
+def starts(*command):
+    """Why a command does not start. Its imports are among what it does first."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    return [f"{shown(command)} ended with code {done.returncode}: {error_of(done.stderr or done.stdout)}"] if done.returncode else []
 
 
 def _is_python(path):
@@ -218,14 +240,11 @@ def size(path):
 
 
 def model_folder(model):
-    """The folder of a model, as asap finds it, or "" for a model that is not a folder."""
-    if os.path.isdir(model):
-        return model
-    home = os.environ.get("HF_HOME") or f"{os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')}/huggingface"
-    hub = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"
-    name, _, revision = model.partition("@")
-    folders = glob.glob(f"{hub}/models--{name.replace('/', '--')}/snapshots/{revision or '*'}/") if name.count("/") == 1 else []
-    return max(folders, key=os.path.getmtime, default="")
+    """The folder of a model, or "" if there is none yet."""
+    try:
+        return _asap.model_folder(model)
+    except _asap.Error:
+        return ""
 
 
 def parameters(plan, model):

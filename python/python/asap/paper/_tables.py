@@ -132,7 +132,7 @@ def efficiency(plan, cells, done, folder):
     put_csv(f"{folder}/efficiency.csv", ["arm", "corpus", *_FIGURES], [[*key, *found.values()] for key, found in figures.items()])
     note = f"Means over seeds. A sample is one example: prompt, chain and answer. Changes are against {plan.against}.\n"
     tables = {"Training efficiency": (note, ["arm", "corpus", *_FIGURES, *_CHANGES.values()], rows)} if rows else {}
-    if paper := printed(plan):
+    if (paper := printed(plan)).keys() & figures.keys():
         tables["Training efficiency, next to the paper's"] = beside(figures, paper)
     Path(folder, "efficiency.tex").write_text("\n".join(latex(title, *table[1:]) for title, table in tables.items()))
     text = "\n".join(f"## {title}\n\n{note}\n{markdown(*table)}" for title, (note, *table) in tables.items())
@@ -141,12 +141,11 @@ def efficiency(plan, cells, done, folder):
 
 
 def beside(figures, paper):
-    """The figures that the paper prints, next to those of the run."""
+    """The figures of the run that the paper prints too, next to the paper's."""
     rows = []
-    for key in sorted({**figures, **paper}, key=lambda key: key[1]):
-        own, found = figures.get(key, {}), paper.get(key, {})
-        cells = ((number(own.get(name), _FIGURES[name]), number(found.get(name), _FIGURES[name]), number(change(own.get(name), found.get(name)), "+.1f"))
-                 for name in _CHANGES)
+    for key in (key for key in figures if key in paper):
+        both = ((figures[key][name], paper[key][name], _FIGURES[name]) for name in _CHANGES)
+        cells = ((number(own, form), number(found, form), number(change(own, found), "+.1f")) for own, found, form in both)
         rows.append([*key, *(text for each in cells for text in each)])
     head = ["arm", "corpus", *(text for name in _CHANGES for text in (name, "the paper's", "difference in %"))]
-    return "Figures that one of the two lacks are –.\n", head, rows
+    return "The arms that the paper has too.\n", head, rows
