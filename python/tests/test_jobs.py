@@ -216,6 +216,20 @@ def test_a_failed_prune_keeps_its_paid_answers(traces):
     shutil.rmtree(os.path.dirname(kept))
 
 
+def test_a_failed_prune_without_paid_answers_names_no_folder(traces):
+    settings = {"anchor_provider": "openai", "anchor_base_url": "http://127.0.0.1:1/v1", "anchor_model": "none"}
+    with pytest.raises(asap.UnavailableError) as error:
+        asap.prune(traces, **settings, anchor_max_retries=0, quiet=True)
+    assert "cannot connect" in str(error.value) and "asap-" not in str(error.value)
+
+    def rows():
+        yield {"question": "2 + 2?"}
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match="with to='out/pruned', a repeated call resumes"):
+        asap.prune(datasets.IterableDataset.from_generator(rows), quiet=True)
+
+
 def test_categories_are_read_as_text():
     frame = polars.DataFrame({"question": ["2 + 2?"], "cot": ["2 + 2 is 4."], "answer": ["4"]})
     pruned = asap.prune(frame.with_columns(polars.col("question").cast(polars.Categorical)), "truncate", quiet=True)

@@ -129,10 +129,8 @@ def pruning(cell: Cell, asked: set[Any]) -> tuple[list[Part], float | None]:
         asked.add(stage_1)
     if calls:
         parts.append(by_plan(cell.plan, "calls", calls=calls, tokens=tokens, device="endpoint")._replace(source="calls"))
-    encoder = found.get("encoder_tokens") or encoded(cell)
-    if encoder:
-        held = found.get("encoder") or {"device": setting(cell, "compressor.device") or "cpu"}
-        parts.append(by_plan(cell.plan, "encoded-tokens", tokens=encoder, device=f"encoder: {where(held)}"))
+    if encoder := found["encoder_tokens"]:
+        parts.append(by_plan(cell.plan, "encoded-tokens", tokens=encoder, device=f"encoder: {where(found['encoder'])}"))
     if found["scored_tokens"] or not parts:
         parts.append(scoring(cell, found))
     return parts, 0.0 if not calls else anchor["cost"] or None
@@ -144,10 +142,10 @@ def setting(cell: Cell, name: str) -> Any:
 
 
 def scoring(cell: Cell, found: Table) -> Part:
-    """The tokens that the scoring model reads, and where: as asap reports, or by the settings."""
+    """The tokens that the scoring model reads, and where."""
     if not found["scored_tokens"]:
         return Part(tokens=0)
-    held = found.get("scorer") or {"device": setting(cell, "scorer.device"), "dtype": setting(cell, "scorer.dtype")}
+    held = found["scorer"]
     device = held.get("device") or held.get("backend") or "auto"
     part = by_plan(cell.plan, "scored-tokens", tokens=found["scored_tokens"], device=where(held))
     speed, size, what = _MEASURED.get(device.partition(":")[0], (None, 0, ""))
@@ -161,14 +159,6 @@ def scoring(cell: Cell, found: Table) -> Part:
 def where(held: Table) -> str:
     """The device of a model with its data type, or a backend that chooses both."""
     return " ".join(filter(None, [held.get("dtype"), "on" if held.get("dtype") else "", held.get("device") or held.get("backend") or "auto"]))
-
-
-def encoded(cell: Cell) -> float | None:
-    """The tokens that an encoder reads, if the pipeline has one: about those of the chains."""
-    if not setting(cell, "compressor.model"):
-        return None
-    rows, chain, _ = of_corpus(cell)
-    return rows * chain
 
 
 @functools.lru_cache
