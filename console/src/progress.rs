@@ -146,6 +146,12 @@ impl Bar {
         self.reached.lock().line(elapsed, scored, width)
     }
 
+    /// The rows that are done, all rows (0 if the number is unknown), and the calls to language models.
+    pub fn reached(&self) -> (u64, u64, Usage) {
+        let reached = self.reached.lock();
+        (reached.rows, reached.all_rows, reached.usage)
+    }
+
     /// A bar that appears when work begins, unless `is_quiet`. `verb` names the work.
     pub fn new(verb: &'static str, is_quiet: bool) -> Self {
         Self { verb, is_quiet, reached: Arc::default(), shown: Mutex::default() }

@@ -20,6 +20,7 @@ use datafusion::common::config::ExtensionOptions;
 use datafusion::datasource::MemTable;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::prelude::col;
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3_arrow::input::AnyRecordBatch;
 use tokio::sync::watch;
@@ -79,9 +80,16 @@ fn mapping(columns: Option<&str>) -> PyResult<Option<ColumnMapping>> {
     columns.map(str::parse::<ColumnMapping>).transpose().map_err(|error| failed(error.into()))
 }
 
-/// Run `asap run` with these flags. `show` gets a line of progress now and then. Ctrl-C ends the run as it does on the
-/// command line: finished slices are committed, and a second one ends it immediately. If `returns_rejects`, an output
-/// without rows is no failure.
+/// Return the folder of a model: a folder, org/name in the Hub's cache, or `small`, which is written if it is missing.
+#[pyfunction]
+pub(crate) fn model_folder(named: &str) -> PyResult<String> {
+    let folder = asap_lm::locate(named).map_err(|error| ArgumentError::new_err(error.to_string()))?;
+    Ok(folder.display().to_string())
+}
+
+/// Run `asap run` with these flags. Now and then, `show` gets a line of progress, and what it counts: rows, all rows, calls
+/// and their cost. Ctrl-C ends the run as it does on the command line: finished slices are committed, and a second one ends
+/// it immediately. If `returns_rejects`, an output without rows is no failure.
 #[pyfunction]
 pub(crate) fn run(
     py: Python<'_>,
@@ -103,10 +111,22 @@ pub(crate) fn run(
     let mut interrupt: Option<PyErr> = None;
     loop {
         if let Some(done) = wait_a_tick(py, &engine, &mut task) {
-            return interrupt.map_or(done, Err);
+            return match (interrupt, done) {
+                (None, done) => done,
+                // It says what is committed, and how to resume.
+                (Some(signal), Err(stopped)) if signal.is_instance_of::<PyKeyboardInterrupt>(py) => {
+                    Err(PyKeyboardInterrupt::new_err(stopped.value(py).to_string()))
+                }
+                (Some(signal), _) => Err(signal),
+            };
         }
-        let line = bar.line(started.elapsed(), asap_lm::tokens_read().saturating_sub(read_before), 100);
-        let shown = show.as_ref().map_or(Ok(()), |show| show.call1((line,)).map(drop));
+        let line = match interrupt {
+            None => bar.line(started.elapsed(), asap_lm::tokens_read().saturating_sub(read_before), 100),
+            Some(_) => "committing the finished rows; a second Ctrl-C ends the run immediately".to_string(),
+        };
+        let (rows, all_rows, usage) = bar.reached();
+        let counts = (line, rows, all_rows, usage.calls, usage.cost);
+        let shown = show.as_ref().map_or(Ok(()), |show| show.call1(counts).map(drop));
         if let Err(signal) = py.check_signals().and(shown) {
             if interrupt.is_some() {
                 task.abort();

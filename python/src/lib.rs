@@ -29,8 +29,8 @@ mod _asap {
     use crate::functions::{call, functions};
     #[pymodule_export]
     use crate::jobs::{
-        fingerprint, flags, main, pipeline, pipelines, prune, report, run, settings, sql, tensorboard_record,
-        write_parquet,
+        fingerprint, flags, main, model_folder, pipeline, pipelines, prune, report, run, settings, sql,
+        tensorboard_record, write_parquet,
     };
     #[pymodule_export]
     use crate::reader::{Column, Reader, all_rows, next_batch};

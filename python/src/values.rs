@@ -99,8 +99,21 @@ fn wider(one: DataType, other: DataType) -> PyResult<DataType> {
             Ok(DataType::Struct(fields.into()))
         }
         (one, other) => {
-            Err(ArgumentError::new_err(format!("a column has values of one type, found {one} and {other}")))
+            let found = format!("{} and {}", python_type(&one), python_type(&other));
+            Err(ArgumentError::new_err(format!("a column has values of one type, found {found}")))
         }
+    }
+}
+
+/// The type of Python that [`array`] reads as this type.
+fn python_type(kind: &DataType) -> &'static str {
+    match kind {
+        DataType::Utf8View => "str",
+        DataType::Boolean => "bool",
+        DataType::Int64 => "int",
+        DataType::Float64 => "float",
+        DataType::Struct(_) => "dict",
+        _ => "list",
     }
 }
 

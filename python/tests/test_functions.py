@@ -115,13 +115,22 @@ def endless():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: asap.steps(endless()), "check whether a list contains itself"),
+        (lambda: asap.turns(endless(), "user"), "check whether a list contains itself"),
         (lambda: asap.steps("a", refine_max_token=3), "no setting refine_max_token (did you mean refine_max_tokens?)"),
         (lambda: asap.steps("a", refine_max_tokens="few"), "refine_max_tokens takes a whole number"),
-        (lambda: asap.steps(3), "argument cot of cot_steps must be a string, found Int64"),
+        (lambda: asap.steps(3), "cot of asap.steps takes a text, or a list of them as a column, found an int"),
+        (
+            lambda: asap.refine(["a", "b"], [0.1, 0.2], 5),
+            "steps of asap.refine takes a tuple of texts, or a list of them as a column, found a list of str. "
+            "A list is a column with a value for each row: write the steps of one row as a tuple",
+        ),
+        (lambda: asap.refine(("a", "b"), 0.1, 5), "scores of asap.refine takes a tuple of numbers"),
+        (lambda: asap.refine([(1, 2)], (0.1, 0.2), 5), "found a list of tuple of int"),
+        (lambda: asap.steps(True), "found a bool"),
+        (lambda: asap.match("a", "a", tau=3), "argument tau of asap.match must be a number from 0 to 1, found 3"),
         (lambda: asap.similarity(["a"], ["a", "b"]), "the same number of rows, found 1 and 2"),
         (lambda: asap.steps([object()]), "found a value of type object"),
-        (lambda: asap.steps(["a", 1]), "values of one type, found Utf8View and Int64"),
+        (lambda: asap.steps(["a", 1]), "values of one type, found str and int"),
     ],
 )
 def test_an_error_is_clear(call, message):

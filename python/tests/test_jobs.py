@@ -2,6 +2,7 @@
 
 import gc
 import html
+import json
 import os
 import pickle
 import re
@@ -79,8 +80,10 @@ def test_prune_gives_what_a_run_gives(pipeline):
 def test_a_report_shows_what_pruning_did(traces, workplace):
     pruned = asap.prune(traces, "truncate", max_tokens=100, quiet=True)
     shown = html.unescape(pruned._repr_html_())
-    folder = Path(re.search(r"/\S*/asap-\w{8}", shown)[0])
+    folder = Path(pruned.output).parent
     kept = f"This run kept {100 * pruned.summary['tokens_out'] / pruned.summary['tokens_in']:.1f} % of the tokens of"
+    # The temporary folder is in no title, and in no command.
+    assert str(folder) not in shown and "asap exam --from DATA --pipelines truncate" in shown
     assert kept in shown and "Things to look at" in shown and "<svg" in shown and "default-src 'none'" in shown
     # The page is an attribute of a frame without rights: nothing of it is in the notebook.
     assert re.fullmatch(
@@ -90,7 +93,8 @@ def test_a_report_shows_what_pruning_did(traces, workplace):
     report = asap.report(pruned)
     assert report._repr_html_() == pruned._repr_html_() and str(folder) in repr(report)
     report.to("report.md")
-    assert kept in Path("report.md").read_text()
+    written = Path("report.md").read_text()
+    assert kept in written and str(folder) not in written and "the output @ v" in written
     # The output lives as long as what shows it.
     rows, _, summary = copy = pickle.loads(pickle.dumps(pruned))
     assert copy == pruned and copy._repr_html_() is None and summary["rows_out"] == len(rows)
@@ -112,6 +116,18 @@ def test_a_report_shows_what_pruning_did(traces, workplace):
             asap.report(wrong)
     compressed = asap.prune(traces, "llmlingua2", compressor_model=ENCODER, quiet=True)
     assert len(compressed.rows) and compressed._repr_html_() is None
+
+
+def test_an_exam_gives_what_the_command_gives(workplace):
+    given = ["--pipelines", "random", "--from", SAMPLE, "--to", "command", "--questions", "2", "--shares", "0.5"]
+    command = [sys.executable, "-m", "asap", "exam", *given, "--format", "json", "--set", "asap.scorer.model=small"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    options = {"questions": 2, "shares": [0.5], "scorer_model": "small", "quiet": True}
+    assert asap.exam("random", SAMPLE, "out", **options) == {**json.loads(printed.splitlines()[-1]), "to": "out"}
+    with pytest.raises(asap.ArgumentError, match="^invalid value '2' for shares: expected a number above 0"):
+        asap.exam(["random"], SAMPLE, "out", shares=[2], quiet=True)
+    with pytest.raises(asap.ArgumentError, match=r"no setting question \(did you mean questions\?\)"):
+        asap.exam(["random"], SAMPLE, "out", question=2)
 
 
 def test_rows_are_of_the_kind_of_the_data(traces):
@@ -200,6 +216,20 @@ def test_a_failed_prune_keeps_its_paid_answers(traces):
     shutil.rmtree(os.path.dirname(kept))
 
 
+def test_a_failed_prune_without_paid_answers_names_no_folder(traces):
+    settings = {"anchor_provider": "openai", "anchor_base_url": "http://127.0.0.1:1/v1", "anchor_model": "none"}
+    with pytest.raises(asap.UnavailableError) as error:
+        asap.prune(traces, **settings, anchor_max_retries=0, quiet=True)
+    assert "cannot connect" in str(error.value) and "asap-" not in str(error.value)
+
+    def rows():
+        yield {"question": "2 + 2?"}
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match="with to='out/pruned', a repeated call resumes"):
+        asap.prune(datasets.IterableDataset.from_generator(rows), quiet=True)
+
+
 def test_categories_are_read_as_text():
     frame = polars.DataFrame({"question": ["2 + 2?"], "cot": ["2 + 2 is 4."], "answer": ["4"]})
     pruned = asap.prune(frame.with_columns(polars.col("question").cast(polars.Categorical)), "truncate", quiet=True)
@@ -253,9 +283,10 @@ def test_a_pruner_is_equal_to_its_copy():
         (lambda: asap.prune("x", columns=["a", "b"]), "columns takes a dict"),
         (
             lambda: asap.run("asap", from_=datasets.Dataset.from_dict({"a": []}), to="b"),
-            "expected a location, found Dataset",
+            "expected a location, found a Dataset",
         ),
         (lambda: asap.Pruner()({"question": "2 + 2?", "cot": "4.", "answer": "4"}), "pass batched=True"),
+        (lambda: asap.prune(42), "found an int"),
         (lambda: asap.Pruner()("traces"), "pass batched=True"),
         (
             lambda: asap.Pruner("examples")({"question": ["2 + 2?"], "cot": ["4."], "answer": ["4"]}),

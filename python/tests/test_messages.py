@@ -220,3 +220,34 @@ def test_an_output_that_another_run_filled_is_an_error_without_slices(workplace)
         asap.run("truncate", from_="mine.parquet", to="out", max_tokens=3, quiet=True)
     assert "refine_max_tokens" in str(error.value) and "new_generation=True" in str(error.value)
     assert not re.search(r"--|asap\.refine|slice", str(error.value)), str(error.value)
+
+
+NOTEBOOK = """
+import sys, time, types
+
+class Display:
+    shown = []
+
+    def __call__(self, data, **options):
+        self.shown.append(data["text/plain"])
+        return types.SimpleNamespace(update=self)
+
+sys.modules |= {"ipykernel": types.ModuleType("ipykernel"), "IPython.display": types.SimpleNamespace(display=Display())}
+sys.modules["IPython"] = types.SimpleNamespace(display=sys.modules["IPython.display"])
+import asap
+from asap import _messages, _progress
+
+_progress._DRAWN = 0
+progress = _progress.Progress()
+for rows in range(3):
+    progress(f"{rows} rows")
+progress.close()
+_messages.note("The data are odd.")
+print(Display.shown)
+"""
+
+
+def test_a_notebook_has_one_display_and_notes_without_places():
+    done = subprocess.run([sys.executable, "-c", NOTEBOOK], capture_output=True, text=True)
+    shown = "['pruning: 0 rows', 'pruning: 1 rows', 'pruning: 2 rows', '']\n"
+    assert (done.stdout, done.stderr) == (shown, "note: The data are odd.\n")

@@ -206,7 +206,7 @@ def test_map_batches_gives_what_a_run_gives(cluster, traces):
 
 def test_the_progress_is_one_line():
     ended = [{"rows_in": 1000, "anchor": {"calls": 1200, "cost": 0.5}}]
-    running = ["500 of 1,000 rows, 1,000 calls, 3 failed, cost 0.2500, 2 min left", ""]
+    running = [(500, 1000, 1000, 0.25), (0, 0, 0, 0.0)]
     line = "1 of 4 parts, 2 running, 1,500 rows, 2,200 calls, cost 0.7500, 2 min left"
     assert _parts.progress_line(ended, running, 4, 60) == line
     assert _parts.progress_line([], [], 4, 60) == "0 of 4 parts, 0 running, 0 rows"

@@ -44,5 +44,7 @@ def test_a_number_is_checked(read, monkeypatch, capsys, name, value, expected):
 def test_an_option_that_does_not_exist_is_one_sentence(read, monkeypatch, capsys):
     assert read(monkeypatch, capsys, "--lerning-rate", "1")[1] == "error: there is no option --lerning-rate (did you mean --learning-rate?)\n"
     assert read(monkeypatch, capsys, "--zzz=1")[1] == "error: there is no option --zzz\n"
+    lacks = "error: there is no option --held-out: only asap train has it\n"
+    assert read(monkeypatch, capsys, "--held-out", "0.1")[1] == read(monkeypatch, capsys, "--held-out=0.1")[1] == lacks
     assert options(*OPTIONS, "--lora", "0") == (2, "error: --lora: expected a whole number from 1, found 0\n")
     assert options("--model", "x")[0] == 2

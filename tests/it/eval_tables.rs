@@ -177,10 +177,13 @@ fn seeds_of_a_method_are_averaged() {
 #[test]
 fn budgets_get_a_table_and_what_is_missing_is_named() {
     let workplace = place();
-    let with_sweep = workplace.run([&TABLE[..3], &["sweep=sweep"]].concat());
-    let shown = with_sweep.ok();
-    assert!(shown.contains("GSM8K: methods by budgets") && shown.contains("GSM8K at 512: accuracy ↑"), "{shown}");
-    assert!(shown.contains("Missing: original on GSM8K at 1,024."), "{shown}");
+    ask(&workplace, &answering(|n| n < 25, 40), "long", &["--budget", "512,1024,4096"]).ok();
+    let shown = workplace.run([&TABLE[..3], &["sweep=sweep", "long=long"]].concat()).ok().to_string();
+    assert!(shown.contains("GSM8K at 512: accuracy ↑") && shown.contains("| original | 50.00 "), "{shown}");
+    // The table above has all of original.
+    let by_budgets = shown.split("GSM8K: methods by budgets").nth(1).unwrap();
+    assert!(by_budgets.contains("| sweep") && !by_budgets.contains("original"), "{shown}");
+    assert!(shown.contains("Missing: sweep on GSM8K at 4,096."), "{shown}");
     workplace.run(["eval", "--table", "a=original", "sweep=sweep", "--svg-budgets", "budgets.svg"]).ok();
     let figure = std::fs::read_to_string(workplace.path("budgets.svg")).unwrap();
     // The sweep is a line of two points from the left to the right, and the axis names both budgets.

@@ -40,7 +40,7 @@ def numbers(value):
 
 for family in ("qwen2", "qwen3", "llama", "mistral"):
     own, by_torch = (numbers(scores(f"{models}/{family}", backend)) for backend in ("cpu", "torch"))
-    assert len(own) == len(by_torch) > 4 * len(STEPS)
+    assert len(own) == len(by_torch) > 3 * len(STEPS)
     for a, b in zip(own, by_torch):
         assert abs(a - b) < 1e-4 if isinstance(a, float) else a == b, (family, a, b)
 
@@ -63,19 +63,15 @@ with tempfile.TemporaryDirectory() as folder:
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config).eval()
     model.save_pretrained(folder)
-    found = scores(folder, "auto")["gain"]
+    found = scores(folder, "auto")["surprisal"]
     prompt = "What is 2 * (2 + 2)?\n<think>\n"
-
-    def nats(steps):
-        before = tokenizer(prompt + "\n\n".join(steps) + "\n</think>\n").input_ids
-        whole = torch.tensor([tokenizer(prompt + "\n\n".join(steps) + "\n</think>\n8").input_ids])
+    for place, surprisal in enumerate(found):
+        before = prompt + "".join(f"{step}\n\n" for step in STEPS[:place])
+        whole = tokenizer(before + STEPS[place], return_offsets_mapping=True)
+        first = next(token for token, (begin, _) in enumerate(whole.offset_mapping) if begin >= len(before))
         with torch.no_grad():
-            logs = model(whole).logits[0].log_softmax(-1)
-        rows = range(len(before) - 1, whole.shape[1] - 1)
-        return -sum(logs[row, whole[0, row + 1]].item() for row in rows) / len(rows)
-
-    for step, gain in enumerate(found):
-        assert abs(gain - (nats(STEPS[:step]) - nats(STEPS[: step + 1]))) < 1e-4, (step, gain)
+            logs = model(torch.tensor([whole.input_ids])).logits[0].log_softmax(-1)
+        assert abs(surprisal + logs[first - 1, whole.input_ids[first]].item()) < 1e-4, (place, surprisal)
 
 for name in ("xlm-roberta-large-tiny", "bert-base-multilingual-cased-tiny"):
     folder = f"{models}/llmlingua2/{name}"

@@ -363,7 +363,7 @@ def refuses():
     for name in ("tokenizer.json", "tokenizer_config.json"):
         Path("large", name).write_bytes(Path("model", name).read_bytes())
     cases = [
-        (["--model", "nowhere", "--data", "pruned"], "there is no model in nowhere"),
+        (["--model", "nowhere", "--data", "pruned"], "there is no folder nowhere"),
         (["--model", "model", "--data", "nowhere"], "there is no file or folder nowhere"),
         (["--model", "model", "--data", "pruned", "--max-length", "9"], f"all {ROWS} examples have more than 9 tokens (--max-length)"),
         (["--model", "model", "--data", "pruned", "--fsdp"], "torchrun"),

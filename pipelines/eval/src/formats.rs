@@ -17,8 +17,20 @@ type Show = fn(&Cell) -> Option<(f64, Text)>;
 const ACCURACY: (&str, Show) = ("accuracy ↑", accuracy);
 const TOKENS: (&str, Show) = ("tokens ↓", tokens);
 const SECONDS: (&str, Show) = ("seconds ↓", seconds);
+const OF_BENCHES: &[(&str, Show)] = &[ACCURACY, TOKENS, SECONDS];
+const OF_BUDGETS: &[(&str, Show)] = &[ACCURACY, TOKENS];
 const MISSING: &str = "–";
 const SIGNIFICANT_MARK: &str = "†";
+
+/// What a table shows.
+struct Layout<'a> {
+    title: String,
+    methods: Vec<&'a str>,
+    /// Groups of columns: a head, a benchmark and a budget each.
+    keys: Vec<(String, &'a str, i64)>,
+    /// The columns of each group.
+    columns: &'static [(&'static str, Show)],
+}
 
 impl Tables {
     fn at(&self, method: &str, bench: &str, budget: i64) -> Option<&Cell> {
@@ -31,52 +43,75 @@ impl Tables {
     }
 
     /// Methods by benchmarks, apart for mathematics and code, each benchmark at its main budget. Then a table of methods by
-    /// budgets for each benchmark with several, and printed values.
-    fn grids(&self) -> Vec<Grid> {
+    /// budgets for each benchmark with several. A table leaves out methods that it would not add a value of.
+    fn layouts(&self) -> Vec<Layout<'_>> {
         let is_code = |bench: &str| Bench::from_str(bench, false).is_ok_and(Bench::runs_programs);
         let mut kinds: Vec<bool> = self.benches.iter().map(|bench| is_code(bench)).collect();
         kinds.dedup();
         kinds.truncate(2);
-        let mut grids: Vec<Grid> = kinds
-            .into_iter()
-            .map(|code| {
-                let benches = self.benches.iter().filter(|bench| is_code(bench) == code);
-                let keys = benches.filter_map(|bench| {
-                    let budget = self.main_budget(bench)?;
-                    Some((at(bench, budget), bench.as_str(), budget))
-                });
-                let kind = if code { "code" } else { "mathematics" };
-                self.grid(
-                    format!("Methods by benchmarks: {kind}"),
-                    &keys.collect::<Vec<_>>(),
-                    &[ACCURACY, TOKENS, SECONDS],
-                )
-            })
-            .collect();
+        let mut layouts = Vec::new();
+        for code in kinds {
+            let benches = self.benches.iter().filter(|bench| is_code(bench) == code);
+            let keys = benches.filter_map(|bench| {
+                let budget = self.main_budget(bench)?;
+                Some((at(bench, budget), bench.as_str(), budget))
+            });
+            let keys: Vec<_> = keys.collect();
+            let is_shown =
+                |cell: &Cell| keys.iter().any(|(_, bench, budget)| cell.bench == *bench && cell.budget == *budget);
+            let methods = self.methods_with(is_shown);
+            let title = format!("Methods by benchmarks: {}", if code { "code" } else { "mathematics" });
+            layouts.push(Layout { title, methods, keys, columns: OF_BENCHES });
+        }
         for bench in &self.benches {
             let keys: Vec<_> =
                 self.budgets(bench).into_iter().map(|budget| (shown(budget), bench.as_str(), budget)).collect();
             if keys.len() > 1 {
-                grids.push(self.grid(format!("{}: methods by budgets", title(bench)), &keys, &[ACCURACY, TOKENS]));
+                let (title, main) = (format!("{}: methods by budgets", title(bench)), self.main_budget(bench));
+                let methods = self.methods_with(|cell| cell.bench == *bench && main != Some(cell.budget));
+                layouts.push(Layout { title, methods, keys, columns: OF_BUDGETS });
             }
         }
-        grids.extend(self.published.iter().flat_map(Published::grids));
-        grids
+        layouts
     }
 
-    /// A group of columns for each head, benchmark and budget.
-    fn grid(&self, title: String, keys: &[(String, &str, i64)], columns: &[(&'static str, Show)]) -> Grid {
+    /// The methods with such a cell.
+    fn methods_with(&self, is_wanted: impl Fn(&Cell) -> bool) -> Vec<&str> {
+        let has_one = |method: &&String| self.cells.iter().any(|cell| cell.method == **method && is_wanted(cell));
+        self.methods.iter().filter(has_one).map(String::as_str).collect()
+    }
+
+    /// The cells of the tables that have no value.
+    pub(super) fn lacking(&self) -> Vec<String> {
+        let mut lacking = Vec::new();
+        for Layout { methods, keys, .. } in self.layouts() {
+            for method in methods {
+                let of_method = keys.iter().filter(|(_, bench, budget)| self.at(method, bench, *budget).is_none());
+                lacking.extend(of_method.map(|(_, bench, budget)| format!("{method} on {}", at(bench, *budget))));
+            }
+        }
+        lacking
+    }
+
+    fn grids(&self) -> Vec<Grid> {
+        let own = self.layouts();
+        let own = own.iter().map(|layout| self.grid(layout));
+        own.chain(self.published.iter().flat_map(Published::grids)).collect()
+    }
+
+    fn grid(&self, of: &Layout<'_>) -> Grid {
+        let Layout { title, methods, keys, columns } = of;
         let of_key = |(_, bench, budget): &(String, &str, i64)| {
-            let cells: Vec<_> = self.methods.iter().map(|method| self.at(method, bench, *budget)).collect();
+            let cells: Vec<_> = methods.iter().map(|method| self.at(method, bench, *budget)).collect();
             columns.iter().map(|(_, show)| texts(&cells, *show)).collect::<Vec<_>>()
         };
         let found: Vec<Vec<Text>> = keys.iter().flat_map(of_key).collect();
         let of_method = |index: usize| found.iter().map(|column| column[index].clone()).collect();
         let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
         Grid {
-            title,
+            title: title.clone(),
             groups: keys.iter().map(|(head, _, _)| (head.clone(), names.clone())).collect(),
-            rows: self.methods.iter().enumerate().map(|(index, method)| (method.clone(), of_method(index))).collect(),
+            rows: methods.iter().enumerate().map(|(index, method)| ((*method).to_string(), of_method(index))).collect(),
         }
     }
 

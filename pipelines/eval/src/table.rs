@@ -59,7 +59,7 @@ pub(crate) struct Tables {
     pub benches: Vec<String>,
     pub base: Option<String>,
     pub cells: Vec<Cell>,
-    /// Methods that lack a benchmark or a budget that another method has.
+    /// What the tables of methods by benchmarks and by budgets lack.
     pub missing: Vec<String>,
     /// Which problems are left out of all methods, in sentences.
     pub left_out: Vec<String>,
@@ -126,15 +126,10 @@ pub(crate) fn tables(
     }
     let place = |names: &[String], name: &str| names.iter().position(|held| held == name);
     cells.sort_by_key(|cell| (place(&methods, &cell.method), place(&benches, &cell.bench), cell.budget));
-    let keys: BTreeSet<&Key> = found.keys().map(|(_, key)| key).collect();
-    let lacks = |method: usize, key: &Key| !found.contains_key(&(method, key.clone()));
-    let missing = methods.iter().enumerate().flat_map(|(index, method)| {
-        let lacking = keys.iter().filter(move |key| lacks(index, key));
-        lacking.map(move |(bench, budget)| format!("{method} on {}", at(bench, *budget)))
-    });
-    let missing = missing.collect();
     let [base, no_accuracy] = [base, no_accuracy].map(|text| text.map(str::to_string));
+    let missing = Vec::new();
     let mut tables = Tables { base, cells, missing, methods, benches, left_out, no_accuracy, published: None };
+    tables.missing = tables.lacking();
     tables.correct();
     Ok(tables)
 }

@@ -10,13 +10,14 @@ Each SQL function of asap is a Python function without the prefix `cot_`: `cot_s
 [0.8421052631578947, None]
 
 `asap.prune` prunes a dataset, a data frame, a table or a list of dicts. `asap.run` runs a pipeline and writes a Delta
-table. `asap.sql` runs a query. `asap.report` shows what pruning did. `asap.Pruner` prunes batches in `Dataset.map`.
-`asap.ray.run` runs a pipeline on a Ray cluster. Settings are keywords, with underscores instead of dots:
-`refine_max_tokens=2048` sets `asap.refine.max_tokens`. `asap.settings()` lists the settings, and `asap.pipelines()` the
-built-in pipelines.
+table. `asap.sql` runs a query. `asap.report` shows what pruning did. `asap.exam` checks whether answers survive.
+`asap.Pruner` prunes batches in `Dataset.map`. `asap.ray.run` runs a pipeline on a Ray cluster. Settings are keywords,
+with underscores instead of dots: `refine_max_tokens=2048` sets `asap.refine.max_tokens`. `asap.settings()` lists the
+settings, and `asap.pipelines()` the built-in pipelines.
 """
 
 import os as _os
+from typing import NoReturn as _NoReturn
 
 from asap import _asap, functions, ray
 from asap._asap import (
@@ -34,7 +35,8 @@ from asap._messages import Note
 from asap._prune import prune
 from asap._pruner import Pruner
 from asap._results import Pruned, Report, report
-from asap._run import run
+from asap._run import exam, run
+from asap._settings import nearest as _nearest
 from asap._settings import pipelines, settings
 from asap._sql import sql
 
@@ -58,6 +60,7 @@ __all__ = [
     "TableError",
     "UnavailableError",
     "__version__",
+    "exam",
     "functions",
     "pipelines",
     "prune",
@@ -67,6 +70,11 @@ __all__ = [
     "settings",
     "sql",
 ]
+
+
+def __getattr__(name: str) -> _NoReturn:
+    hint = _nearest(name, {each: each for each in (*__all__, *functions.__all__)})
+    raise AttributeError(f"module 'asap' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:

@@ -14,6 +14,7 @@ from asap._pruner import Pruner as Pruner
 from asap._results import Pruned as Pruned
 from asap._results import Report as Report
 from asap._results import report as report
+from asap._run import exam as exam
 from asap._run import run as run
 from asap._settings import pipelines as pipelines
 from asap._settings import settings as settings

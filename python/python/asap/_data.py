@@ -22,6 +22,16 @@ def library(data: object) -> str:
     return type(data).__module__.partition(".")[0]
 
 
+def named(value: object) -> str:
+    """The type of a value, with its article."""
+    name = type(value).__name__
+    return "None" if value is None else f"{article(name)} {name}"
+
+
+def article(name: str) -> str:
+    return "an" if name[0] in "aeioAEIO" else "a"
+
+
 def write(data: Any, path: Location) -> int:
     """Write rows to a Parquet file. Returns the number of rows."""
     return _asap.write_parquet(arrow(data), path)
@@ -31,7 +41,7 @@ def arrow(data: Any) -> Any:
     """Rows with Arrow's PyCapsule interface, for the engine."""
     source = library(data)
     if source == "datasets" and isinstance(data, dict):
-        found = f"a {type(data).__name__} of {', '.join(data)}"
+        found = f"{named(data)} of {', '.join(data)}"
         raise _asap.ArgumentError(f"expected a Dataset, found {found}: pass one of them")
     if source == "datasets":
         return _batches(data)
@@ -48,7 +58,7 @@ def arrow(data: Any) -> Any:
     if not is_arrow(data) or is_column:
         raise _asap.ArgumentError(
             "expected a Dataset, an IterableDataset, a data frame, an Arrow table, a list of dicts, a dict of lists or "
-            f"a location, found a {type(data).__name__}"
+            f"a location, found {named(data)}"
         )
     return data
 
@@ -66,10 +76,8 @@ def _checked(columns: dict[str, Any]) -> dict[str, Any]:
     """A dict of lists of one length."""
     for name, values in columns.items():
         if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__len__"):
-            found = type(values).__name__
-            raise _asap.ArgumentError(
-                f"expected a dict of lists, found a {found} in {name}: put one row in a list, [row]"
-            )
+            found = f"{named(values)} in {name}"
+            raise _asap.ArgumentError(f"expected a dict of lists, found {found}: put one row in a list, [row]")
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         found = ", ".join(f"{each} in {name}" for name, each in lengths.items())
@@ -267,6 +275,6 @@ def is_location(data: object) -> TypeGuard[Location]:
 def location(data: object) -> str:
     """The text of a location. Without a shell, no one else replaces the user's folder."""
     if not is_location(data):
-        found = type(data).__name__
+        found = named(data)
         raise _asap.ArgumentError(f"expected a location, found {found}: asap.prune and asap.sql take data in memory")
     return os.path.expanduser(os.fspath(data))

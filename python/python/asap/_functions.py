@@ -12,6 +12,19 @@ def {name}({parameters}**settings):
     return _call({sql!r}, [{arguments}], {required}, settings)
 """
 _WIDTH = 112
+# What an argument takes by its kind, with the types of a value and of its items. The engine checks Arrow data.
+_LISTS = (list, tuple)
+_PLAIN = (str, int, float, dict, *_LISTS)
+_KINDS: dict[str, tuple[str, tuple[type, ...], tuple[type, ...]]] = {
+    "text": ("a text", (str,), ()),
+    "int": ("a whole number", (int,), ()),
+    "number": ("a number", (int, float), ()),
+    "texts": ("a tuple of texts", _LISTS, (str,)),
+    "ints": ("a tuple of whole numbers", _LISTS, (int,)),
+    "numbers": ("a tuple of numbers", _LISTS, (int, float)),
+    "conversation": ("a tuple of turns", (*_LISTS, dict), (dict, *_LISTS)),
+    "question": ("a text, or a tuple of turns", (str, *_LISTS, dict), (dict, *_LISTS)),
+}
 
 
 class Argument(NamedTuple):
@@ -36,8 +49,38 @@ class Declaration(NamedTuple):
 def _call(name: str, arguments: list[Any], required: int, settings: dict[str, Any]) -> Any:
     while len(arguments) > required and arguments[-1] is None:
         arguments.pop()
+    python = name.removeprefix("cot_")
     columns = [_readable(argument) for argument in arguments]
-    return _as_given(_asap.call(name, columns, _settings.pairs(settings)), arguments)
+    for argument, value in zip(DECLARED[python].arguments, columns, strict=False):
+        _check(python, argument, value)
+    try:
+        return _as_given(_asap.call(name, columns, _settings.pairs(settings)), arguments)
+    except _asap.Error as error:
+        raise type(error)(str(error).replace(name, f"asap.{python}")) from None
+
+
+def _check(function: str, argument: Argument, value: Any) -> None:
+    """Raises an error in Python's words if the first value has another type than the argument takes."""
+    expected, kinds, items = _KINDS[argument.kind]
+    is_column = isinstance(value, list)
+    first = _first(value) if is_column else value
+    if not isinstance(first, _PLAIN):
+        return
+    found, advice = type(first).__name__, ""
+    if isinstance(first, kinds) and not isinstance(first, bool):
+        item = _first(first) if items and isinstance(first, _LISTS) else None
+        if isinstance(item, items) or not isinstance(item, _PLAIN):
+            return
+        found += f" of {type(item).__name__}"
+    elif is_column and items:
+        advice = f". A list is a column with a value for each row: write the {argument.name} of one row as a tuple"
+    found = f"a list of {found}" if is_column else f"{_data.article(found)} {found}"
+    takes = f"{argument.name} of asap.{function} takes {expected}, or a list of them as a column"
+    raise _asap.ArgumentError(f"{takes}, found {found}{advice}")
+
+
+def _first(values: list[Any] | tuple[Any, ...]) -> Any:
+    return next((value for value in values if value is not None), None)
 
 
 def _readable(argument: Any) -> Any:

@@ -3,8 +3,10 @@
 import contextlib
 import inspect
 import os
+import sys
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 from asap import _asap, _data
 
@@ -26,9 +28,20 @@ def note(text: str) -> None:
     warnings.warn(text, Note, stacklevel=level)
 
 
+if "ipykernel" in sys.modules:
+    _formatted = warnings.formatwarning
+
+    def _without_place(message: Warning | str, category: type[Warning], *place: Any) -> str:
+        """In a notebook, the place of a warning is a line of a temporary file."""
+        return f"note: {message}\n" if issubclass(category, Note) else _formatted(message, category, *place)
+
+    warnings.formatwarning = _without_place
+
+
 def of_data(text: str, folder: str, is_held: bool = True) -> str:
-    """A message about a temporary folder. If `is_held`, its file has the rows in memory."""
+    """A message about a temporary folder. If `is_held`, its file has the rows in memory. Commands get placeholders."""
     file, output = os.path.join(folder, _data.FILE), os.path.join(folder, _data.OUTPUT)
+    text = text.replace(f"--from {file}", "--from DATA").replace(f"asap inspect {output}", "asap inspect OUT")
     text = text.replace(file, "the data").replace(output, "the output")
     return text.replace(_data.FILE, "the data") if is_held else text
 

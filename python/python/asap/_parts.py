@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, TypeAlias
 
 from asap import _asap
 from asap._progress import Progress
@@ -15,20 +15,22 @@ _POLL = 1.0
 # The running tasks divide these limits.
 _MAX_CALLS = "asap.anchor.max_calls"
 _LIMITS = (_MAX_CALLS, "asap.anchor.max_requests_per_minute", "asap.anchor.max_tokens_per_minute")
+# Rows, all rows (0 if the number is unknown), calls and their cost.
+Counts: TypeAlias = tuple[int, int, int, float]
 _BUDGET_IS_SPENT = re.compile(r"the budget is spent after (\d+) calls")
 
 
 class Board:
-    """An actor that has the last line of progress of each part."""
+    """An actor that has the progress of each part."""
 
     def __init__(self) -> None:
-        self.lines: dict[str, str] = {}
+        self.counts: dict[str, Counts] = {}
 
-    def write(self, part: str, line: str) -> None:
-        self.lines[part] = line
+    def write(self, part: str, counts: Counts) -> None:
+        self.counts[part] = counts
 
-    def read(self) -> dict[str, str]:
-        return self.lines
+    def read(self) -> dict[str, Counts]:
+        return self.counts
 
 
 class Parts:
@@ -167,11 +169,11 @@ class Parts:
         if not self.board:
             return
         try:
-            lines = self.ray.get(self.board.read.remote(), timeout=_POLL)
+            counts = self.ray.get(self.board.read.remote(), timeout=_POLL)
         except self.ray.exceptions.RayError:
             # The display is not worth a failure.
-            lines = {}
-        running = [lines.get(f"{part}/{self.parts}", "") for part, _, _ in self.running.values()]
+            counts = {}
+        running = [counts.get(f"{part}/{self.parts}", (0, 0, 0, 0)) for part, _, _ in self.running.values()]
         self.progress(progress_line(self.summaries, running, self.parts, time.monotonic() - self.begun))
 
     def _cancel(self, is_interrupt: bool) -> None:
@@ -191,28 +193,23 @@ class Parts:
             raise
 
 
-def progress_line(summaries: Collection[dict[str, Any]], running: Collection[str], parts: int, seconds: float) -> str:
-    """The progress of a run, from the summaries of its ended parts and the lines of its running parts."""
+def progress_line(
+    summaries: Collection[dict[str, Any]], running: Collection[Counts], parts: int, seconds: float
+) -> str:
+    """The progress of a run, from the summaries of its ended parts and the counts of its running parts."""
     rows = sum(summary["rows_in"] for summary in summaries)
     calls = sum(summary["anchor"]["calls"] for summary in summaries)
     cost = sum(summary["anchor"]["cost"] for summary in summaries)
     done = float(len(summaries))
-    for line in running:
-        for number, of in re.findall(r"^([\d,]+)(?: of ([\d,]+))? rows", line):
-            rows += _number(number)
-            done += _number(number) / _number(of) if of else 0
-        calls += sum(map(_number, re.findall(r"([\d,]+) calls", line)))
-        cost += sum(map(float, re.findall(r"cost ([\d.]+)", line)))
+    for number, of, sent, paid in running:
+        rows, calls, cost = rows + number, calls + sent, cost + paid
+        done += number / of if of else 0
     shown = [f"{len(summaries)} of {parts} parts", f"{len(running)} running", f"{rows:,} rows"]
     shown += [f"{calls:,} calls"] if calls else []
     shown += [f"cost {cost:.4f}"] if cost else []
     if 0 < done < parts:
         shown.append(f"{-(-seconds / done * (parts - done) // 60):.0f} min left")
     return ", ".join(shown)
-
-
-def _number(text: str) -> int:
-    return int(text.replace(",", ""))
 
 
 def summed(summaries: list[dict[str, Any]], notes: list[str]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Pruning in memory: a run over the rows of a file, into a temporary folder."""
 
+import glob
 import os
 import sys
 from typing import Any
@@ -49,17 +50,20 @@ def prune(
         with _messages.about_data(folder, is_held):
             found = _pruned(data, pipeline, columns, folder, output, quiet, options)
     except BaseException as error:
-        if os.path.isdir(os.path.join(output, ".asap", "cache")) and to is None:
+        if to is None and glob.glob(os.path.join(glob.escape(output), ".asap", "cache", "*")):
             paid = f"the answers to sent calls are in {output}: pass to={output!r} to use them"
             if isinstance(error, _asap.Error):
                 raise type(error)(f"{error}; {paid}") from None
             print(paid, file=sys.stderr)
         else:
             shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, KeyboardInterrupt) and to is None:
+            kept = "the pruned rows are lost: with to='out/pruned', a repeated call resumes after them"
+            raise KeyboardInterrupt(f"interrupted; {kept}") from None
         raise
     summary = _run.with_notes(found.summary, quiet, lambda note: _messages.of_data(note, folder, is_held))
     pruned = Pruned(found.rows, found.rejects, summary)
-    place = Output(output, folder)
+    place = Output(output, folder, is_held)
     pruned.output = None if found.rows is None else place
     return pruned
 

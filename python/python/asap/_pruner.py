@@ -98,7 +98,7 @@ def _check_batch(batch: Any) -> None:
     one = (str, bytes, int, float, dict)
     is_columns = isinstance(batch, Mapping)
     if not is_columns or any(value is None or isinstance(value, one) for value in batch.values()):
-        found = "one row" if is_columns else type(batch).__name__
+        found = "one row" if is_columns else _data.named(batch)
         raise _asap.ArgumentError(f"a Pruner takes a batch of rows, found {found}: pass batched=True to map")
 
 

@@ -3,19 +3,28 @@
 import os
 import shutil
 import weakref
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from asap import _asap, _data
+from asap import _asap, _data, _messages
 from asap._data import Location
 
 
 class Output(str):
-    """The location of an output. A temporary folder is deleted with it."""
+    """The location of an output. The temporary folder of the call, in which it may be, is deleted with it."""
 
-    def __new__(cls, location: str, folder: str) -> "Output":
+    _folder: str
+    _is_held: bool
+
+    def __new__(cls, location: str, folder: str, is_held: bool) -> "Output":
         output = super().__new__(cls, location)
+        output._folder, output._is_held = folder, is_held
         weakref.finalize(output, shutil.rmtree, folder, ignore_errors=True)
         return output
+
+    def words(self, text: str) -> str:
+        """A text without the temporary folder."""
+        return _messages.of_data(text, self._folder, self._is_held)
 
 
 class _Fields(NamedTuple):
@@ -67,18 +76,24 @@ class Report:
     def __init__(self, data: Location | Pruned, against: Location | None = None, exam: Location | None = None) -> None:
         output = data.output if isinstance(data, Pruned) else data
         if not _data.is_location(output):
-            found = "an estimate, or a copy of a result" if isinstance(data, Pruned) else f"a {type(data).__name__}"
+            found = "an estimate, or a copy of a result" if isinstance(data, Pruned) else _data.named(data)
             what = "expected the location of an output, or what asap.prune returned"
             raise _asap.ArgumentError(f"{what}, found {found}")
         # The output lives as long as its result.
         self._data = data
         self._output = _data.location(output)
         self._against, self._exam = (None if place is None else _data.location(place) for place in (against, exam))
-        self.html = _asap.report(self._output, self._against, self._exam, None)
+        self.html = self._words(_asap.report(self._output, self._against, self._exam, None))
 
     def to(self, file: Location) -> None:
         """Write the report with 20 chains to a file, as `asap view --to` does: .html, .md or .json."""
         _asap.report(self._output, self._against, self._exam, os.fspath(file))
+        if isinstance(self._data, Pruned):
+            Path(file).write_text(self._words(Path(file).read_text("utf-8")), "utf-8")
+
+    def _words(self, text: str) -> str:
+        output = self._data.output if isinstance(self._data, Pruned) else None
+        return text if output is None else output.words(text)
 
     def _repr_html_(self) -> str:
         return self.html

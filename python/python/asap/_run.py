@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from asap import _asap, _data, _messages, _settings
+from asap import _asap, _cli, _data, _messages, _settings
 from asap._data import Location
 from asap._progress import Progress
 
@@ -14,9 +14,9 @@ KEYWORDS = ("columns", "from_", "pipeline", "quiet", "to")
 
 def run(
     pipeline: Location,
-    *,
     from_: Location | list[Location],
     to: Location,
+    *,
     columns: dict[str, str] | None = None,
     quiet: bool = False,
     **options: Any,
@@ -38,6 +38,51 @@ def run(
     """
     check_pipeline(pipeline)
     return with_notes(summary_of(pipeline, from_, to, columns, quiet, options), quiet)
+
+
+def exam(
+    pipelines: Location | list[Location],
+    from_: Location,
+    to: Location,
+    *,
+    shares: list[float] | None = None,
+    questions: int | None = None,
+    max_tokens: int | None = None,
+    seed: int | None = None,
+    quiet: bool = False,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Compare pipelines by whether the answer survives pruning, as `asap exam` does.
+
+    If an exam was interrupted, repeat the call to resume.
+
+    Args:
+        pipelines: Names of pipelines, or files with one SELECT over the table corpus. asap adds the controls.
+        from_: The location of the corpus.
+        to: The location of the rows.
+        shares: The shares of the tokens of a chain that are kept. By default 0.25, 0.5 and 0.75.
+        questions: The maximum number of questions. By default 100.
+        max_tokens: The maximum number of tokens of a chain; longer chains are skipped. By default 4096.
+        seed: The seed of the questions and of the random controls.
+        quiet: Whether to hide the progress.
+        settings: Settings by name, such as scorer_model.
+
+    Returns:
+        The summary of the exam, as a dict.
+    """
+    names = pipelines if isinstance(pipelines, (list, tuple)) else [pipelines]
+    given = {"pipelines": [_data.location(each) for each in names], "from": _data.location(from_)}
+    given |= {
+        "to": _data.location(to),
+        "shares": shares,
+        "questions": questions,
+        "max-tokens": max_tokens,
+        "seed": seed,
+    }
+    found = dict(_settings.pairs(settings, ("pipelines", "from_", "to", "shares", "questions", "seed", "quiet")))
+    given["config"] = found.pop("config", None)
+    flags = [f"--{name}={_text(value)}" for name, value in given.items() if value is not None]
+    return json.loads(_cli.run(["exam", *flags, "--format=json"], found, quiet).splitlines()[-1])
 
 
 def summary_of(
@@ -88,15 +133,19 @@ def arguments(
         if value is True:
             flags.append(flag)
         else:
-            flags.append(f"{flag}={','.join(map(str, value)) if isinstance(value, (list, tuple)) else value}")
+            flags.append(f"{flag}={_text(value)}")
     settings = {name: value for name, value in options.items() if name not in known}
     return flags, _settings.pairs(settings, (*KEYWORDS, *others, *known))
 
 
+def _text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
 def check_pipeline(pipeline: object) -> None:
     if not isinstance(pipeline, (str, os.PathLike)):
-        found = type(pipeline).__name__
+        found = _data.named(pipeline)
         raise _asap.ArgumentError(
-            f"expected the name of a pipeline, or a file of SQL, found a {found}: a pipeline is one SELECT over the "
+            f"expected the name of a pipeline, or a file of SQL, found {found}: a pipeline is one SELECT over the "
             "table corpus"
         )

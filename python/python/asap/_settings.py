@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from asap import _asap
+from asap import _asap, _data
 
 # Names with underscores, and values as text.
 Pairs: TypeAlias = list[tuple[str, str]]
@@ -112,7 +112,7 @@ def mapping(columns: dict[str, str] | str | None) -> str | None:
         return columns
     if not isinstance(columns, dict):
         example = "{'question': 'problem', 'cot': 'solution'}"
-        raise _asap.ArgumentError(f"columns takes a dict such as {example}, found {type(columns).__name__}")
+        raise _asap.ArgumentError(f"columns takes a dict such as {example}, found {_data.named(columns)}")
     for role in columns:
         if role not in _ROLES:
             hint = nearest(str(role), {each: each for each in _ROLES})

@@ -1,5 +1,8 @@
 """The output folder of a training (the same layout as `asap train`), and checks before it begins."""
 
+# Without PyTorch, a type checker takes asap/torch.py for it.
+# pyright: reportAttributeAccessIssue=false
+
 import argparse
 import contextlib
 import fcntl
@@ -12,9 +15,16 @@ import sys
 import time
 import warnings
 import zlib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from asap import _asap, _messages, _settings
+
+T = TypeVar("T")
+Args: TypeAlias = argparse.Namespace
+# What `FeedDataset.count` returns.
+Counts: TypeAlias = dict[str, Any]
 
 _SHOWN_SECONDS = 30.0
 _KEPT = 2
@@ -40,20 +50,22 @@ class TryLater(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """Errors are one sentence."""
+    """Errors are one sentence. `lacks` says why there is no option, by its name."""
 
-    def error(self, message):
+    lacks: dict[str, str] = {}
+
+    def error(self, message: str) -> NoReturn:
         unknown = message.removeprefix("unrecognized arguments: ")
         if unknown != message:
             flag = unknown.split()[0].partition("=")[0]
             known = {each.lstrip("-").replace("-", "_"): each for each in self._option_string_actions}
-            message = f"there is no option {flag}{_settings.nearest(flag.lstrip('-'), known)}"
+            message = f"there is no option {flag}{self.lacks.get(flag) or _settings.nearest(flag.lstrip('-'), known)}"
         self.exit(2, f"error: {message.removeprefix('argument ')}\n")
 
 
-def whole(least):
+def whole(least: int) -> Callable[[str], int]:
     """The type of a whole number."""
-    def read(text):
+    def read(text: str) -> int:
         with contextlib.suppress(ValueError):
             if int(text) >= least:
                 return int(text)
@@ -62,14 +74,14 @@ def whole(least):
     return read
 
 
-def number(least=None, most=None, *, above=None):
+def number(least: float | None = None, most: float | None = None, *, above: float | None = None) -> Callable[[str], float]:
     """The type of a finite number."""
-    expected = f"above {above}" if least is None else f"from {least}" + ("" if most is None else f" to {most}")
+    expected = f"above {above}" if above is not None else f"from {least}" + ("" if most is None else f" to {most}")
 
-    def read(text):
+    def read(text: str) -> float:
         with contextlib.suppress(ValueError):
             found = float(text)
-            fits = found > above if least is None else found >= least and (most is None or found <= most)
+            fits = (above is None or found > above) and (least is None or found >= least) and (most is None or found <= most)
             if math.isfinite(found) and fits:
                 return found
         raise argparse.ArgumentTypeError(f"expected a number {expected}, found {text}")
@@ -77,7 +89,7 @@ def number(least=None, most=None, *, above=None):
     return read
 
 
-def check_rows(args, total):
+def check_rows(args: Args, total: Counts) -> None:
     """Raises an error if there is no row to train on. Says why."""
     if total["examples"]:
         return
@@ -89,14 +101,14 @@ def check_rows(args, total):
     raise _asap.Error(f"{args.data} has no row to train on{rejected}")
 
 
-def why(total):
+def why(total: Counts) -> str:
     """Why rows are rejected, in brackets; nothing without a reason."""
     reasons = sorted(total["reasons"].items(), key=lambda each: -each[1])
     said = "; ".join(f"{rows:,} row{'' if rows == 1 else 's'}: {reason}" for reason, rows in reasons)
     return f" ({said})" if said else ""
 
 
-def note_rows(total):
+def note_rows(total: Counts) -> None:
     """Reports what is not trained on: rejected rows, and system prompts that the chat template does not print."""
     if total["rejected"]:
         _messages.note(f"{total['rejected']:,} rows are rejected{why(total)}")
@@ -105,13 +117,13 @@ def note_rows(total):
         _messages.note(f"the chat template does not print a system prompt: it is not in the prompt of {rows}")
 
 
-def check_packages(names):
+def check_packages(names: Iterable[str]) -> None:
     for name in ["torch", "transformers", "pyarrow", *names]:
         if importlib.util.find_spec(name) is None:
             raise _asap.Error(f"asap.sft needs {name}, which is not installed: run pip install {name}")
 
 
-def silence():
+def silence() -> None:
     """Leaves out the bars and notes of the libraries. Errors remain."""
     import transformers
 
@@ -121,22 +133,15 @@ def silence():
     warnings.filterwarnings("ignore", module="torch.distributed")
 
 
-def model_folder(model):
-    """The folder of a model, or its snapshot in the Hub's cache."""
-    folder = Path(model)
-    if not folder.exists() and model.count("/") == 1 and not model.startswith((".", "/")):
-        from huggingface_hub import snapshot_download
-
-        try:
-            folder = Path(snapshot_download(model, local_files_only=True))
-        except OSError as error:
-            raise _asap.Error(f"{model} is no folder, and not in the Hub's cache: run hf download {model}") from error
-    if not (folder / "config.json").is_file():
+def model_folder(model: str) -> str:
+    """The folder of a model, as `asap train` finds it."""
+    folder = _asap.model_folder(model)
+    if not os.path.isfile(f"{folder}/config.json"):
         raise _asap.Error(f"there is no model in {model}: expected a folder in Hugging Face's layout, with config.json")
-    return str(folder)
+    return folder
 
 
-def check_memory(args, processes, total):
+def check_memory(args: Args, processes: Any, total: Counts) -> None:
     """Raises an error if the model cannot fit, before its weights are read."""
     import psutil
     import torch
@@ -171,7 +176,7 @@ def check_memory(args, processes, total):
         )
 
 
-def counted(args):
+def counted(args: Args) -> tuple[int, int, Any]:
     """The numbers of weights and of trained weights, without reading them, and the config."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -190,14 +195,14 @@ def counted(args):
     return sum(sizes), trained, config
 
 
-def _shown(size):
+def _shown(size: float) -> str:
     return f"{size / 1e6:,.0f} MB" if size < 10e9 else f"{size / 1e9:,.1f} GB"
 
 
 class Folder:
     """The output folder. Only the first process writes to it, except for the shards of checkpoints."""
 
-    def __init__(self, args, processes):
+    def __init__(self, args: Args, processes: Any) -> None:
         self.path, self.args, self.processes = Path(args.out), args, processes
         self.is_main = processes.is_main_process
         self.saved, self.shown, self.lock = 0, time.monotonic(), None
@@ -205,7 +210,7 @@ class Folder:
         config = (Path(args.folder) / "config.json").read_text()
         self.settings = {**given, "base": f"{args.model}: {json.loads(config)}", "data": os.path.realpath(args.data)}
 
-    def begin(self):
+    def begin(self) -> str | None:
         """Checks that the folder is new, or holds this training. Returns its position, '' for a new one, None if complete."""
         if "://" in str(self.args.out):
             raise _asap.Error(f"{self.args.out}: asap.sft writes to a local folder")
@@ -233,14 +238,14 @@ class Folder:
             return None
         return held["position"]
 
-    def start(self, position):
+    def start(self, position: str) -> None:
         """Writes which training this is. One that is killed before its first checkpoint begins again with the same rows."""
         if self.is_main:
             version = int(position.split(":")[0])
             with self.writing("its settings"):
                 self._write("settings.json", {"settings": self.settings, "version": version, "table": None, "position": position})
 
-    def restore(self, model, optimizer):
+    def restore(self, model: Any, optimizer: Any) -> dict[str, Any] | None:
         """Restores the last intact checkpoint, if there is one. Returns its manifest."""
         damaged, manifest = [], None
         for step, folder in reversed(self._checkpoints()):
@@ -264,21 +269,21 @@ class Folder:
                 print(f"note: resumes after step {self.saved} of {self.args.out}", file=sys.stderr)
         return manifest
 
-    def _checkpoints(self):
+    def _checkpoints(self) -> list[tuple[int, Path]]:
         """The steps of checkpoints with their folders, in order."""
         found = ((int(each.name.removeprefix("step-")), each) for each in self.path.glob("checkpoints/step-*"))
         return sorted(found)
 
-    def _first(self, found):
+    def _first(self, found: str | None) -> str | None:
         """The first value of the processes that is not None."""
         return next((each for each in self._gathered(found) if each is not None), None)
 
-    def _gathered(self, found):
+    def _gathered(self, found: T) -> list[T]:
         from accelerate.utils import gather_object
 
         return gather_object([found])
 
-    def _damage(self, folder):
+    def _damage(self, folder: Path) -> str | None:
         """What is wrong with the files of a checkpoint, or None. Each process reads its share of them."""
         try:
             files = json.loads((folder / "manifest.json").read_text())["files"]
@@ -290,7 +295,7 @@ class Folder:
             return reason(error) if isinstance(error, OSError) else f"manifest.json is damaged: {error}"
         return None
 
-    def _load(self, folder, model, optimizer):
+    def _load(self, folder: Path, model: Any, optimizer: Any) -> str | None:
         """Restores a checkpoint. Returns why it cannot be read, or None."""
         import torch.distributed.checkpoint as checkpoint
         from torch.distributed.checkpoint.state_dict import set_state_dict
@@ -303,7 +308,7 @@ class Folder:
         set_state_dict(model, optimizer, model_state_dict=parts["model"], optim_state_dict=parts["optimizer"], options=options)
         return None
 
-    def save(self, state, model, optimizer):
+    def save(self, state: dict[str, Any], model: Any, optimizer: Any) -> None:
         """Writes a checkpoint, which gets its name once it is complete, and removes all but the last two."""
         import torch.distributed.checkpoint as checkpoint
 
@@ -323,7 +328,7 @@ class Folder:
                 self._name(state, work, files)
         self.saved = state["step"]
 
-    def _name(self, state, work, files):
+    def _name(self, state: dict[str, Any], work: Path, files: dict[str, list[int]]) -> None:
         """Names a complete checkpoint, and removes older ones, and damaged ones of later steps."""
         (work / "manifest.json").write_text(json.dumps({**state, "files": files}))
         named = self.path / f"checkpoints/step-{state['step']}"
@@ -336,7 +341,7 @@ class Folder:
                 shutil.rmtree(folder)
 
     @contextlib.contextmanager
-    def writing(self, what, work=None):
+    def writing(self, what: str, work: Path | None = None) -> Iterator[None]:
         """Raises one error for all that can fail while files are written, such as a full disk."""
         from torch.distributed.checkpoint import CheckpointException
 
@@ -351,11 +356,11 @@ class Folder:
             text = f"{self.args.out}: cannot write {what}: {why}; {self.kept()}; {advice} the same command to resume"
             raise TryLater(text if self.is_main else "") from error
 
-    def kept(self):
+    def kept(self) -> str:
         is_there = (self.path / f"checkpoints/step-{self.saved}").exists()
         return f"the checkpoint of step {self.saved} is intact" if is_there else "there is no checkpoint"
 
-    def write_line(self, line, steps):
+    def write_line(self, line: dict[str, Any], steps: int | None) -> None:
         """Writes the metrics of a step, and shows them every 30 seconds."""
         if not self.is_main:
             return
@@ -369,7 +374,7 @@ class Folder:
             print(f"training: step {line['step']:,}{of}, loss {line['loss']:.3f}, rate {line['rate']:.2e}, norm "
                   f"{line['norm']:.2f}, {speed:,.0f} tokens/s", file=sys.stderr)
 
-    def finish(self, model, summary, end):
+    def finish(self, model: Any, summary: dict[str, Any], end: int | None) -> None:
         """Writes the model, and then the summary."""
         work = self.path / ".asap-model"
         with self.writing("the model", work):
@@ -380,7 +385,7 @@ class Folder:
         print(f"{self.args.out}: {summary['steps']:,} steps, {summary['tokens']:,} tokens, loss {summary['loss']:.3f} nats per "
               "token in the last epoch")
 
-    def _write_model(self, model, work, end):
+    def _write_model(self, model: Any, work: Path, end: int | None) -> None:
         """Writes the weights in the base's dtype, with the other files of the base."""
         import torch
 
@@ -405,7 +410,7 @@ class Folder:
             file.replace(self.path / file.name)
         work.rmdir()
 
-    def _card(self, summary):
+    def _card(self, summary: dict[str, Any]) -> str:
         rows = "".join(f"| `{name}` | {value} |\n" for name, value in self.settings.items() if name != "base")
         what = f"Adapters of rank {self.args.lora}" if self.args.lora else "All parameters"
         return (
@@ -416,30 +421,30 @@ class Folder:
             f"| setting | |\n|---|---|\n{rows}\n`metrics.jsonl` holds every step.\n"
         )
 
-    def _events(self):
+    def _events(self) -> Path:
         return self.path / "runs/events.out.tfevents.asap"
 
-    def _lines(self, step):
+    def _lines(self, step: int) -> list[dict[str, Any]]:
         path = self.path / "metrics.jsonl"
         # A kill may cut the last line.
         text = path.read_text().splitlines() if path.exists() else []
         lines = [json.loads(line) for line in text if line.endswith("}")]
         return [line for line in lines if line["step"] <= step]
 
-    def _read(self, name):
+    def _read(self, name: str) -> Any:
         path = self.path / name
         try:
             return json.loads(path.read_text()) if path.exists() else None
         except ValueError as error:
             raise _asap.Error(f"{path} is damaged ({error}): restore it, or use a new folder") from error
 
-    def _write(self, name, value):
+    def _write(self, name: str, value: object) -> None:
         work = self.path / f".asap-{name}"
         work.write_text(json.dumps(value, indent=2, default=str))
         work.replace(self.path / name)
 
 
-def sums(file):
+def sums(file: Path) -> list[int]:
     """The size of a file, and its CRC-32."""
     size, total = 0, 0
     with open(file, "rb") as content:
@@ -448,7 +453,7 @@ def sums(file):
     return [size, total]
 
 
-def reason(error):
+def reason(error: BaseException) -> str:
     """Why an error occurred, in a line."""
     # Several processes give their errors together.
     for each in getattr(error, "failures", {}).values():
@@ -459,7 +464,7 @@ def reason(error):
     return lines[0] if lines else type(error).__name__
 
 
-def _parts(model, optimizer):
+def _parts(model: Any, optimizer: Any) -> tuple[dict[str, Any], Any]:
     """The trained weights and the moments, each process with its own shards."""
     from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict
 

@@ -29,9 +29,9 @@ _NOWHERE = "/nowhere"
 
 def run(
     pipeline: Location,
-    *,
     from_: Location | list[Location],
     to: Location,
+    *,
     parts: int = 64,
     num_cpus: float = 1,
     num_gpus: float = 0,
@@ -166,11 +166,11 @@ def _refused(job: _Job) -> dict[str, Any] | None:
 def _done(job: _Job, part: str, shares: dict[str, int], board: Any) -> dict[str, Any]:
     last = 0.0
 
-    def show(line: str) -> None:
+    def show(_: str, *counts: int | float) -> None:
         nonlocal last
         if time.monotonic() - last >= 1.0:
             last = time.monotonic()
-            board.write.remote(part, line)
+            board.write.remote(part, counts)
 
     limits = {name.removeprefix("asap.").replace(".", "_"): str(share) for name, share in shares.items()}
     settings = [*(pair for pair in job["settings"] if pair[0] not in limits), *limits.items()]

@@ -12,6 +12,11 @@ a reply. The process ends with its stdin.
                                                 -> probabilities to keep each token, and to drop it
 """
 
+# Without PyTorch, a type checker takes asap/torch.py for it.
+# pyright: reportAttributeAccessIssue=false
+
+import builtins
+import contextlib
 import functools
 import inspect
 import json
@@ -19,6 +24,16 @@ import os
 import struct
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, BinaryIO, TypeAlias
+
+# A text by its ids, and where it begins in the first one.
+Text: TypeAlias = tuple[int, list[int]]
+# Rows, each with a token to score after it.
+Asked: TypeAlias = list[tuple[int, int]]
+# Surprisals and entropies.
+Scores: TypeAlias = tuple[Any, Any]
+Answer: TypeAlias = tuple[list[Scores], dict[str, Any]]
 
 PIECE = 1024
 """Rows that go through the output layer at once: its results have the width of the vocabulary."""
@@ -32,7 +47,7 @@ class Stopped(Exception):
     """No caller waits for the result."""
 
 
-def own_stdout():
+def own_stdout() -> BinaryIO:
     """Returns stdout, and sends what libraries print to stderr instead."""
     stdout = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -42,7 +57,7 @@ def own_stdout():
 class Model:
     """A model on a device, and what it can do there."""
 
-    def __init__(self, folder, device, dtype):
+    def __init__(self, folder: str, device: str, dtype: str) -> None:
         self.load("AutoModelForCausalLM", folder, device, dtype)
         self.base, self.decoder = self.model.base_model, self.model.get_decoder()
         self.config = self.model.config.get_text_config()
@@ -59,7 +74,7 @@ class Model:
         self.keeps = self.agrees(self.kept_forks)
         self.packs = self.on_card and self.attention == "sdpa" and self.agrees(self.packed_forks)
 
-    def load(self, kind, folder, device, dtype):
+    def load(self, kind: str, folder: str, device: str, dtype: str) -> None:
         """Loads the model with a class of transformers."""
         global torch, transformers
         import torch
@@ -76,7 +91,7 @@ class Model:
         loaded = getattr(transformers, kind).from_pretrained(folder, dtype=dtype, local_files_only=True)
         self.model = loaded.eval().to(self.device)
 
-    def check_room(self, folder, dtype):
+    def check_room(self, folder: str, dtype: Any) -> None:
         """Fails if the weights do not fit the card's free memory."""
         if self.on_card:
             files = [file for file in os.scandir(folder) if file.name.endswith(".safetensors")]
@@ -89,7 +104,7 @@ class Model:
             if needed + (1 << 30) > free:
                 raise SystemExit(f"the model needs {needed / 1e9 + 1:.1f} GB of memory, {free / 1e9:.1f} GB are free")
 
-    def tokens_that_fit(self):
+    def tokens_that_fit(self) -> int:
         """The tokens of a pass that fit the free memory."""
         if not self.on_card:
             return MOST // 2
@@ -98,7 +113,7 @@ class Model:
         token = (12 * self.config.hidden_size + 4 * wide) * self.model.dtype.itemsize
         return max(PIECE, min(MOST, int(0.8 * (free - 16 * PIECE * self.vocabulary) / token)))
 
-    def agrees(self, forks):
+    def agrees(self, forks: Callable[[list[Text], list[Asked]], list[Scores]]) -> bool:
         """Whether this way of reading forks gives what whole texts give, on random tokens."""
         ids = torch.randint(0, self.vocabulary, (48,), generator=torch.Generator().manual_seed(7)).tolist()
         texts = [(0, ids[:24]), (8, ids[24:36]), (19, ids[36:])]
@@ -113,13 +128,13 @@ class Model:
         print(f"{forks.__name__}: {apart.mean():.2g} nats apart, {apart.max():.2g} at most", file=sys.stderr)
         return bool(is_near)
 
-    def read(self, ids, cache=None, **more):
+    def read(self, ids: list[list[int]], cache: Any = None, **more: Any) -> Any:
         """Reads a batch of texts of one length, after what the cache holds."""
         ids = torch.tensor(ids, device=self.device)
         held = {} if cache is None else {self.cache_name: cache}
         return self.base(input_ids=ids, use_cache=cache is not None, **held, **more)
 
-    def logits(self, read, hidden):
+    def logits(self, read: Any, hidden: Any) -> Any:
         """The logits of hidden states, by the model's own output layer and what it does after it."""
         forward = self.base.forward
         read.last_hidden_state = hidden[None]
@@ -129,19 +144,19 @@ class Model:
         finally:
             self.base.forward = forward
 
-    def scored(self, read, hidden, ids):
+    def scored(self, read: Any, hidden: Any, ids: Sequence[int]) -> Scores:
         """The surprisal of each token and the entropy of its distribution, from the hidden states that predict them."""
         surprisals, entropies = [torch.zeros(0)], [torch.zeros(0)]
-        for hidden, ids in zip(hidden.split(PIECE), torch.tensor(ids, device=self.device).long().split(PIECE)):
-            if not len(ids):
+        for states, targets in zip(hidden.split(PIECE), torch.tensor(ids, device=self.device).long().split(PIECE)):
+            if not len(targets):
                 continue
-            logs = self.logits(read, hidden).float().log_softmax(-1)
-            surprisals.append(-logs.gather(-1, ids[:, None])[:, 0].cpu())
+            logs = self.logits(read, states).float().log_softmax(-1)
+            surprisals.append(-logs.gather(-1, targets[:, None])[:, 0].cpu())
             # A token of probability 0 adds nothing.
             entropies.append(-(logs.exp() * logs.clamp(min=-1e30)).sum(-1).cpu())
         return torch.cat(surprisals), torch.cat(entropies)
 
-    def alone(self, ids, asked):
+    def alone(self, ids: list[int], asked: Asked) -> Scores:
         """The scores of a text; `asked` are pairs of a row and the token to score after it."""
         if not asked:
             return torch.zeros(0), torch.zeros(0)
@@ -149,7 +164,7 @@ class Model:
         rows, targets = zip(*asked)
         return self.scored(read, read.last_hidden_state[0, list(rows)], targets)
 
-    def packed(self, chains, asked):
+    def packed(self, chains: list[list[int]], asked: list[Asked]) -> list[Scores]:
         """The scores of several chains side by side, each with attention to itself only."""
         lengths = [len(chain) for chain in chains]
         starts = [0]
@@ -168,13 +183,13 @@ class Model:
         found = self.scored(read, hidden, targets)
         return list(zip(*(part.split([len(own) for own in asked]) for part in found)))
 
-    def use(self, attention):
+    def use(self, attention: str) -> None:
         for config in (self.model.config, self.config, self.decoder.config):
             config._attn_implementation = attention
 
-    def score(self, chains, asked):
+    def score(self, chains: list[list[int]], asked: list[Asked]) -> list[Scores]:
         """The scores of each chain: packed where that is possible, else each alone."""
-        found = [None] * len(chains)
+        found: list[Any] = [None] * len(chains)
         for pack in packs(chains, self.tokens if self.packs else 0):
             own = [chains[place] for place in pack], [asked[place] for place in pack]
             scores = self.packed(*own) if len(pack) > 1 else [self.alone(own[0][0], own[1][0])]
@@ -182,19 +197,20 @@ class Model:
                 found[place] = score
         return found
 
-    def whole_forks(self, texts, asked):
+    def whole_forks(self, texts: list[Text], asked: list[Asked]) -> list[Scores]:
         whole = texts[0][1]
         shifted = [[(row + start, token) for row, token in own] for (start, _), own in zip(texts, asked)]
         return [self.alone(whole[:start] + own, rows) for (start, own), rows in zip(texts, shifted)]
 
-    def packed_forks(self, texts, asked):
+    def packed_forks(self, texts: list[Text], asked: list[Asked]) -> list[Scores]:
         whole = texts[0][1]
         shifted = [[(row + start, token) for row, token in own] for (start, _), own in zip(texts, asked)]
         return self.packed([whole[:start] + own for start, own in texts], shifted)
 
-    def kept_forks(self, texts, asked):
+    def kept_forks(self, texts: list[Text], asked: list[Asked]) -> list[Scores]:
         """Reads the first text once; the others continue from its keys and values, many at a time."""
-        cache, found = transformers.DynamicCache(), [None] * len(texts)
+        cache = transformers.DynamicCache()
+        found: list[Any] = [None] * len(texts)
         read = self.read([texts[0][1]], cache)
         rows = [row for row, _ in asked[0]]
         found[0] = self.scored(read, read.last_hidden_state[0, rows], [token for _, token in asked[0]])
@@ -213,7 +229,7 @@ class Model:
             group.append(place)
         return found
 
-    def group(self, layers, texts, asked):
+    def group(self, layers: list[Any], texts: list[Text], asked: list[Asked]) -> list[Scores]:
         """Texts that continue from prefixes of one text: padded on the right, and each sees its own prefix only."""
         count, longest = len(texts), max(len(own) for _, own in texts)
         prefix = max(start for start, _ in texts)
@@ -228,11 +244,11 @@ class Model:
         ids = [own + [0] * (longest - len(own)) for _, own in texts]
         read = self.read(ids, cache, attention_mask=mask, position_ids=starts + own)
         picked = [(text, row) for text, own in enumerate(asked) for row, _ in own]
-        texts, rows = ([pick[side] for pick in picked] for side in (0, 1))
-        found = self.scored(read, read.last_hidden_state[texts, rows], [token for own in asked for _, token in own])
+        places, rows = ([pick[side] for pick in picked] for side in (0, 1))
+        found = self.scored(read, read.last_hidden_state[places, rows], [token for own in asked for _, token in own])
         return list(zip(*(part.split([len(own) for own in asked]) for part in found)))
 
-    def forks(self, texts, asked):
+    def forks(self, texts: list[Text], asked: list[Asked]) -> list[Scores]:
         longest = max(start + len(own) for start, own in texts)
         if self.keeps and longest <= self.window:
             try:
@@ -241,7 +257,7 @@ class Model:
                 torch.cuda.empty_cache()
         return self.whole_forks(texts, asked)
 
-    def compile(self):
+    def compile(self) -> None:
         """Compiles the layers of a long job."""
         self.compiles = False
         try:
@@ -255,7 +271,7 @@ class Model:
 class Encoder(Model):
     """An encoder with two labels for each token, on a device. The second label means to keep the token."""
 
-    def __init__(self, folder, device, dtype):
+    def __init__(self, folder: str, device: str, dtype: str) -> None:
         self.load("AutoModelForTokenClassification", folder, device, dtype)
         self.config = self.model.config
         self.vocabulary, self.worked, self.compiles, self.keeps, self.packs = 0, 0.0, False, False, True
@@ -266,9 +282,9 @@ class Encoder(Model):
         with torch.inference_mode():
             words.weight = torch.nn.Parameter(torch.cat([words.weight, words.weight.mean(0, keepdim=True)]), False)
 
-    def keep(self, chunks):
+    def keep(self, chunks: list[list[list[int]]]) -> list[Any]:
         """The probability to keep each token; chunks are pairs of positions and ids."""
-        found = [None] * len(chunks)
+        found: list[Any] = [None] * len(chunks)
         for pack in packs([ids for _, ids in chunks], self.tokens):
             lengths = [len(chunks[place][1]) for place in pack]
             # The longest chunk is the first.
@@ -283,7 +299,7 @@ class Encoder(Model):
 
 
 @functools.cache
-def side_by_side():
+def side_by_side() -> str:
     """Makes causal attention over texts that stand side by side known to transformers. Returns its name.
 
     It takes `cu_seq`, where each text begins and the last one ends, and `longest`, the tokens of the longest text. The
@@ -293,13 +309,15 @@ def side_by_side():
     from transformers import AttentionInterface
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    try:
+    varlen_attn: Any = None
+    with contextlib.suppress(ImportError):
         from torch.nn.attention.varlen import varlen_attn
-    except ImportError:
-        varlen_attn = None
     known = inspect.signature(varlen_attn).parameters if varlen_attn else ()
 
-    def attend(module, query, key, value, mask, cu_seq, longest, scaling=None, sliding_window=None, **more):
+    def attend(
+        module: Any, query: Any, key: Any, value: Any, mask: Any, cu_seq: Any, longest: int,
+        scaling: float | None = None, sliding_window: int | None = None, **more: Any,
+    ) -> tuple[Any, None]:
         if mask is not None or more.get("s_aux") is not None:
             raise ValueError("this model has a mask or sinks of its own, which attention over texts side by side leaves out")
         kind = query.device.type
@@ -318,10 +336,12 @@ def side_by_side():
             results.append(sdpa_attention_forward(module, *own, seen, scaling=scaling, **more)[0])
         return torch.cat(results, 1), None
 
-    def fused(query, key, value, cu_seq, longest, scaling, sliding_window):
+    def fused(
+        query: Any, key: Any, value: Any, cu_seq: Any, longest: int, scaling: float | None, sliding_window: int | None
+    ) -> Any:
         """PyTorch's variable-length attention, which computes in half precision on a GPU."""
         left = sliding_window - 1 if sliding_window else -1
-        options = {"window_size": (left, 0)} if "window_size" in known else {"is_causal": True}
+        options: dict[str, Any] = {"window_size": (left, 0)} if "window_size" in known else {"is_causal": True}
         if "scale" in known:
             options["scale"] = scaling
         query, key, value = (heads[0].transpose(0, 1) for heads in (query, key, value))
@@ -339,10 +359,10 @@ def side_by_side():
 class Walk:
     """Keys and values that walk from text to text: what the next text does not share is dropped."""
 
-    def __init__(self, model):
+    def __init__(self, model: Model) -> None:
         self.model, self.cache, self.ids = model, transformers.DynamicCache(), []
 
-    def go(self, ids):
+    def go(self, ids: list[int]) -> int:
         """Reads what is missing up to these tokens; returns how many."""
         shared = 0
         while shared < min(len(ids), len(self.ids)) and ids[shared] == self.ids[shared]:
@@ -352,7 +372,7 @@ class Walk:
             self.append(ids[shared:])
         return len(ids) - shared
 
-    def truncate(self, tokens):
+    def truncate(self, tokens: int) -> None:
         if tokens < len(self.ids):
             self.ids = self.ids[:tokens]
             if not tokens:
@@ -360,14 +380,14 @@ class Walk:
             for layer in self.cache.layers:
                 layer.keys, layer.values = layer.keys[:, :, :tokens], layer.values[:, :, :tokens]
 
-    def append(self, ids):
+    def append(self, ids: list[int]) -> Any:
         positions = torch.arange(len(self.ids), len(self.ids) + len(ids), device=self.model.device)[None]
         read = self.model.read([ids], self.cache, position_ids=positions)
         self.ids = self.ids + ids
         return read
 
 
-def packs(chains, most):
+def packs(chains: list[list[int]], most: int) -> Iterator[list[int]]:
     """Places of chains that are read together, at most this many tokens; the longest chains first."""
     pack, size = [], 0
     for place in sorted(range(len(chains)), key=lambda place: -len(chains[place])):
@@ -383,23 +403,23 @@ def packs(chains, most):
 class Server:
     """Answers requests until stdin ends."""
 
-    def __init__(self, model, stdin, stdout):
+    def __init__(self, model: Any, stdin: BinaryIO, stdout: BinaryIO) -> None:
         self.model, self.stdin, self.stdout = model, stdin, stdout
 
-    def say(self, **line):
+    def say(self, **line: Any) -> None:
         self.stdout.write(json.dumps(line).encode() + b"\n")
         self.stdout.flush()
 
-    def numbers(self, count):
+    def numbers(self, count: int) -> list[int]:
         return list(struct.unpack(f"<{count}i", self.bytes(4 * count)))
 
-    def bytes(self, count):
+    def bytes(self, count: int) -> builtins.bytes:
         data = self.stdin.read(count)
         if len(data) < count:
             raise SystemExit(0)
         return data
 
-    def serve(self):
+    def serve(self) -> None:
         for line in iter(self.stdin.readline, b""):
             asked = json.loads(line)
             begun = time.monotonic()
@@ -417,28 +437,28 @@ class Server:
             if self.model.compiles and self.model.worked > COMPILED_AFTER:
                 self.model.compile()
 
-    def reply(self, number, scores, more):
+    def reply(self, number: int, scores: list[Scores], more: dict[str, Any]) -> None:
         parts = [torch.cat([torch.zeros(0), *(score[side] for score in scores)]) for side in (0, 1)]
         self.say(id=number, scores=len(parts[0]), tokens=self.model.tokens, **more)
         for part in parts:
             self.stdout.write(struct.pack(f"<{len(part)}f", *part.tolist()))
         self.say(end=number)
 
-    def texts(self, lengths, rows):
+    def texts(self, lengths: list[int], rows: int) -> tuple[list[list[int]], list[Asked]]:
         """Reads texts, and the rows and tokens to score of each."""
-        ids, rows, targets = self.numbers(sum(lengths)), self.numbers(rows), self.numbers(rows)
+        ids, own_rows, targets = self.numbers(sum(lengths)), self.numbers(rows), self.numbers(rows)
         texts, asked, start, place = [], [], 0, 0
         for length in lengths:
             texts.append(ids[start : start + length])
             own = []
-            while place < len(rows) and rows[place] < start + length:
-                own.append((rows[place] - start, targets[place]))
+            while place < len(own_rows) and own_rows[place] < start + length:
+                own.append((own_rows[place] - start, targets[place]))
                 place += 1
             asked.append(own)
             start += length
         return texts, asked
 
-    def fitting(self, read, *given):
+    def fitting(self, read: Callable[..., Any], *given: Any) -> Any:
         """Reads in packs, and in smaller ones if memory runs out."""
         while True:
             try:
@@ -449,21 +469,21 @@ class Server:
                 self.model.tokens //= 2
                 torch.cuda.empty_cache()
 
-    def answer_score(self, asked):
+    def answer_score(self, asked: dict[str, Any]) -> Answer:
         return self.fitting(self.model.score, *self.texts(asked["lengths"], asked["rows"])), {}
 
-    def answer_keep(self, asked):
+    def answer_keep(self, asked: dict[str, Any]) -> Answer:
         sides, chunks, start = (self.numbers(asked["rows"]), self.numbers(asked["rows"])), [], 0
         for length in asked["lengths"]:
             chunks.append([side[start : start + length] for side in sides])
             start += length
         return [(keep, 1 - keep) for keep in self.fitting(self.model.keep, chunks)], {}
 
-    def answer_forks(self, asked):
+    def answer_forks(self, asked: dict[str, Any]) -> Answer:
         texts, rows = self.texts([length for _, length in asked["texts"]], asked["rows"])
         return self.model.forks([(start, own) for (start, _), own in zip(asked["texts"], texts)], rows), {}
 
-    def answer_continue(self, asked):
+    def answer_continue(self, asked: dict[str, Any]) -> Answer:
         texts = [[self.numbers(length) for length in lengths] for *lengths, _, _ in asked["texts"]]
         walk, scores, tokens = Walk(self.model), [], []
         for (shared, before, answered), (*_, answer, states) in zip(texts, asked["texts"]):
@@ -480,7 +500,7 @@ class Server:
             tokens.append(read)
         return scores, {"read": tokens}
 
-    def write(self, walk, ids, number):
+    def write(self, walk: Walk, ids: list[int], number: int) -> None:
         """Writes the likeliest tokens, until the other side has read enough."""
         while True:
             result = walk.append(ids)
@@ -495,7 +515,7 @@ class Server:
                     raise Stopped
 
 
-def main():
+def main() -> None:
     stdout = own_stdout()
     # The folder that asap runs in has no modules of ours.
     sys.path[:] = [folder for folder in sys.path if folder]

@@ -6,6 +6,9 @@
 Run the same command again to resume from the last checkpoint, even after a kill.
 """
 
+# Without PyTorch, a type checker takes asap/torch.py for it.
+# pyright: reportAttributeAccessIssue=false
+
 import argparse
 import contextlib
 import datetime
@@ -14,17 +17,32 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from asap import _asap, _sft
+from asap._sft import Args
+
+if TYPE_CHECKING:
+    from asap.torch import FeedDataset
+
+T = TypeVar("T")
+
+# Options of `asap train` that asap.sft lacks.
+_LACKS: dict[str, str] = {
+    **dict.fromkeys(("--checkpoints", "--device", "--format", "--held-out", "--init", "--keep"), ": only asap train has it"),
+    **dict.fromkeys(("--accumulate", "--micro-batch"), ": only asap train has it; set --step to their product"),
+}
 
 
-def arguments():
+def arguments() -> argparse.Namespace:
     shape = argparse.RawDescriptionHelpFormatter
     parser = _sft.Parser(prog="python -m asap.sft", description=__doc__, formatter_class=shape)
+    parser.lacks = _LACKS
     option = parser.add_argument
     whole, number = _sft.whole, _sft.number
     option("--model", metavar="DIR", required=True,
-           help="start from this model: a folder in Hugging Face's layout, or org/name in the Hub's cache")
+           help="start from this model: a folder in Hugging Face's layout, org/name in the Hub's cache, or small")
     option("--data", metavar="LOC", required=True, help="train on a Delta table, or a folder or file of Parquet or JSON lines")
     option("--columns", metavar="question=…,cot=…,answer=…",
            help="name the question, cot and answer columns if asap cannot recognize them")
@@ -53,7 +71,7 @@ def arguments():
     return parser.parse_args()
 
 
-def main():
+def main() -> None:
     args = arguments()
     try:
         train(args)
@@ -74,7 +92,7 @@ def main():
         sys.exit(75)
 
 
-def leave():
+def leave() -> None:
     """Waits for all processes: torch may abort a process that ends while others still communicate."""
     import torch
 
@@ -83,7 +101,7 @@ def leave():
         torch.distributed.destroy_process_group()
 
 
-def train(args):
+def train(args: Args) -> None:
     _sft.check_packages(["accelerate", *(["peft"] if args.lora else [])])
     import accelerate
     import torch
@@ -122,28 +140,28 @@ def train(args):
     training.finish(total)
 
 
-def dataset(args, processes):
+def dataset(args: Args, processes: Any) -> "FeedDataset":
     from asap.torch import FeedDataset
 
     step = args.step // processes.num_processes
     feed = FeedDataset(args.data, args.folder, epochs=args.epochs, step=step, max_length=args.max_length, long=args.long, seed=args.seed,
                        rank=processes.process_index, world=processes.num_processes, columns=args.columns, follow=args.follow)
-    feed._is_command = True
+    feed._is_command = True  # pyright: ignore[reportPrivateUsage]
     return feed
 
 
-def processes_agree(processes, function):
+def processes_agree(processes: Any, function: Callable[[], T]) -> T:
     """What `function` returns in the first process."""
     from accelerate.utils import broadcast_object_list
 
-    found = [function() if processes.is_main_process else None]
+    found: list[Any] = [function() if processes.is_main_process else None]
     return broadcast_object_list(found)[0] if processes.num_processes > 1 else found[0]
 
 
 class Training:
     """The model with its optimizer, and the steps made so far."""
 
-    def __init__(self, args, processes, out, total):
+    def __init__(self, args: Args, processes: Any, out: _sft.Folder, total: dict[str, Any]) -> None:
         import torch
 
         self.args, self.processes, self.out, self.total = args, processes, out, total
@@ -160,10 +178,10 @@ class Training:
         self.rates = Rates(args, None if args.follow else total["steps"], self.state)
         self.seconds, self.tokens, self.begun, self.is_asked = 0.0, 0, time.monotonic(), False
 
-    def build(self):
+    def build(self) -> Any:
         return prepared(self.args, load(self.args), self.processes.device)
 
-    def build_in_turns(self):
+    def build_in_turns(self) -> Any:
         """Builds the shards of the model. On each machine, only one process at a time holds the whole model."""
         import torch
         from torch.distributed.device_mesh import init_device_mesh
@@ -177,7 +195,7 @@ class Training:
             self.processes.wait_for_everyone()
         return model
 
-    def run(self, feed):
+    def run(self, feed: "FeedDataset") -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self.stop)
         for step in feed:
@@ -189,10 +207,10 @@ class Training:
                 raise _sft.Interrupted(self.state["step"])
         self.out.save(self.state, self.model, self.optimizer)
 
-    def stop(self, *_):
+    def stop(self, *_: object) -> None:
         self.is_asked = True
 
-    def step(self, packed, position):
+    def step(self, packed: dict[str, Any], position: str) -> None:
         begun, state, epoch = time.monotonic(), self.state, int(position.split(":")[1])
         rate = self.rates.rate(state["step"], epoch)
         passes = split(packed, self.args.pass_tokens)
@@ -220,7 +238,7 @@ class Training:
         self.out.write_line({"step": state["step"], "epoch": epoch, "loss": loss, "rate": rate, "norm": norm, "tokens": tokens,
                              "learned": learned, "time": time.time(), "seconds": seconds}, self.rates.planned)
 
-    def gradient(self, passes, learned):
+    def gradient(self, passes: list[dict[str, Any]], learned: int) -> tuple[float, float]:
         """Adds up the gradient of a step over passes and processes. Returns the mean loss, and the norm before clipping."""
         import torch
 
@@ -243,7 +261,7 @@ class Training:
         norm = torch.nn.utils.clip_grad_norm_(weights, self.args.clip)
         return self.sum(losses).item(), float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
 
-    def sum(self, *numbers, maximum=False):
+    def sum(self, *numbers: Any, maximum: bool = False) -> Any:
         """Sums numbers over all processes, or takes their maximum."""
         import torch
 
@@ -252,7 +270,7 @@ class Training:
             torch.distributed.all_reduce(found, torch.distributed.ReduceOp.MAX if maximum else torch.distributed.ReduceOp.SUM)
         return found
 
-    def finish(self, total):
+    def finish(self, total: dict[str, Any]) -> None:
         """Writes the model, and then its summary, which marks it as complete."""
         from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
@@ -285,11 +303,11 @@ class Training:
 class Rates:
     """The learning rates of `asap train`: a cosine over all steps, or over all epochs but the first of a followed run."""
 
-    def __init__(self, args, planned, state):
+    def __init__(self, args: Args, planned: int | None, state: dict[str, Any]) -> None:
         warmup = math.ceil((planned or 0) * args.warmup) if args.warmup_steps is None else args.warmup_steps
         self.args, self.planned, self.state, self.warmup = args, planned, state, warmup
 
-    def rate(self, step, epoch):
+    def rate(self, step: int, epoch: int) -> float:
         if self.planned is not None:
             return self.cosine(step, self.warmup, self.planned)
         if epoch == 0:
@@ -297,7 +315,7 @@ class Rates:
         first = self.state["epoch_steps"] = self.state["epoch_steps"] or step
         return self.cosine(step - first, 0, first * (self.args.epochs - 1))
 
-    def cosine(self, step, warmup, steps):
+    def cosine(self, step: int, warmup: int, steps: int) -> float:
         peak, floor = self.args.learning_rate, self.args.min_rate
         if step < warmup:
             return peak * step / warmup
@@ -305,7 +323,7 @@ class Rates:
         return peak * (0.5 * (1.0 + math.cos(math.pi * progress)) * (1.0 - floor) + floor)
 
 
-def split(packed, most):
+def split(packed: dict[str, Any], most: int) -> list[dict[str, Any]]:
     """The examples of a step as passes of at most `most` tokens. A longer example gets its own pass."""
     import torch
 
@@ -321,7 +339,7 @@ def split(packed, most):
             for ends in passes]
 
 
-def load(args, dtype=None):
+def load(args: Args, dtype: Any = None) -> Any:
     """The base, with weights in f32: the masters of autocast. Adapters train next to a base in the dtype of the passes."""
     import torch
     from transformers import AutoModelForCausalLM
@@ -336,14 +354,14 @@ def load(args, dtype=None):
         raise _asap.Error(f"{args.model}: transformers cannot load the model: {str(error).splitlines()[0]}") from error
 
 
-def adapted(args, model):
+def adapted(args: Args, model: Any) -> Any:
     import peft
 
     config = peft.LoraConfig(r=args.lora, lora_alpha=2 * args.lora, target_modules="all-linear", task_type="CAUSAL_LM")
     return peft.get_peft_model(model, config)
 
 
-def prepared(args, model, device):
+def prepared(args: Args, model: Any, device: Any) -> Any:
     """The model with adapters, and with activation checkpointing."""
     if args.lora:
         model = adapted(args, model)
@@ -353,7 +371,7 @@ def prepared(args, model, device):
     return (model if args.fsdp else model.to(device)).train()
 
 
-def sharded(args, model, mesh):
+def sharded(args: Args, model: Any, mesh: Any) -> Any:
     import torch
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 

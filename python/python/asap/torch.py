@@ -25,11 +25,8 @@ from typing import Any, BinaryIO, Literal
 
 import torch
 
-from asap import _asap, _messages, _settings
+from asap import _asap, _cli, _messages, _settings
 from asap._data import Location
-
-# The errors by exit code.
-_ERRORS = {2: _asap.ArgumentError, 3: _asap.RejectsError, 4: _asap.TableError, 75: _asap.UnavailableError}
 
 
 class FeedDataset(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
@@ -127,7 +124,7 @@ class FeedDataset(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
         self._passes = passes + 1
 
     def _command(self) -> list[str]:
-        return [sys.executable, "-c", f"from asap import _cli; _cli.main({not self._is_command})", "feed", *self._flags]
+        return _cli.words("feed", *self._flags, in_python=not self._is_command)
 
     def _parts(self) -> tuple[int, int]:
         """Which part of each step this process reads, and the number of parts."""
@@ -187,7 +184,7 @@ def _report(messages: BinaryIO, code: int, is_command: bool) -> None:
     text = messages.read().decode(errors="replace")
     if code != 0:
         error = text.rpartition("error: ")[2].strip() or f"asap feed ended with code {code}"
-        raise _ERRORS.get(code, _asap.Error)(error)
+        raise _cli.ERRORS.get(code, _asap.Error)(error)
     for line in text.splitlines():
         if line.startswith("note: ") and not is_command:
             _messages.note(line.removeprefix("note: "))

@@ -1,3 +1,4 @@
+import argparse
 import signal
 import sys
 
@@ -5,7 +6,7 @@ from asap import _asap, _sft
 from asap.paper import _estimate, _figure2, _plan, _run
 
 
-def arguments():
+def arguments() -> argparse.Namespace:
     parser = _sft.Parser(prog="python -m asap.paper", description="Compare pipelines as the ASAP paper does.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="prune, train and evaluate the arms of a plan, and write its tables")
@@ -25,7 +26,7 @@ def arguments():
     return parser.parse_args()
 
 
-def main():
+def main() -> int | None:
     # Both signals interrupt a check or an estimate in the same way.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     args = arguments()

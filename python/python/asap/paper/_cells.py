@@ -3,16 +3,19 @@
 import contextlib
 import json
 import os
+from collections.abc import Iterable, Iterator
 
-from asap.paper._plan import asap_words, shown, words
+from asap.paper._plan import Plan, Step, Table, asap_words, shown, words
 
 
 class Cell:
     """One arm with one corpus and one seed: its commands, and where they write. An arm that is not trained has no corpus."""
 
-    def __init__(self, plan, seed, name, corpus):
+    def __init__(self, plan: Plan, seed: int, name: str, corpus: str | None) -> None:
         self.plan, self.seed, self.arm, self.corpus = plan, seed, name, corpus
-        self.error, self.evals, self.prune = None, {}, None
+        self.error: str | None = None
+        self.evals: dict[str, str] = {}
+        self.prune: list[str] | None = None
         arm, table, own = plan.arms[name], plan.table, f"{plan.to}/seed-{seed}"
         self.is_trained, self.base = plan.is_trained(arm), plan.fill(table["model"], seed)
         self.label = f"{corpus}/{name}" if self.is_trained else name
@@ -32,17 +35,17 @@ class Cell:
             source, self.data = plan.fill(given["from"], seed), f"{folder}/{self.label}"
             self.prune = asap_words(["run", plan.fill(arm["pipeline"], seed), "--from", source, "--to", self.data, *flags, "--format", "json"])
 
-    def asked(self, names):
+    def asked(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if self.arm in self.plan.table["benches"][name].get("arms", [self.arm])]
 
-    def depends(self, text):
+    def depends(self, text: str) -> bool:
         return self.plan.fill(text, self.seed) != self.plan.fill(text, "{seed}")
 
-    def pruning(self):
+    def pruning(self) -> list[Step]:
         """The steps that prune, with their names."""
         return [(f"prune/{os.path.relpath(self.data, self.plan.to)}", self.prune)] if self.prune else []
 
-    def training(self):
+    def training(self) -> list[Step]:
         if not self.is_trained:
             return []
         table = self.plan.table["train"]
@@ -51,16 +54,16 @@ class Cell:
         count = asap_words(["feed", "--data", self.data, "--model", self.base, "--count", "--max-length", most])
         return [(f"count/{self.id}", count), (f"train/{self.id}", words(self.plan.fill(table["command"], self.seed, **values)))]
 
-    def asking(self):
+    def asking(self) -> list[Step]:
         return [(f"eval/{self.id}/{bench}", self.ask(bench)) for bench in self.benches]
 
-    def serve(self):
+    def serve(self) -> list[str]:
         return words(self.plan.fill(self.plan.table["serve"]["command"], self.seed, model=self.model, name=self.id))
 
-    def responses(self, bench):
+    def responses(self, bench: str) -> str:
         return f"{self.root}/eval/{self.label}/{bench}"
 
-    def ask(self, bench):
+    def ask(self, bench: str) -> list[str]:
         plan, given, serve = self.plan, self.plan.table["benches"][bench], self.plan.table["serve"]
         files = [word for path in given["files"] for word in ("--data", plan.fill(path, self.seed))]
         model = ["--endpoint", serve["url"], "--model", self.id] if serve else ["--model", self.model]
@@ -69,7 +72,7 @@ class Cell:
         return asap_words(["eval", "--bench", given.get("bench", bench), *files, *model, *where, *flags])
 
 
-def cells(plan):
+def cells(plan: Plan) -> list[Cell]:
     corpora, found = list(plan.table["corpora"]), {}
     for seed in plan.seeds:
         for name, arm in plan.arms.items():
@@ -79,7 +82,7 @@ def cells(plan):
     return list(found.values())
 
 
-def preparations(plan, seed):
+def preparations(plan: Plan, seed: int) -> Iterator[Step]:
     """The names and commands of the steps before all arms. A step that no seed changes runs once."""
     for step in plan.table["prepare"]:
         text = plan.fill(step["command"], seed)
@@ -87,7 +90,7 @@ def preparations(plan, seed):
         yield f"prepare/{name}", words(text)
 
 
-def finished(folder):
+def finished(folder: str) -> dict[str, Table]:
     """The records of the finished steps of a folder, by name."""
     done = {}
     with contextlib.suppress(FileNotFoundError), open(f"{folder}/steps.jsonl", "rb") as lines:
@@ -99,5 +102,5 @@ def finished(folder):
     return done
 
 
-def is_done(done, name, command):
+def is_done(done: dict[str, Table], name: str, command: list[str]) -> bool:
     return done.get(name, {}).get("command") == shown(command)

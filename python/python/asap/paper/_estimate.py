@@ -7,19 +7,20 @@ import json
 import os
 import shutil
 import sys
-import typing
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import asap
 from asap.paper import _check
-from asap.paper._cells import cells, preparations
-from asap.paper._plan import asap_command, shown
+from asap.paper._cells import Cell, cells, preparations
+from asap.paper._plan import Plan, Table, asap_command, shown
 from asap.paper._tables import markdown, number
 
 # Tokens per second of a model with this number of parameters, as docs/benchmarks.md and docs/models.md measured them.
 _MEASURED = {"cuda": (31_000, 7.6e9, "a 7B shape on an H200"), "cpu": (302, 4.9e8, "Qwen2.5-0.5B, one core")}
 
 
-class Part(typing.NamedTuple):
+class Part(NamedTuple):
     """One part of a step. Its speed is in tokens or calls per second."""
 
     calls: int | None = None
@@ -28,12 +29,12 @@ class Part(typing.NamedTuple):
     speed: float | None = None
     source: str | None = None
 
-    def hours(self):
+    def hours(self) -> float | None:
         count = self.calls if self.source == "calls" else self.tokens
         return 0.0 if count == 0 else count / self.speed / 3600 if count and self.speed else None
 
 
-def estimate(plan):
+def estimate(plan: Plan) -> int:
     """Prints all commands with estimates, and what is missing. Returns the exit code."""
     own, steps, parts, cost, asked = cells(plan), {}, {"prune": {}, "train": {}, "serve": {}}, 0.0, set()
     for seed in plan.seeds:
@@ -62,19 +63,19 @@ def estimate(plan):
     return 2 if found else 0
 
 
-def row(name, part):
+def row(name: str, part: Part) -> list[str]:
     speed = "–" if part.speed is None else f"{part.speed:,.0f}" if part.speed >= 1 else f"{part.speed:g}"
     source = "[speeds] calls" if part.source == "calls" else part.source or "–"
     return [name, number(part.calls, ",.0f"), number(part.tokens, ",.0f"), part.device or "–", speed, source, number(part.hours(), ",.2f")]
 
 
-def by_plan(plan, key, **part):
+def by_plan(plan: Plan, key: str, **part: Any) -> Part:
     """A part with the speed that the plan states."""
     speed = plan.table["speeds"].get(key)
     return Part(speed=speed, source=f"[speeds] {key}" if speed else "unknown", **part)
 
 
-def totals(plan, own, parts, cost):
+def totals(plan: Plan, own: list[Cell], parts: dict[str, dict[str, list[Part]]], cost: float | None) -> str:
     """The hours of each kind of steps, side by side, with disk and money."""
     lines, all_hours, is_known = [], 0.0, True
     words = {"prune": "pruning", "train": "training", "serve": "evaluation"}
@@ -103,7 +104,7 @@ def totals(plan, own, parts, cost):
     return "\n".join(lines)
 
 
-def side_by_side(hours, places):
+def side_by_side(hours: Iterable[float], places: int) -> float:
     """The hours of jobs that start in turn, each as soon as a place is free."""
     free = [0.0] * places
     for each in hours:
@@ -111,10 +112,11 @@ def side_by_side(hours, places):
     return max(free)
 
 
-def pruning(cell, asked):
+def pruning(cell: Cell, asked: set[Any]) -> tuple[list[Part], float | None]:
     """By `asap run --dry-run`, which assumes that the first sample of each row is accepted. Also returns the cost of the calls.
     `asked` holds the requests of other arms: arms with one cache and the same stage 1 pay once."""
-    done = asap_command(*cell.prune[3:], "--dry-run")
+    [(_, command)] = cell.pruning()
+    done = asap_command(*command[3:], "--dry-run")
     if done.returncode:
         return [Part()], None
     found = json.loads(done.stdout.strip().splitlines()[-1])
@@ -127,50 +129,40 @@ def pruning(cell, asked):
         asked.add(stage_1)
     if calls:
         parts.append(by_plan(cell.plan, "calls", calls=calls, tokens=tokens, device="endpoint")._replace(source="calls"))
-    encoder = found.get("encoder_tokens") or encoded(cell)
-    if encoder:
-        held = found.get("encoder") or {"device": setting(cell, "compressor.device") or "cpu"}
-        parts.append(by_plan(cell.plan, "encoded-tokens", tokens=encoder, device=f"encoder: {where(held)}"))
+    if encoder := found["encoder_tokens"]:
+        parts.append(by_plan(cell.plan, "encoded-tokens", tokens=encoder, device=f"encoder: {where(found['encoder'])}"))
     if found["scored_tokens"] or not parts:
         parts.append(scoring(cell, found))
     return parts, 0.0 if not calls else anchor["cost"] or None
 
 
-def setting(cell, name):
+def setting(cell: Cell, name: str) -> Any:
     found = {**cell.plan.table["prune"].get("set", {}), **cell.plan.arms[cell.arm].get("set", {})}
     return found.get(name, found.get(f"asap.{name}"))
 
 
-def scoring(cell, found):
-    """The tokens that the scoring model reads, and where: as asap reports, or by the settings."""
+def scoring(cell: Cell, found: Table) -> Part:
+    """The tokens that the scoring model reads, and where."""
     if not found["scored_tokens"]:
         return Part(tokens=0)
-    held = found.get("scorer") or {"device": setting(cell, "scorer.device"), "dtype": setting(cell, "scorer.dtype")}
+    held = found["scorer"]
     device = held.get("device") or held.get("backend") or "auto"
     part = by_plan(cell.plan, "scored-tokens", tokens=found["scored_tokens"], device=where(held))
     speed, size, what = _MEASURED.get(device.partition(":")[0], (None, 0, ""))
     own = _check.parameters(cell.plan, setting(cell, "scorer.model") or "")
     if part.speed or not speed or not own:
         return part
-    count = os.cpu_count() if device == "cpu" else device.count(",") + 1
+    count = (os.cpu_count() or 1) if device == "cpu" else device.count(",") + 1
     return part._replace(speed=speed * size / own * count, source=f"measured: {what}")
 
 
-def where(held):
+def where(held: Table) -> str:
     """The device of a model with its data type, or a backend that chooses both."""
     return " ".join(filter(None, [held.get("dtype"), "on" if held.get("dtype") else "", held.get("device") or held.get("backend") or "auto"]))
 
 
-def encoded(cell):
-    """The tokens that an encoder reads, if the pipeline has one: about those of the chains."""
-    if not setting(cell, "compressor.model"):
-        return None
-    rows, chain, _ = of_corpus(cell)
-    return rows * chain
-
-
 @functools.lru_cache
-def lengths(location, scorer):
+def lengths(location: str, scorer: str) -> tuple[int, float, float]:
     """The rows of a corpus, and the mean tokens of a chain and of the rest, by its first 1,000 rows."""
     rest = "cot_tokens(coalesce(question, '')) + cot_tokens(coalesce(answer, ''))"
     first = "(SELECT * FROM corpus WHERE cot IS NOT NULL LIMIT 1000)"
@@ -178,14 +170,14 @@ def lengths(location, scorer):
     return tuple(asap.sql(sql, location, settings={"scorer_model": scorer}).to_pylist()[0].values())
 
 
-def of_corpus(cell):
+def of_corpus(cell: Cell) -> tuple[int, float, float]:
     """The rows of a cell, and the mean tokens of a chain and of the rest."""
     plan, corpus = cell.plan, cell.plan.table["corpora"][cell.corpus]
     rows, chain, rest = lengths(plan.fill(corpus["from"], cell.seed) if cell.prune else cell.data, cell.base)
     return min(rows, corpus.get("sample", rows), corpus.get("limit", rows)), chain, rest
 
 
-def training(cell):
+def training(cell: Cell) -> Part:
     """The kept share of each chain, over all epochs."""
     plan, arm = cell.plan, cell.plan.arms[cell.arm]
     try:
@@ -197,12 +189,12 @@ def training(cell):
     return by_plan(plan, "trained-tokens", tokens=tokens, device=gpus(plan, "train"))
 
 
-def gpus(plan, kind):
+def gpus(plan: Plan, kind: str) -> str | None:
     count = plan.table[kind].get("gpus", plan.gpus if kind == "train" else 1)
     return f"{count} GPU{'' if count == 1 else 's'}" if plan.gpus else None
 
 
-def asking(cell, bench):
+def asking(cell: Cell, bench: str) -> Part:
     """Each problem at each budget, to its end."""
     given, flags, problems = cell.plan.table["benches"][bench], cell.plan.table["eval"], 0
     try:

@@ -1,15 +1,19 @@
 """The paper's figure 2: the entropies of the first tokens of steps, and of all other tokens."""
 
+import argparse
 import array
 import collections
 import math
 import os
 import statistics
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 import asap
 from asap import _asap
+from asap.paper._plan import Table
 from asap.paper._tables import put_csv
 
 _BINS = 40
@@ -18,7 +22,7 @@ _COLORS = {"first": "#1f77b4", "others": "#ff7f0e"}
 _NAMES = {"first": "first tokens", "others": "other tokens"}
 
 
-def draw(args):
+def draw(args: argparse.Namespace) -> None:
     pairs = (pair.removeprefix("asap.").partition("=") for pair in args.set)
     settings = {name.replace(".", "_"): value for name, _, value in pairs}
     chains = f"SELECT question, cot_steps(cot) AS steps FROM corpus WHERE cot IS NOT NULL LIMIT {args.limit or 'ALL'}"
@@ -33,14 +37,16 @@ def draw(args):
     print(f"{found['chains']:,} chains; {'; '.join(shown)}. {left_out(found)}. The figure is in {args.to}.")
 
 
-def collect(chains):
+def collect(chains: Iterable[tuple[Any, Any]]) -> Table:
     """The entropies of first tokens and of all others, and how often each text is a first token: in all states, and at or above
     the 90th percentile of first tokens. A chain is the first token of each step, and the entropies of the tokens of each step."""
-    first, others, texts, scored, lost = array.array("d"), array.array("d"), [], 0, collections.Counter()
+    first, others, scored = array.array("d"), array.array("d"), 0
+    texts: list[str] = []
+    lost: collections.Counter[str] = collections.Counter()
     for tokens, entropies in chains:
         scored += tokens is not None
         lost["chains longer than the window of the model"] += tokens is None
-        for text, values in zip(tokens or (), entropies or ()):
+        for text, values in zip(tokens or [], entropies or []):
             lost["steps without a score"] += not (text is not None and values and values[0] is not None)
             if text is not None and values and values[0] is not None:
                 texts.append(text)
@@ -48,17 +54,17 @@ def collect(chains):
                 others.extend(value for value in values[1:] if value is not None)
     if len(first) < 2 or len(others) < 2:
         raise _asap.Error("figure2 found no two scored steps with two tokens each")
-    found = {"first": first, "others": others, "all": collections.Counter(sorted(texts)), "chains": scored, "left out": lost}
+    found: Table = {"first": first, "others": others, "all": collections.Counter(sorted(texts)), "chains": scored, "left out": lost}
     found["percentiles"] = {key: statistics.quantiles(found[key], n=10, method="inclusive")[-1] for key in _NAMES}
     high = found["percentiles"]["first"]
     return {**found, "high": collections.Counter(sorted(text for text, value in zip(texts, first) if value >= high))}
 
 
-def left_out(found):
+def left_out(found: Table) -> str:
     return "Left out: " + (", ".join(f"{count:,} {what}" for what, count in found["left out"].items() if count) or "nothing")
 
 
-def write(found, folder):
+def write(found: Table, folder: str) -> None:
     os.makedirs(folder, exist_ok=True)
     largest = math.ceil(max(*found["first"], *found["others"], 1.0))
     edges, shares = [largest * bin / _BINS for bin in range(_BINS + 1)], {}
@@ -76,7 +82,7 @@ def write(found, folder):
     Path(folder, "figure2.svg").write_text(svg(edges, shares, found))
 
 
-def svg(edges, shares, found):
+def svg(edges: list[float], shares: dict[str, list[float]], found: Table) -> str:
     width, height, top, left = 520, 320, 46, 70
     tallest = 100 * max(map(max, shares.values()))
     tick = next((each for each in (1, 2, 5, 10) if tallest <= 6 * each), 20)
@@ -84,10 +90,10 @@ def svg(edges, shares, found):
     middle = 'text-anchor="middle"'
     x = [left + width * edge / edges[-1] for edge in edges]
 
-    def y(percent):
+    def y(percent: float) -> float:
         return top + height * (1 - percent / highest)
 
-    def text(at, where, words, more=""):
+    def text(at: float, where: float, words: str, more: str = "") -> str:
         return f'<text x="{at:.1f}" y="{where:.1f}" {more}>{escape(words)}</text>'
 
     parts = [text(left, 24, "How uncertain the model is", 'font-size="15"')]
@@ -119,7 +125,7 @@ def svg(edges, shares, found):
     return "\n".join([f'<svg {frame}>\n<rect width="100%" height="100%" fill="white"/>', *parts, "</svg>\n"])
 
 
-def visible(token):
+def visible(token: str) -> str:
     """A token in one short word: spaces and control characters are shown, since XML cannot hold the latter."""
     shown = "".join("␣" if letter == " " else letter if letter.isprintable() else "·" for letter in token)
     return shown if len(shown) <= 16 else f"{shown[:15]}…"

@@ -5,6 +5,8 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 from asap import _asap, _settings
 
@@ -12,6 +14,10 @@ try:
     import tomllib
 except ImportError:
     import tomli as tomllib
+
+Table: TypeAlias = dict[str, Any]
+# The name of a step, and its command.
+Step: TypeAlias = tuple[str, list[str]]
 
 # The keys of each table; a plan needs those with a mark. In prune and corpora, the flags of `asap run` are keys too.
 _KEYS = {
@@ -34,28 +40,28 @@ _OWN = ("to", "from", "benches", "fetch", "gpus")
 class Failed(Exception):
     """A step failed, and with it all that needs it. The code is the exit code: 2 for a wrong plan, 75 if repeating helps."""
 
-    def __init__(self, message, code=1):
+    def __init__(self, message: str, code: int = 1) -> None:
         super().__init__(message)
         self.code = code
 
 
-def asap_words(arguments):
+def asap_words(arguments: Iterable[str]) -> list[str]:
     return [sys.executable, "-m", "asap", *arguments]
 
 
-def words(command):
+def words(command: str) -> list[str]:
     """A command as a list. `asap` and `python` are those of this process."""
     found = shlex.split(command)
     return {"asap": asap_words([]), "python": [sys.executable]}.get(found[0], found[:1]) + found[1:] if found else []
 
 
-def shown(command):
+def shown(command: Sequence[str]) -> str:
     """The command as a user types it."""
     command = ["asap", *command[3:]] if command[:3] == asap_words([]) else command
     return shlex.join("python" if word == sys.executable else word for word in command)
 
 
-def error_of(text):
+def error_of(text: str) -> str:
     """The error in what a program printed: asap's own, else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
@@ -63,17 +69,17 @@ def error_of(text):
 
 
 @functools.lru_cache
-def asap_command(*arguments):
+def asap_command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(asap_words(arguments), capture_output=True, text=True)
 
 
-def failure(*arguments):
+def failure(*arguments: str) -> str | None:
     """The error of a command of asap, or None."""
     done = asap_command(*arguments)
     return error_of(done.stderr) if done.returncode else None
 
 
-def toml(text):
+def toml(text: str) -> Any:
     """A value of the command line: TOML, or else text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
@@ -84,7 +90,10 @@ def toml(text):
 class Plan:
     """A plan, with the changes that the command line makes."""
 
-    def __init__(self, path, to=None, arms=None, seeds=None, changes=()):
+    def __init__(
+        self, path: str, to: str | None = None, arms: list[str] | None = None, seeds: list[int] | None = None,
+        changes: Iterable[str] = (),
+    ) -> None:
         self.path = path
         try:
             with open(path, "rb") as file:
@@ -107,10 +116,10 @@ class Plan:
         self.against, self.gpus = table.get("against", "original"), table.get("gpus", 0)
         self.check_values()
 
-    def wrong(self, message):
+    def wrong(self, message: str) -> Failed:
         return Failed(f"{self.path}: {message}", 2)
 
-    def change(self, text):
+    def change(self, text: str) -> None:
         """Changes a key of the plan, as in `train.epochs=1`. Without a value, removes the key."""
         key, _, value = text.partition("=")
         try:
@@ -133,7 +142,7 @@ class Plan:
                 return
             table = table.setdefault(name, {})
 
-    def check_keys(self, name, table, where):
+    def check_keys(self, name: str, table: Any, where: str) -> None:
         keys = set(_KEYS[name].replace("!", "").split())
         if name in ("prune", "corpora"):
             keys |= {each.replace("_", "-") for each in (*_asap.flags(), "ratio", "max-tokens")} - {"dry-run", "quiet", "part"}
@@ -147,7 +156,7 @@ class Plan:
             if key.endswith("!") and key[:-1] not in table and (table or name not in ("train", "serve")):
                 raise self.wrong(f"{where}lacks the key {key[:-1]}")
 
-    def check_values(self):
+    def check_values(self) -> None:
         asked, owners = {}, [bench for corpus in self.table["corpora"].values() for bench in corpus["benches"]]
         for bench in owners:
             if bench not in self.table["benches"] or owners.count(bench) > 1:
@@ -179,16 +188,16 @@ class Plan:
         if any(map(self.is_trained, self.arms.values())) and not (self.table["train"] and self.table["corpora"]):
             raise self.wrong("an arm is trained, so the plan needs [train] and a [corpora.NAME]")
 
-    def places(self, kind):
+    def places(self, kind: str) -> int:
         """How many steps of a kind run side by side. A training takes all GPUs, unless [train] states others."""
         own = self.table[kind].get("gpus", self.gpus if kind == "train" else 1)
         return max(self.gpus // own, 1) if own and (kind != "serve" or self.table["serve"]) else 1
 
     @staticmethod
-    def is_trained(arm):
+    def is_trained(arm: Table) -> bool:
         return "pipeline" in arm or "data" in arm
 
-    def fill(self, text, seed, **more):
+    def fill(self, text: str, seed: int | str, **more: str) -> str:
         """The text with its placeholders filled in. With the seed "{seed}", it shows whether it depends on the seed."""
         known = {"seed": seed, "to": self.to, "work": f"{self.to}/seed-{seed}", "plan": os.path.dirname(self.path) or ".",
                  "epochs": self.table["train"].get("epochs", ""), **more}
@@ -196,17 +205,19 @@ class Plan:
             text = text.replace(f"{{{name}}}", str(value))
         return text
 
-    def flags(self, table, seed):
+    def flags(self, table: Table, seed: int | str) -> list[str]:
         """The keys of a table as flags of a command of asap, and its settings as --set."""
         found = []
         for key, value in table.items():
-            values = value if isinstance(value, list) else [value] if value is not False else []
+            values: list[Any]
             if key == "set":
                 values = [f"asap.{name.removeprefix('asap.')}={_settings.text(each)}" for name, each in value.items()]
+            else:
+                values = value if isinstance(value, list) else [value] if value is not False else []
             found += [word for each in values for word in [f"--{key}", self.fill(str(each), seed)][: 1 if each is True else 2]]
         return found
 
-    def prune_flags(self, corpus, arm, seed):
+    def prune_flags(self, corpus: Table, arm: Table, seed: int | str) -> list[str]:
         """Flags of `asap run` for an arm. What the corpus and the arm state replaces what is stated for all."""
         shared, own = self.table["prune"], {key: arm[key] for key in ("max-tokens", "ratio") if key in arm}
         settings = {"set": {**shared.get("set", {}), **arm.get("set", {})}}

@@ -12,12 +12,15 @@ import signal
 import subprocess
 import sys
 import time
-import typing
 import urllib.request
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TextIO, TypeAlias
 
 from asap.paper import _check, _tables
 from asap.paper._cells import Cell, cells, finished, is_done, preparations
-from asap.paper._plan import Failed, error_of, shown
+from asap.paper._plan import Failed, Plan, Step, error_of, shown
+
+Process: TypeAlias = subprocess.Popen[Any]
 
 _PAUSE = 0.05
 
@@ -26,26 +29,26 @@ class Interrupted(Exception):
     """The run was asked to stop."""
 
 
-def end_with_parent():
+def end_with_parent() -> None:
     """Asks this process to end when the runner ends, even if the runner is killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
-class Place(typing.NamedTuple):
+class Place(NamedTuple):
     """Where one step of a kind runs at a time: its GPUs, as CUDA numbers them, and the port of its server."""
 
     gpus: str | None
     port: int
 
-    def fill(self, text):
+    def fill(self, text: str) -> str:
         return text.replace("{port}", str(self.port))
 
-    def environment(self):
+    def environment(self) -> Mapping[str, str]:
         return os.environ if self.gpus is None else {**os.environ, "CUDA_VISIBLE_DEVICES": self.gpus}
 
 
-def places(plan, kind):
+def places(plan: Plan, kind: str) -> list[Place]:
     """The places of a kind of steps. The GPUs are those that this process sees."""
     own = plan.table[kind].get("gpus", plan.gpus if kind == "train" else 1)
     first = plan.table["serve"].get("port", 8000)
@@ -54,10 +57,13 @@ def places(plan, kind):
     return [Place(each, first + place) for place, each in enumerate(gpus)]
 
 
+Job: TypeAlias = Callable[[Place], Iterator[None]]
+
+
 class Steps:
     """The steps of a folder, recorded in steps.jsonl: one line when a step starts, and one when it ends."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: str) -> None:
         os.makedirs(f"{folder}/logs", exist_ok=True)
         self.folder, self.path, self.failed, self.children, self.is_stopped = folder, f"{folder}/steps.jsonl", {}, [], False
         # Children inherit the lock: it lasts until all processes of a killed run have ended.
@@ -69,12 +75,12 @@ class Steps:
             raise Failed(message, 75) from None
         self.done = finished(folder)
 
-    def record(self, **record):
+    def record(self, **record: Any) -> None:
         with open(self.path, "a") as file:
             # A kill may have left a part of a line.
             file.write("\n" + json.dumps({**record, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}, ensure_ascii=False))
 
-    def run(self, name, command, place):
+    def run(self, name: str, command: list[str], place: Place) -> Iterator[None]:
         """Runs a step, unless it is finished. A generator that yields while it waits."""
         text, log = shown(command), f"{self.folder}/logs/{name.replace('/', '-')}"
         if is_done(self.done, name, command):
@@ -86,7 +92,9 @@ class Steps:
         begun = time.monotonic()
         with open(f"{log}.out", "w+") as out, open(f"{log}.log", "w+") as messages:
             code = yield from self.wait(self.start(command, out, messages, place))
-            printed, said = [file.seek(0) or file.read() for file in (out, messages)]
+            for file in (out, messages):
+                file.seek(0)
+            printed, said = out.read(), messages.read()
         ended = {"step": name, "command": text, "seconds": round(time.monotonic() - begun, 3)}
         if code:
             why, how = error_of(said or printed), f"ended with code {code}" if code > 0 else f"was ended by signal {-code}"
@@ -100,7 +108,7 @@ class Steps:
         self.record(**ended, state="finished")
         self.done[name] = ended
 
-    def start(self, command, out, messages, place):
+    def start(self, command: list[str], out: TextIO, messages: TextIO, place: Place) -> Process:
         if self.is_stopped:
             raise Interrupted
         try:
@@ -109,7 +117,7 @@ class Steps:
         except OSError as error:
             raise Failed(f"cannot start {command[0]}: {error.strerror}") from error
 
-    def wait(self, process):
+    def wait(self, process: Process) -> Generator[None, None, int]:
         self.children.append(process)
         while process.poll() is None:
             yield
@@ -118,7 +126,7 @@ class Steps:
             raise Interrupted
         return process.returncode
 
-    def stop(self, number, _):
+    def stop(self, number: int, _: object) -> None:
         """Stops all steps. Each commits what it has, and ends. A second signal ends the runner at once."""
         self.is_stopped = True
         signal.signal(number, signal.SIG_DFL)
@@ -130,11 +138,11 @@ class Steps:
 class Server:
     """A server of a cell's model, if the plan has one."""
 
-    def __init__(self, steps, cell, place):
+    def __init__(self, steps: Steps, cell: Cell, place: Place) -> None:
         self.steps, self.cell, self.place, self.process = steps, cell, place, None
         self.log = f"{steps.folder}/logs/serve-{cell.id}.log"
 
-    def begin(self):
+    def begin(self) -> Iterator[None]:
         """Starts the server, and waits until it answers. A generator that yields while it waits."""
         serve, command = self.cell.plan.table["serve"], self.cell.serve()
         health = self.place.fill(serve.get("health", f"{serve['url'].rstrip('/')}/models"))
@@ -145,15 +153,15 @@ class Server:
         with open(self.log, "w") as messages:
             self.process = self.steps.start(command, messages, messages, self.place)
         while not answers(health):
-            if self.ended():
-                raise Failed(self.ended())
+            if why := self.ended():
+                raise Failed(why)
             if self.steps.is_stopped:
                 raise Interrupted
             if time.monotonic() > until:
                 raise Failed(f"the server of {self.cell.label} did not answer at {health} within {serve.get('wait', 900)} seconds ({self.log})")
             yield
 
-    def ended(self):
+    def ended(self) -> str | None:
         """Why the server has ended, if it has."""
         if self.process is None or self.process.poll() is None:
             return None
@@ -161,7 +169,7 @@ class Server:
             why = error_of(messages.read())
         return f"the server of {self.cell.label} ended with code {self.process.returncode}: {why} ({self.log})"
 
-    def end(self):
+    def end(self) -> None:
         if self.process is not None:
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -170,28 +178,29 @@ class Server:
             self.process.wait()
 
 
-def answers(url):
+def answers(url: str) -> bool:
     with contextlib.suppress(OSError, http.client.HTTPException), urllib.request.urlopen(url, timeout=5) as reply:
         return reply.status == 200
+    return False
 
 
 class Run:
     """One run of a plan, with its errors so far. All cells are pruned, then all are trained, and then all are evaluated."""
 
-    def __init__(self, plan):
+    def __init__(self, plan: Plan) -> None:
         self.plan, self.cells = plan, cells(plan)
         _check.require(plan, self.cells)
         self.steps, self.code, self.errors = Steps(plan.to), 0, []
         for seed in plan.seeds:
             os.makedirs(f"{plan.to}/seed-{seed}", exist_ok=True)
 
-    def fail(self, error):
+    def fail(self, error: Failed) -> None:
         self.code = max(self.code, error.code)
         if str(error) not in self.errors:
             self.errors.append(str(error))
             print(f"error: {error}", file=sys.stderr, flush=True)
 
-    def run(self):
+    def run(self) -> int:
         """Runs all steps that are not finished, and writes the tables. Returns the exit code."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self.steps.stop)
@@ -204,7 +213,7 @@ class Run:
         print(_tables.write(self.plan, self.cells, self.steps.done), end="")
         return self.code
 
-    def side_by_side(self, jobs, places):
+    def side_by_side(self, jobs: Iterable[Job], places: list[Place]) -> None:
         """Runs jobs, as many at a time as there are places. A job is a generator that yields while it waits."""
         waiting, running = collections.deque(jobs), {}
         while running or waiting and not self.steps.is_stopped:
@@ -220,7 +229,7 @@ class Run:
         if self.steps.is_stopped:
             raise Failed("interrupted; run the same command to resume", 75)
 
-    def all(self, places, steps_of):
+    def all(self, places: list[Place], steps_of: Callable[[Cell], list[Step]]) -> None:
         """Runs the steps of all cells. Cells may share steps. A step that fails ends the cells that need it."""
         wanted = {}
         for cell in self.cells:
@@ -228,7 +237,7 @@ class Run:
                 wanted.setdefault(tuple(name for name, _ in steps), (steps, []))[1].append(cell)
         self.side_by_side([functools.partial(self.in_turn, *each) for each in wanted.values()], places)
 
-    def in_turn(self, steps, cells, place):
+    def in_turn(self, steps: list[Step], cells: list[Cell], place: Place) -> Iterator[None]:
         try:
             for step in steps:
                 yield from self.steps.run(*step, place)
@@ -237,15 +246,16 @@ class Run:
             for cell in cells:
                 cell.error = str(error)
 
-    def check_trained(self, cell):
+    def check_trained(self, cell: Cell) -> None:
         """The stored responses are those of the model that was trained first."""
         for name, command in cell.training()[1:]:
             before = self.steps.done.get(name, {}).get("command", shown(command))
             if before != shown(command) and not cell.error:
-                cell.error = f"{cell.model} was trained by another command: use another --to, or the earlier command: {before}"
-                self.fail(Failed(cell.error))
+                error = Failed(f"{cell.model} was trained by another command: use another --to, or the earlier command: {before}")
+                cell.error = str(error)
+                self.fail(error)
 
-    def ask(self, cell, place):
+    def ask(self, cell: Cell, place: Place) -> Iterator[None]:
         """Evaluates a model on all of its benchmarks."""
         wanted = dict(zip(cell.benches, cell.asking()))
         if all(is_done(self.steps.done, *step) for step in wanted.values()):

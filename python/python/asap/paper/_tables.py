@@ -5,10 +5,17 @@ import contextlib
 import csv
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import asap
-from asap.paper._plan import asap_command, error_of, tomllib
+from asap.paper._cells import Cell
+from asap.paper._plan import Plan, Table, asap_command, error_of, tomllib
+
+Row: TypeAlias = list[Any]
+# By arm and corpus.
+Figures: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 
 # The training efficiency, and how its figures are shown.
 _FIGURES = {"share kept": ".3f", "rejects": ",.0f", "paid answers": ",.0f", "their tokens": ",.0f", "samples": ",.0f", "too long": ",.0f",
@@ -17,21 +24,21 @@ _CHANGES = {"tokens per sample": "tokens, change in %", "seconds per step": "sec
 _SPECIAL = {"\\": r"\textbackslash{}", "–": "--", "−": "$-$", **{each: f"\\{each}" for each in "%_&#${}"}}
 
 
-def number(value, form):
+def number(value: float | None, form: str) -> str:
     return "–" if value is None else format(value, form).replace("-", "−")
 
 
-def markdown(head, rows):
+def markdown(head: Row, rows: Iterable[Row]) -> str:
     lines = [[str(each).replace("|", "\\|") for each in line] for line in (head, ["---"] * len(head), *rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def latex(title, head, rows):
+def latex(title: str, head: Row, rows: Iterable[Row]) -> str:
     """A table at most as wide as the page, for the packages booktabs and graphicx. Long heads have two lines."""
-    def line(cells):
+    def line(cells: Iterable[str]) -> str:
         return " & ".join(cells) + " \\\\\n"
 
-    def text(each):
+    def text(each: object) -> str:
         return str(each).translate(str.maketrans(_SPECIAL))
 
     heads = [r"\shortstack[r]{" + text(each).replace(" ", r" \\ ", 1) + "}" for each in head]
@@ -41,24 +48,24 @@ def latex(title, head, rows):
             "\\bottomrule\n\\end{tabular}}\n\\end{table*}\n")
 
 
-def put_csv(path, head, rows):
+def put_csv(path: str, head: Row, rows: Iterable[Iterable[Any]]) -> None:
     with open(path, "w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([head, *rows])
 
 
-def query(sql, location):
+def query(sql: str, location: str) -> Table:
     """The only row of a query about a table, whose name is {}."""
     with contextlib.suppress(asap.Error):
         return asap.sql(sql.replace("{}", "'" + location.replace("'", "''") + "'")).to_pylist()[0]
     return {}
 
 
-def mean(values):
+def mean(values: Iterable[Any]) -> float | None:
     values = [float(each) for each in values if each is not None]
     return sum(values) / len(values) if values else None
 
 
-def write(plan, cells, done):
+def write(plan: Plan, cells: list[Cell], done: dict[str, Table]) -> str:
     """Writes the tables, and returns their text."""
     folder = f"{plan.to}/tables"
     os.makedirs(folder, exist_ok=True)
@@ -71,7 +78,7 @@ def write(plan, cells, done):
     return f"{text}\nThese tables are in {folder}, also as CSV and LaTeX.\n"
 
 
-def evaluations(plan, cells, folder, lacks):
+def evaluations(plan: Plan, cells: list[Cell], folder: str, lacks: set[str]) -> str:
     """The tables of `asap eval --table`, in all of its formats."""
     named = {f"{cell.arm}={cell.responses(bench)}": cell.arm for cell in cells if not cell.error
              for bench in cell.benches if bench not in cell.evals}
@@ -89,7 +96,7 @@ def evaluations(plan, cells, folder, lacks):
     return text
 
 
-def costs(cell, done):
+def costs(cell: Cell, done: dict[str, Table]) -> Table:
     """What it took to prune and to train one cell."""
     count, seconds = done.get(f"count/{cell.id}", {}).get("summary", {}), {}
     with contextlib.suppress(OSError, ValueError, KeyError), open(f"{cell.model}/metrics.jsonl") as lines:
@@ -106,7 +113,7 @@ def costs(cell, done):
     return found
 
 
-def printed(plan):
+def printed(plan: Plan) -> Figures:
     """The training efficiency that the paper prints, by arm and corpus, if the plan trains the paper's model."""
     found = tomllib.loads(Path(__file__).with_name("efficiency.toml").read_text())
     if os.path.basename(plan.table["model"]) != found["model"]:
@@ -114,11 +121,11 @@ def printed(plan):
     return {(arm, corpus): dict(zip(_CHANGES, values)) for corpus in ("code", "math") for arm, values in found[corpus].items()}
 
 
-def change(value, base):
+def change(value: float | None, base: float | None) -> float | None:
     return 100 * (value / base - 1) if value and base else None
 
 
-def efficiency(plan, cells, done, folder):
+def efficiency(plan: Plan, cells: list[Cell], done: dict[str, Table], folder: str) -> str:
     """The training efficiency: means over seeds, and changes to the arm that all are compared with."""
     of_arm, rows = collections.defaultdict(list), []
     for cell in cells:
@@ -131,22 +138,23 @@ def efficiency(plan, cells, done, folder):
         rows.append([arm, corpus, *map(number, found.values(), _FIGURES.values()), *changes])
     put_csv(f"{folder}/efficiency.csv", ["arm", "corpus", *_FIGURES], [[*key, *found.values()] for key, found in figures.items()])
     note = f"Means over seeds. A sample is one example: prompt, chain and answer. Changes are against {plan.against}.\n"
-    tables = {"Training efficiency": (note, ["arm", "corpus", *_FIGURES, *_CHANGES.values()], rows)} if rows else {}
-    if paper := printed(plan):
+    tables: dict[str, tuple[str, Row, list[Row]]] = {}
+    if rows:
+        tables["Training efficiency"] = (note, ["arm", "corpus", *_FIGURES, *_CHANGES.values()], rows)
+    if (paper := printed(plan)).keys() & figures.keys():
         tables["Training efficiency, next to the paper's"] = beside(figures, paper)
     Path(folder, "efficiency.tex").write_text("\n".join(latex(title, *table[1:]) for title, table in tables.items()))
-    text = "\n".join(f"## {title}\n\n{note}\n{markdown(*table)}" for title, (note, *table) in tables.items())
+    text = "\n".join(f"## {title}\n\n{note}\n{markdown(head, rows)}" for title, (note, head, rows) in tables.items())
     Path(folder, "efficiency.md").write_text(text)
     return text
 
 
-def beside(figures, paper):
-    """The figures that the paper prints, next to those of the run."""
+def beside(figures: Figures, paper: Figures) -> tuple[str, list[str], list[list[str]]]:
+    """The figures of the run that the paper prints too, next to the paper's."""
     rows = []
-    for key in sorted({**figures, **paper}, key=lambda key: key[1]):
-        own, found = figures.get(key, {}), paper.get(key, {})
-        cells = ((number(own.get(name), _FIGURES[name]), number(found.get(name), _FIGURES[name]), number(change(own.get(name), found.get(name)), "+.1f"))
-                 for name in _CHANGES)
+    for key in (key for key in figures if key in paper):
+        both = ((figures[key][name], paper[key][name], _FIGURES[name]) for name in _CHANGES)
+        cells = ((number(own, form), number(found, form), number(change(own, found), "+.1f")) for own, found, form in both)
         rows.append([*key, *(text for each in cells for text in each)])
     head = ["arm", "corpus", *(text for name in _CHANGES for text in (name, "the paper's", "difference in %"))]
-    return "Figures that one of the two lacks are –.\n", head, rows
+    return "The arms that the paper has too.\n", head, rows
