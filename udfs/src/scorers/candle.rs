@@ -37,10 +37,6 @@ impl Kind for Candle {
         let Opening { folder, tokenizer, memory, .. } = *opening;
         open(folder, tokenizer, memory)
     }
-
-    fn remark(&self) -> Option<&'static str> {
-        Some("asap's own engine lacks the family, and there is no PyTorch")
-    }
 }
 
 #[cfg(feature = "candle")]

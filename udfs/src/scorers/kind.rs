@@ -79,11 +79,6 @@ pub trait Kind: Send + Sync {
     /// # Errors
     /// If the model cannot be opened. The error says what is missing.
     fn open(&self, settled: &Settled, opening: &Opening) -> asap_lm::Result<LoadedModel>;
-
-    /// Why `auto` chooses it; None for a choice that needs no remark.
-    fn remark(&self) -> Option<&'static str> {
-        None
-    }
 }
 
 /// Adds a kind after the others. Its name becomes a value of `asap.scorer.backend`.

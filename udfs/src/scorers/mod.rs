@@ -108,14 +108,19 @@ fn choose(folder: &Path, settings: &Settings) -> asap_lm::Result<(&'static dyn K
     }
 }
 
+/// The first kind that fits. Says what it chose and why, unless that is the engine that every machine has.
 fn auto(folder: &Path, settings: &Settings) -> asap_lm::Result<(&'static dyn Kind, Settled)> {
     let setting = Setting(BACKEND);
     let mut refused: Vec<(String, Vec<&str>)> = Vec::new();
+    let said = |refused: &[(String, Vec<&str>)]| {
+        refused.iter().map(|(why, names)| format!(". {}: {why}", names.join(", "))).collect::<String>()
+    };
     for kind in kinds() {
         match kind.fits(folder, settings) {
             Ok(settled) => {
-                if let Some(why) = kind.remark() {
-                    tracing::warn!("{setting} = auto chose {}: {why}", Place::of(kind, &settled, settings).in_full());
+                if kind.name() != own::Cpu.name() {
+                    let place = Place::of(kind, &settled, settings).in_full();
+                    tracing::warn!("{setting} = auto chose {place}{}", said(&refused));
                 }
                 return Ok((kind, settled));
             }
@@ -129,8 +134,7 @@ fn auto(folder: &Path, settings: &Settings) -> asap_lm::Result<(&'static dyn Kin
             }
         }
     }
-    let refused: Vec<String> = refused.iter().map(|(why, names)| format!("{}: {why}", names.join(", "))).collect();
-    Err(LmError::Backend(format!("{setting} = auto found no backend that runs the model. {}", refused.join(". "))))
+    Err(LmError::Backend(format!("{setting} = auto found no backend that runs the model{}", said(&refused))))
 }
 
 fn sentences(why: &[LmError]) -> String {

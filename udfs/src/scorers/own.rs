@@ -9,8 +9,8 @@ use asap_lm::config::{Limits, ModelConfig};
 use asap_lm::{Computed, Dtype, LmError, LoadedModel, Tokenizer};
 
 use super::kind::{Fit, Kind, Opening, Runs, Settled};
-use super::{BACKEND, DEVICE, DTYPE, misfit};
-use crate::settings::{Device, Devices, Settings};
+use super::{BACKEND, DEVICE, DTYPE, misfit, torch};
+use crate::settings::{Device, Devices, ScorerBackend, Settings};
 
 pub(super) struct Cpu;
 pub(super) struct Cuda;
@@ -69,6 +69,14 @@ impl Kind for Cuda {
             },
             Some(_) | None => {}
         }
+        let is_auto = settings.scorer_backend == ScorerBackend::AUTO;
+        match settings.scorer_dtype.filter(|_| is_auto && wrong.is_empty()) {
+            Some(dtype) if matches!(torch::has_card(&settings.scorer_python), Ok(true)) => {
+                let dtype = dtype.name();
+                wrong.push(LmError::Backend(format!("it computes in f16 on GPUs, and PyTorch in {dtype}")));
+            }
+            _ => {}
+        }
         if !wrong.is_empty() {
             return Err(wrong);
         }
@@ -93,10 +101,6 @@ impl Kind for Cuda {
         let Opening { folder, tokenizer, memory, .. } = *opening;
         let cards = settled.devices.as_ref().map_or(vec![0], Devices::cards);
         open_cuda(folder, cards, tokenizer, memory)
-    }
-
-    fn remark(&self) -> Option<&'static str> {
-        Some("asap's own engine has the family, and runs on GPUs")
     }
 }
 

@@ -23,7 +23,8 @@ use crate::settings::{Device, Devices, Settings};
 
 use child::{Answer, Child, Fault, Launch, Ready};
 pub(super) use encoder::open as open_encoder;
-use python::{has_card, lacks};
+pub(super) use python::has_card;
+use python::lacks;
 
 const SCRIPT: &str = include_str!("../../../python/python/asap/scorer.py");
 /// Deaths without a finished batch that end a run.
@@ -65,10 +66,6 @@ impl Kind for PyTorch {
         let torches = children.start(proof, Some(Arc::new(stating)))?.into_iter();
         let backends = torches.map(|torch| Box::new(torch) as Box<dyn Backend>).collect();
         LoadedModel::with_backends(backends, folder, tokenizer, memory)
-    }
-
-    fn remark(&self) -> Option<&'static str> {
-        Some("asap's own engine lacks the family")
     }
 }
 
