@@ -27,8 +27,8 @@ const READER_CHECKED_EVERY: Duration = Duration::from_secs(1);
 
 /// Write rows as training tokens to stdout in Arrow's stream format, one batch per step
 ///
-/// A batch has the columns input_ids, labels (-100 on what is not learned) and position (the place after the row). To continue
-/// after a batch, pass its last position to --resume. The next rows are the same, even if your reader had read ahead.
+/// A batch has the columns input_ids, labels (-100 on what is not learned) and position (the place after the row). To
+/// continue after a batch, pass its last position to --resume. The next rows are the same, even if your reader had read ahead.
 ///
 /// With --world, the trainers share each step, and the last position of a step is the same for all trainers. All
 /// trainers get equally many batches. If the last step of an epoch has too few rows, some trainers get a copy of a row,
@@ -60,7 +60,7 @@ pub struct FeedArgs {
     /// Drop examples longer than --max-length, or cut them (a model trained on cut chains may not learn to stop)
     #[arg(long, value_name = "drop|cut", default_value = "drop")]
     long: Long,
-    /// Learn whole chains, or only the steps that a pipeline kept, with the other steps of the chain before pruning as context
+    /// Learn whole chains, or only the steps that a pipeline kept. Its dropped steps stay as context
     #[arg(long, value_name = "all|kept", default_value = "all")]
     loss: Loss,
     /// Set the number of examples per step, for each trainer
@@ -85,9 +85,10 @@ pub struct FeedArgs {
     /// and --world may differ
     #[arg(long, value_name = "POSITION", value_parser = parsed::<Mark>)]
     resume: Option<Mark>,
-    /// Write a JSON object instead of tokens: the numbers of examples, tokens and learned tokens of an epoch, its longest
-    /// example, the rows left out, the steps of all epochs, and the position before the first row. With --resume, count the version
-    /// of the data that the position belongs to. With --follow, count the rows committed so far
+    /// Write a JSON object instead of tokens: the numbers of examples, tokens and learned tokens of an epoch, its
+    /// longest example, the rows left out, the steps of all epochs, and the position before the first row. With
+    /// --resume, count the version of the data that the position belongs to. With --follow, count the rows committed so
+    /// far
     #[arg(long)]
     count: bool,
 }

@@ -51,7 +51,7 @@ pub struct TrainArgs {
     /// Drop examples longer than --max-length, or cut them (a model trained on cut chains may not learn to stop)
     #[arg(long, value_name = "drop|cut", default_value = "drop")]
     long: Long,
-    /// Learn whole chains, or only the steps that a pipeline kept, with the other steps of the chain before pruning as context
+    /// Learn whole chains, or only the steps that a pipeline kept. Its dropped steps stay as context
     #[arg(long, value_name = "all|kept", default_value = "all")]
     loss: Loss,
     #[command(flatten)]

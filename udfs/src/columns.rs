@@ -3,16 +3,14 @@
 use asap_lm::Asked;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewArray};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Field, Float64Type, Int64Type};
+use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::ColumnarValue;
 
 use crate::declaration::Arg;
 use crate::messages;
 use crate::output::list_of;
-
-/// The field of a step that names the stage which dropped it.
-const DROPPED: &str = "dropped";
+use crate::trace::kept_steps;
 
 #[derive(Debug)]
 pub enum NoValue {
@@ -179,24 +177,6 @@ impl<'a> Args<'a> {
         let (array, row) = self.at(place)?;
         messages::turns_at(array, row).ok_or(NoValue::Null)
     }
-}
-
-/// Whether a type is that of traces: lists of structs with the field `dropped`, as `cot_trace` returns them.
-pub fn is_trace(data_type: &DataType) -> bool {
-    let DataType::List(step) = data_type else { return false };
-    let DataType::Struct(fields) = step.data_type() else { return false };
-    fields.iter().any(|field| field.name() == DROPPED)
-}
-
-pub(crate) fn empty_trace() -> DataType {
-    list_of(DataType::Struct(vec![Field::new(DROPPED, DataType::Utf8View, true)].into()))
-}
-
-/// Returns whether each step of a trace is kept: whether its `dropped` is NULL. None if the trace or a step is NULL.
-pub fn kept_steps(traces: &ListArray, row: usize) -> Option<Vec<bool>> {
-    let steps = traces.is_valid(row).then(|| traces.value(row)).filter(|steps| steps.null_count() == 0)?;
-    let kept = steps.as_struct_opt()?.column_by_name(DROPPED)?.logical_nulls();
-    Some((0..steps.len()).map(|step| kept.as_ref().is_some_and(|kept| kept.is_null(step))).collect())
 }
 
 /// Returns `Ok(None)` for NULL. Fails if the cell holds an error that fails the query.

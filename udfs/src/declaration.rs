@@ -4,9 +4,9 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{DocSection, Documentation, ReturnFieldArgs};
 
-use crate::columns::{empty_trace, is_trace};
 use crate::messages;
 use crate::output::list_of;
+use crate::trace::{empty_trace, is_trace};
 
 const SECTION: DocSection = DocSection { include: true, label: "Chain of Thought Functions", description: None };
 
@@ -59,8 +59,8 @@ impl Argument {
         Self { name, kind, about, is_optional: true }
     }
 
-    /// What it holds: `text`, `int`, `number`, `texts`, `ints`, `numbers`, `trace`, `conversation`, or `question` for a text
-    /// or a conversation.
+    /// What it holds: `text`, `int`, `number`, `texts`, `ints`, `numbers`, `trace`, `conversation`, or `question` for a
+    /// text or a conversation.
     pub fn kind(&self) -> &'static str {
         match self.kind {
             Arg::Text => "text",

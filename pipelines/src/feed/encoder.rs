@@ -61,8 +61,8 @@ pub enum FedRow {
 }
 
 impl Encoder {
-    /// Loads the tokenizer and chat template of the model in `folder`. Learns all, and holds out no row. An example has at most
-    /// `max_length` tokens, and at most the model's `max_position_embeddings` (config.json).
+    /// Loads the tokenizer and chat template of the model in `folder`. Learns all, and holds out no row. An example has
+    /// at most `max_length` tokens, and at most the model's `max_position_embeddings` (config.json).
     ///
     /// # Errors
     /// If they cannot be read, if the model has no end token, or if its tokenizer has ids of `vocab_size` or more.

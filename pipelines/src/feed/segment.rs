@@ -8,8 +8,8 @@ use asap_kernels::front_end::Flag;
 use asap_kernels::steps::Separator;
 use asap_lm::Asked;
 use asap_lm::example::Response;
-use asap_udfs::columns::{is_trace, kept_steps};
 use asap_udfs::models;
+use asap_udfs::trace::{is_trace, kept_steps};
 use datafusion::arrow::array::{Array, AsArray, ListArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::runtime::SpawnedTask;
@@ -148,8 +148,8 @@ pub fn check_steps(corpus: &Corpus) -> Result<()> {
     };
     let Some(missing) = [ORIGINAL, STEPS].into_iter().find(|name| !has(name)) else { return Ok(()) };
     config_err!(
-        "{} kept learns steps of the chains before pruning, but the rows have no column {missing} of an asap output: pass the \
-         output of a pipeline that drops steps (llmlingua2, selective_context and tokenskip drop parts of steps)",
+        "{} kept learns steps of the chains before pruning, but the rows have no column {missing} of an asap output: pass \
+         the output of a pipeline that drops steps (llmlingua2, selective_context and tokenskip drop parts of steps)",
         Flag("--loss")
     )
 }
@@ -168,8 +168,8 @@ fn learned_steps(
     }
 }
 
-/// Encodes a batch with the columns file, row, question, chain, answer, system prompt and status, and steps if only kept ones
-/// are learned. Also returns whether the chat template does not print the row's system prompt.
+/// Encodes a batch with the columns file, row, question, chain, answer, system prompt and status, and steps if only kept
+/// ones are learned. Also returns whether the chat template does not print the row's system prompt.
 fn encode(encoder: &Encoder, separator: Separator, batch: &RecordBatch) -> Result<Vec<(FedRow, bool)>> {
     let columns = [2, 3, 4, 5, 6].map(|column| batch.column(column).as_string_view());
     let traces = batch.columns().get(7).map(|traces| traces.as_list::<i32>());

@@ -124,8 +124,8 @@ fn examples_of(survey: &Survey) -> String {
     let [examples, tokens, learned, longest] = [examples, tokens, learned, longest].map(count);
     let [cut, too_long, held_out, rejected] = [cut, too_long, survey.held_out.len() as u64, rejected].map(count);
     format!(
-        "{examples} examples ({tokens} tokens, {learned} of them learned, the longest {longest}), {cut} cut, {too_long} too long, \
-         {held_out} held out, {rejected} rejected{}",
+        "{examples} examples ({tokens} tokens, {learned} of them learned, the longest {longest}), {cut} cut, {too_long} \
+         too long, {held_out} held out, {rejected} rejected{}",
         reasons(&survey.counts.reasons)
     )
 }

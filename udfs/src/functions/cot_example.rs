@@ -63,8 +63,8 @@ fn learned_steps(question: &str, spans: Vec<Range<usize>>, kept: &[Option<i64>])
         let Some((_, is_learned)) = place.and_then(|place| steps.get_mut(place)) else {
             let shown: String = question.chars().take(SHOWN).collect();
             return exec_err!(
-                "argument kept of cot_example must have ascending numbers of the chain's {} steps, found {} in the row with the \
-                 question {shown:?}",
+                "argument kept of cot_example must have ascending numbers of the chain's {} steps, found {} in the row with \
+                 the question {shown:?}",
                 steps.len(),
                 number.map_or("NULL".to_string(), |number| number.to_string())
             );
