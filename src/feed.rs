@@ -8,7 +8,7 @@ use asap_llm::Llm;
 use asap_lm::example::Long;
 use asap_lm::locate;
 use asap_pipelines::corpus::ColumnMapping;
-use asap_pipelines::feed::{Counts, Deciding, Encoder, Fed, Feed, FeedConfig, Mark, Position, Rows, StepSize};
+use asap_pipelines::feed::{Counts, Deciding, Encoder, Fed, Feed, FeedConfig, Loss, Mark, Position, Rows, StepSize};
 use asap_pipelines::reasons::Reasons;
 use asap_pipelines::session::session;
 use asap_udfs::Settings;
@@ -27,8 +27,8 @@ const READER_CHECKED_EVERY: Duration = Duration::from_secs(1);
 
 /// Write rows as training tokens to stdout in Arrow's stream format, one batch per step
 ///
-/// A batch has the columns input_ids, labels (-100 on the prompt) and position (the place after the row). To continue
-/// after a batch, pass its last position to --resume. The next rows are the same, even if your reader had read ahead.
+/// A batch has the columns input_ids, labels (-100 on what is not learned) and position (the place after the row). To
+/// continue after a batch, pass its last position to --resume. The next rows are the same, even if your reader had read ahead.
 ///
 /// With --world, the trainers share each step, and the last position of a step is the same for all trainers. All
 /// trainers get equally many batches. If the last step of an epoch has too few rows, some trainers get a copy of a row,
@@ -60,6 +60,9 @@ pub struct FeedArgs {
     /// Drop examples longer than --max-length, or cut them (a model trained on cut chains may not learn to stop)
     #[arg(long, value_name = "drop|cut", default_value = "drop")]
     long: Long,
+    /// Learn whole chains, or only the steps that a pipeline kept. Its dropped steps stay as context
+    #[arg(long, value_name = "all|kept", default_value = "all")]
+    loss: Loss,
     /// Set the number of examples per step, for each trainer
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = at_least_one)]
     step: usize,
@@ -82,9 +85,10 @@ pub struct FeedArgs {
     /// and --world may differ
     #[arg(long, value_name = "POSITION", value_parser = parsed::<Mark>)]
     resume: Option<Mark>,
-    /// Write a JSON object instead of tokens: the numbers of examples and tokens of an epoch, its longest example, the
-    /// rows left out, the steps of all epochs, and the position before the first row. With --resume, count the version
-    /// of the data that the position belongs to. With --follow, count the rows committed so far
+    /// Write a JSON object instead of tokens: the numbers of examples, tokens and learned tokens of an epoch, its
+    /// longest example, the rows left out, the steps of all epochs, and the position before the first row. With
+    /// --resume, count the version of the data that the position belongs to. With --follow, count the rows committed so
+    /// far
     #[arg(long)]
     count: bool,
 }
@@ -93,6 +97,8 @@ pub struct FeedArgs {
 struct Total {
     examples: u64,
     tokens: u64,
+    /// Those of `tokens` that are learned.
+    learned: u64,
     longest: u64,
     cut: u64,
     too_long: u64,
@@ -106,7 +112,8 @@ struct Total {
 }
 
 pub async fn run(args: FeedArgs) -> Result<(), Failure> {
-    let encoder = Arc::new(Encoder::load(&locate(&args.model)?, args.max_length, args.long)?);
+    let encoder = Encoder::load(&locate(&args.model)?, args.max_length, args.long)?;
+    let encoder = Arc::new(Encoder { loss: args.loss, ..encoder });
     let max_length = count(encoder.max_length as u64);
     let context = session(Settings::default(), &Llm::default())?;
     let config = FeedConfig {
@@ -182,10 +189,11 @@ async fn print_total(
     while let Some(step) = feed.next_step(size).await? {
         total.steps += repeats;
         let first_epoch = step.iter().flatten().filter(|fed| fed.position.epoch == 0);
-        for example in first_epoch.map(|fed| &fed.example).filter(|example| !example.response().is_empty()) {
+        for example in first_epoch.map(|fed| &fed.example).filter(|example| !example.learned.is_empty()) {
             let tokens = example.ids.len() as u64;
             total.examples += 1;
             total.tokens += tokens;
+            total.learned += example.learned_tokens() as u64;
             total.longest = total.longest.max(tokens);
         }
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use asap_lm::example::Long;
 use asap_lm::train::Keep;
 use asap_pipelines::corpus::ColumnMapping;
+use asap_pipelines::feed::Loss;
 use asap_train::{Request, StepSettings, fraction};
 use clap::Args;
 
@@ -50,6 +51,9 @@ pub struct TrainArgs {
     /// Drop examples longer than --max-length, or cut them (a model trained on cut chains may not learn to stop)
     #[arg(long, value_name = "drop|cut", default_value = "drop")]
     long: Long,
+    /// Learn whole chains, or only the steps that a pipeline kept. Its dropped steps stay as context
+    #[arg(long, value_name = "all|kept", default_value = "all")]
+    loss: Loss,
     #[command(flatten)]
     steps: StepSettings,
     /// Set the number of examples per micro-batch
@@ -111,6 +115,7 @@ pub async fn run(args: TrainArgs) -> Result<(), Failure> {
         epochs,
         max_length,
         long,
+        loss,
         steps,
         micro_batch,
         accumulate,
@@ -133,6 +138,7 @@ pub async fn run(args: TrainArgs) -> Result<(), Failure> {
         epochs,
         max_length,
         long,
+        loss,
         steps,
         micro_batch,
         accumulate,

@@ -9,8 +9,8 @@ macro_rules! files {
 }
 
 const PIPELINES: &[(&str, &str)] = files![
-    asap without_anchor without_surprisal selective_context llmlingua2 tokenskip spirit verified shortest_correct pir
-    longest suffix self_information_steps random block prefix truncate examples
+    asap without_anchor without_surprisal selective_context llmlingua2 tokenskip spirit verified shortest_correct closest_correct
+    pir longest suffix self_information_steps random block prefix truncate examples
 ];
 
 /// Pipelines of earlier versions. No run adds rows to their outputs.

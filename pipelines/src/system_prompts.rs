@@ -12,9 +12,9 @@ pub(crate) const QUESTION: &str = "question";
 pub(crate) const SYSTEM: &str = "system";
 
 /// The functions whose first argument precedes what a model reads. Each also accepts a conversation there.
-pub(crate) const OF_PROMPTS: &str = "cot_attribution cot_entropy cot_example cot_first_token \
-    cot_mean_step_entropy cot_no_score cot_perplexity cot_shortest_surviving cot_step_entropy \
-    cot_surprisal cot_survives cot_token_entropies cot_too_long";
+pub(crate) const OF_PROMPTS: &str = "cot_attribution cot_closest_correct cot_entropy cot_example cot_first_token \
+    cot_mean_step_entropy cot_no_score cot_perplexity cot_rank_surprisal cot_shortest_surviving cot_step_entropy \
+    cot_step_rank_surprisal cot_surprisal cot_survives cot_token_entropies cot_too_long";
 
 /// Rewrites a query: each function of [`OF_PROMPTS`] that reads the column `question` also gets the row's system
 /// prompt, if the query has one. `prompt` is the function that makes a conversation of both.

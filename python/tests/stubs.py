@@ -19,6 +19,7 @@ KINDS = {
     ),
     "ints": ("tuple[int | None, ...] | None", "Sequence[Sequence[int | None] | None]"),
     "numbers": ("tuple[float | None, ...] | None", "Sequence[Sequence[float | None] | None]"),
+    "trace": ("tuple[_Turn, ...] | None", "Sequence[Sequence[_Turn] | None]"),
     "conversation": ("tuple[_Turn, ...] | _Turn | None", "Sequence[Sequence[_Turn] | _Turn | None]"),
     "question": ("_Text | _Conversation", "_TextList | _ConversationList"),
 }

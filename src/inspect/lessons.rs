@@ -7,7 +7,7 @@ use std::sync::Arc;
 use asap_lm::Asked;
 use asap_lm::example::{Example, ExampleTemplate, Long};
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
-use asap_pipelines::feed::{Encoder, Fed, Feed, FeedConfig, Rows};
+use asap_pipelines::feed::{Encoder, Fed, Feed, FeedConfig, Loss, Rows, check_steps};
 use asap_pipelines::reasons::Reasons;
 use asap_pipelines::run::Observer;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
@@ -44,7 +44,18 @@ pub(super) struct Lessons {
     without_system: u64,
     /// Rows on which a chat template was tried. None without a chat template.
     template_tried: Option<u64>,
+    /// What `--loss kept` learns. None without the steps of chains before pruning.
+    loss_kept: Option<Masked>,
     sample: Vec<Marked>,
+}
+
+/// Chains before pruning whose dropped steps are context.
+#[derive(Debug, Serialize)]
+struct Masked {
+    rows: u64,
+    tokens: u64,
+    learned: u64,
+    left_out: u64,
 }
 
 #[derive(Debug, Default, Clone, Copy, Serialize)]
@@ -76,14 +87,18 @@ struct Marked {
 
 impl Taught {
     fn add(&mut self, example: &Example, max_length: usize) {
-        let (tokens, supervised) = (example.ids.len(), example.response().len());
+        let (tokens, supervised) = (example.ids.len(), example.learned_tokens());
         self.tokens += tokens as u64;
         self.supervised += supervised as u64;
         if tokens > max_length {
             self.over += 1;
             self.lost_if_dropped += supervised as u64;
             self.lost_if_cut += supervised.min(tokens - max_length) as u64;
-            *if example.prompt < max_length { &mut self.no_end } else { &mut self.nothing } += 1;
+            *if example.learned.first().is_some_and(|first| first.start < max_length) {
+                &mut self.no_end
+            } else {
+                &mut self.nothing
+            } += 1;
         }
     }
 }
@@ -106,6 +121,10 @@ impl Lessons {
         let (location, columns) = (location.to_string(), columns.cloned());
         let config = FeedConfig { location, columns, epochs: 1, seed: SEED, follow: false, resume: None, part: (0, 1) };
         let rows = Rows::open(context, &config).await?;
+        let loss_kept = match check_steps(corpus) {
+            Ok(()) => Some(Masked::read(&rows, Encoder::load(folder, max_length, Long::Drop)?).await?),
+            Err(_) => None,
+        };
         let mut feed = Feed::begin(rows, config, Arc::clone(&encoder))?;
         let bar = Bar::new("tokenizing", false);
         bar.begin(corpus.rows(), 0);
@@ -143,6 +162,7 @@ impl Lessons {
             left_out,
             without_system,
             template_tried: (tried > 0).then_some(tried),
+            loss_kept,
             sample,
         })
     }
@@ -196,6 +216,16 @@ impl Lessons {
                 ),
             },
         ];
+        lines.extend(self.loss_kept.iter().map(|Masked { rows, tokens, learned, left_out }| {
+            format!(
+                "loss      with --loss kept, {} of {} tokens are learned ({}), in {} before pruning; {} left out",
+                count(*learned),
+                count(*tokens),
+                percent(*learned as f64, *tokens as f64),
+                several(*rows, "chain"),
+                count(*left_out)
+            )
+        }));
         let left_out = self.left_out.by_rows().into_iter();
         lines.extend(left_out.map(|(reason, rows)| format!("left out  {}: {reason}", several(rows, "row"))));
         lines.extend(without_system(self.without_system).map(|what| format!("system    {what}")));
@@ -207,9 +237,18 @@ impl Lessons {
     }
 }
 
+impl Masked {
+    async fn read(rows: &Rows, encoder: Encoder) -> Result<Self, Failure> {
+        let survey = rows.survey(&Arc::new(Encoder { loss: Loss::Kept, ..encoder })).await?;
+        let left_out = survey.counts.too_long + survey.counts.rejected;
+        Ok(Self { rows: survey.counts.examples, tokens: survey.tokens, learned: survey.learned, left_out })
+    }
+}
+
 impl Marked {
     fn new(encoder: &Encoder, Fed { example, source, .. }: &Fed) -> Result<Self, Failure> {
-        let (prompt, response) = example.ids.split_at(example.prompt);
+        let prompt = example.learned.first().map_or(example.ids.len(), |first| first.start);
+        let (prompt, response) = example.ids.split_at(prompt);
         let [prompt, supervised] = [encoder.tokenizer.text(prompt)?, encoder.tokenizer.text(response)?];
         Ok(Self { file: source.0.to_string(), row: source.1, prompt, supervised })
     }

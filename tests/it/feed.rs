@@ -7,7 +7,7 @@ use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::datatypes::Int32Type;
 use datafusion::arrow::ipc::reader::StreamReader;
 
-use crate::common::Workplace;
+use crate::common::{Workplace, json_lines};
 
 /// An example's tokens, its labels and the position after it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -181,4 +181,79 @@ fn a_position_is_refused_where_other_rows_would_come_after_it() {
     workplace.shell("cp -r data/model model && sed -i 's/assistant/helper/' model/tokenizer_config.json").ok();
     let model = ["feed", "--model", "model", "--data", "out", "--epochs", "2", "--resume", &position];
     workplace.run([&model[..], &part].concat()).ends(2, &["another tokenizer"]);
+}
+
+/// The tokens and labels of an output's chains before pruning, whose kept steps are learned, by SQL.
+fn masked(workplace: &Workplace, output: &str, steps: &str) -> BTreeSet<(Vec<i32>, Vec<i32>)> {
+    let sql = format!(
+        "SELECT e['input_ids'] AS ids, e['labels'] AS labels FROM (SELECT \
+         cot_example(cot_prompt(question, system), original_cot, answer, NULL, cot_kept(steps)) AS e FROM '{output}')"
+    );
+    let found = workplace.sql("nd-json", &[&format!("SET asap.chain.steps = '{steps}'"), &sql]);
+    let numbers = |row: &serde_json::Value, name: &str| serde_json::from_value(row[name].clone()).unwrap();
+    json_lines(&found).iter().map(|row| (numbers(row, "ids"), numbers(row, "labels"))).collect()
+}
+
+#[test]
+fn of_chains_before_pruning_only_the_kept_steps_are_learned() {
+    let workplace = Workplace::new();
+    workplace.traces(9, 24, "traces");
+    for (output, steps) in [("out", "blank-line"), ("lines", "line")] {
+        let run = format!("run random --from traces --to {output} --ratio 0.4 --set asap.chain.steps={steps}");
+        workplace.run(run.split(' ')).ok();
+        let rows = feed(&workplace, &[output, "--loss", "kept", "--max-length", "4096"]).concat();
+        let found: BTreeSet<_> = rows.iter().map(|row| (row.ids.clone(), row.labels.clone())).collect();
+        assert_eq!(found, masked(&workplace, output, steps));
+        let is_learned = |row: &&Line| row.labels.iter().zip(&row.ids).filter(|(label, id)| label == id).count();
+        let learned: usize = rows.iter().map(|row| is_learned(&row)).sum();
+        let tokens: usize = rows.iter().map(|row| row.ids.len()).sum();
+        assert!(2 * learned < tokens && rows.iter().all(|row| is_learned(&row) > 0), "{learned} of {tokens}");
+        let count = format!("feed --data {output} --model data/model --loss kept --count --max-length 4096");
+        let count = workplace.run(count.split(' ')).json();
+        assert_eq!((&count["learned"], &count["tokens"]), (&learned.into(), &tokens.into()));
+        let inspect = format!("inspect {output} --model data/model --max-length 4096 --format json");
+        let inspected = workplace.run(inspect.split(' ')).json();
+        let masked = serde_json::json!({ "rows": rows.len(), "tokens": tokens, "learned": learned, "left_out": 0 });
+        assert_eq!(inspected["lessons"]["loss_kept"], masked);
+    }
+
+    // Positions resume only what they were written for.
+    let kept = ["out", "--step", "6", "--loss", "kept"];
+    let all = feed(&workplace, &kept);
+    let position = all[1].last().unwrap().position.clone();
+    assert_eq!(feed(&workplace, &[&kept[..], &["--resume", &position]].concat()), all[2..]);
+    let refused = |data: &str, more: &[&str], expected: &str| {
+        let base = ["feed", "--model", "data/model", "--data", data];
+        workplace.run([&base[..], more].concat()).ends(2, &[expected]);
+    };
+    refused("out", &["--resume", &position], "written with loss kept, but this feed has loss all");
+    let former = position.replace(",loss=kept", "");
+    assert_ne!(former, position);
+    for loss in ["all", "kept"] {
+        refused("out", &["--loss", loss, "--resume", &former], "does not record --loss");
+    }
+
+    // Rows without steps of chains before pruning.
+    workplace.write("text.sql", "SELECT * FROM pruned((SELECT *, substr(cot, 1, 40) AS compressed FROM corpus))");
+    workplace.run(["run", "text.sql", "--from", "traces", "--to", "text"]).ok();
+    refused("text", &["--loss", "kept"], "no column steps of an asap output");
+    refused("traces", &["--loss", "kept"], "no column original_cot of an asap output");
+    // Steps of another chain are no steps of this one.
+    let other = "SELECT question, answer, cot, concat(original_cot, E'\\n\\nMore.') AS original_cot, steps FROM 'out'";
+    workplace.copy(other, "other.parquet");
+    let lost = ["feed", "--model", "data/model", "--data", "other.parquet", "--loss", "kept"];
+    workplace.run(lost).ends(1, &["24 rejected (24 rows: the columns steps and original_cot have different numbers"]);
+}
+
+#[test]
+fn training_learns_the_kept_steps_and_resumes_as_nothing_else() {
+    let workplace = pruned(12);
+    let train = |more: &str| {
+        let line = format!("train --model data/model --data out --out model --epochs 1 --format json{more}");
+        workplace.run(line.split(' '))
+    };
+    let count = workplace.run("feed --model data/model --data out --loss kept --count".split(' ')).json();
+    let finished = train(" --loss kept");
+    assert_eq!(finished.json()["epoch_learned"], count["learned"]);
+    train("").ends(2, &["loss was \"kept\", and is now \"all\""]);
 }

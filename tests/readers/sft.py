@@ -156,6 +156,23 @@ def cuts():
     print(f"asap.sft: {cut['traces_cut']} long examples are cut as asap train cuts them, or left out")
 
 
+def masks():
+    """Masked examples are learned as `asap train` learns them, and packed as alone."""
+    few = ["--model", "model", "--data", "pruned", "--epochs", "1", "--loss", "kept"]
+    command("train", *few, "--accumulate", str(STEP), "--out", "masked-of-train")
+    expected, (found, weights) = lines("masked-of-train"), trained("masked", *few, "--step", str(STEP))
+    for name in ("tokens", "learned"):
+        assert [line[name] for line in found] == [line[name] for line in expected], name
+    assert all(2 * line["learned"] < line["tokens"] for line in found)
+    far = max(abs(ours["loss"] - theirs["loss"]) for ours, theirs in zip(found, expected))
+    assert far < 1e-5 and farthest(weights, load_file("masked-of-train/model.safetensors")) < 1e-5, far
+    step = next(iter(FeedDataset("pruned", "model", step=6, loss="kept")))
+    (alone, slopes), (packed, others) = (learned("model", sft.split(step, most)) for most in (1, 1 << 20))
+    farthest_slope = max((ours - theirs).abs().max().item() / theirs.abs().max().item() for ours, theirs in zip(others, slopes))
+    assert abs(packed - alone) < 1e-5 * alone and farthest_slope < 1e-4, (packed, alone, farthest_slope)
+    print(f"asap.sft: masked examples have the losses of asap train within {far:.0e}")
+
+
 def checksum(content):
     """The masked CRC-32C of TFRecord files."""
     crc = 0xFFFFFFFF
@@ -391,6 +408,7 @@ def main():
         workers()
         weights = equals_asap_train()
         cuts()
+    masks()
         equals_one_rank(weights)
         resumes(weights)
         falls_back(weights)

@@ -10,6 +10,7 @@ use datafusion::logical_expr::ColumnarValue;
 use crate::declaration::Arg;
 use crate::messages;
 use crate::output::list_of;
+use crate::trace::kept_steps;
 
 #[derive(Debug)]
 pub enum NoValue {
@@ -148,6 +149,12 @@ impl<'a> Args<'a> {
     pub fn indices(self, place: usize, steps: usize) -> Cell<Vec<usize>> {
         let index = |number: Option<i64>| usize::try_from(number?).ok()?.checked_sub(1).filter(|index| *index < steps);
         self.ints(place)?.into_iter().map(index).collect::<Option<_>>().ok_or(NoValue::Null)
+    }
+
+    /// Reads an [`Arg::Trace`]: whether each of its steps is kept.
+    pub(crate) fn kept_steps(self, place: usize) -> Cell<Vec<bool>> {
+        let (traces, row) = self.at(place)?;
+        kept_steps(traces.as_list(), row).ok_or(NoValue::Null)
     }
 
     /// Reads an [`Arg::Asked`]: a question, or the first system turn (unless blank) and the first user turn of a

@@ -6,6 +6,7 @@ use datafusion::logical_expr::{DocSection, Documentation, ReturnFieldArgs};
 
 use crate::messages;
 use crate::output::list_of;
+use crate::trace::{empty_trace, is_trace};
 
 const SECTION: DocSection = DocSection { include: true, label: "Chain of Thought Functions", description: None };
 
@@ -43,6 +44,8 @@ pub(crate) enum Arg {
     IntList,
     FloatList,
     Conversation,
+    /// What happened to the steps of a chain, as `cot_trace` returns it.
+    Trace,
     /// A question: a text, or a conversation from which the system prompt and the question are read.
     Asked,
 }
@@ -56,8 +59,8 @@ impl Argument {
         Self { name, kind, about, is_optional: true }
     }
 
-    /// What it holds: `text`, `int`, `number`, `texts`, `ints`, `numbers`, `conversation`, or `question` for a text or a
-    /// conversation.
+    /// What it holds: `text`, `int`, `number`, `texts`, `ints`, `numbers`, `trace`, `conversation`, or `question` for a
+    /// text or a conversation.
     pub fn kind(&self) -> &'static str {
         match self.kind {
             Arg::Text => "text",
@@ -67,6 +70,7 @@ impl Argument {
             Arg::IntList => "ints",
             Arg::FloatList => "numbers",
             Arg::Conversation => "conversation",
+            Arg::Trace => "trace",
             Arg::Asked => "question",
         }
     }
@@ -156,7 +160,8 @@ impl Arg {
     /// beyond 63 bits must be a bad row and not a failed query, and a conversation has many forms.
     fn read_as(self, given: &DataType) -> DataType {
         match (self, given) {
-            (Arg::Int, DataType::UInt64) | (Arg::Conversation, _) => given.clone(),
+            (Arg::Trace, DataType::Null) => empty_trace(),
+            (Arg::Int, DataType::UInt64) | (Arg::Conversation | Arg::Trace, _) => given.clone(),
             (Arg::Asked, given) if !Arg::Text.accepts(given) => given.clone(),
             (Arg::IntList, given) => {
                 list_of(messages::item(given).map_or(DataType::Int64, |item| Arg::Int.read_as(item)))
@@ -181,6 +186,7 @@ impl Arg {
             (Arg::IntList, _) => items(|item| Arg::Int.accepts(item)),
             (Arg::FloatList, _) => items(|item| item.is_null() || item.is_numeric()),
             (Arg::Conversation, given) => messages::is_conversation(given),
+            (Arg::Trace, given) => is_trace(given),
             (Arg::Asked, given) => Arg::Text.accepts(given) || messages::is_conversation(given),
             _ => false,
         }
@@ -195,6 +201,7 @@ impl Arg {
             Arg::TextList => "a list of strings",
             Arg::IntList => "a list of integers",
             Arg::FloatList => "a list of numbers",
+            Arg::Trace => "a list of structs with dropped, as the column steps of an output",
             Arg::Conversation => {
                 "a list of structs with role and content (or from and value), or a struct of two lists with these names"
             }

@@ -22,6 +22,7 @@
 //! | [`messages`] | conversations in the format of trainers |
 //! | [`reading`] | question, chain and answer of a row of a corpus |
 //! | [`plan`] | changes to a query plan before and while it runs |
+//! | [`trace`] | what pruning did to each step of a chain |
 //! | [`settings`], [`typo`] | `SET asap.…`, suggestions for misspelled names |
 //!
 //! The algorithms are plain Rust in the crate `asap-kernels`. Nothing here depends on object stores, tables or a
@@ -47,6 +48,7 @@ pub mod plan;
 pub mod reading;
 pub mod scorers;
 pub mod settings;
+pub mod trace;
 pub mod typo;
 
 // Lets the tests inside the crate use its public name.

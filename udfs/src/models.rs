@@ -165,7 +165,16 @@ impl Models {
     /// Returns the template that turns rows into training examples. Fails as [`Models::tokenizer`].
     pub fn examples(&self, config: &ConfigOptions) -> Result<Arc<ExampleTemplate>> {
         let settings = Settings::of(config)?;
-        let prompt = settings.scorer_prompt.as_deref();
+        self.examples_by(settings, settings.scorer_prompt.as_deref())
+    }
+
+    /// Returns the template of a model's own training examples, whatever `asap.scorer.prompt` is. Fails as
+    /// [`Models::tokenizer`].
+    pub fn student_examples(&self, config: &ConfigOptions) -> Result<Arc<ExampleTemplate>> {
+        self.examples_by(Settings::of(config)?, None)
+    }
+
+    fn examples_by(&self, settings: &Settings, prompt: Option<&str>) -> Result<Arc<ExampleTemplate>> {
         self.load(settings, |Loaded { tokenizer, examples, .. }, folder, memory| {
             let load = || ExampleTemplate::load(folder, prompt, &*tokenizer_in(tokenizer, folder, memory)?);
             examples.get_or_load((folder.to_path_buf(), prompt.map(str::to_string)), |_| false, load)

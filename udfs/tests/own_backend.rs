@@ -22,7 +22,7 @@ impl Backend for Uniform {
     }
 
     fn score(&mut self, _: Packed, targets: &[Target], _: &IsWanted) -> asap_lm::Result<Vec<TokenScore>> {
-        Ok(vec![TokenScore { surprisal: NATS, entropy: NATS }; targets.len()])
+        Ok(vec![TokenScore { surprisal: NATS, entropy: NATS, rank: 1 }; targets.len()])
     }
 }
 

@@ -1,10 +1,13 @@
 //! Encodes a row of a corpus as a training example.
 
+use std::fmt;
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
 
-use asap_lm::example::{Encoded, Example, ExampleTemplate, Long};
+use asap_lm::example::{Encoded, Example, ExampleTemplate, Long, Response};
 use asap_lm::{Asked, LmError, Result, Tokenizer};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -14,10 +17,36 @@ pub struct Encoder {
     pub tokenizer: Arc<Tokenizer>,
     pub max_length: usize,
     pub long: Long,
+    pub loss: Loss,
     /// Fraction of questions whose rows are held out, from 0 to below 1.
     pub held_out: f64,
     /// Identifies the tokenizer and chat template: differs if either differs.
     pub fingerprint: String,
+}
+
+/// Which tokens of a response are learned.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Loss {
+    #[default]
+    All,
+    /// Of the chain before pruning, only the steps that the pipeline kept. The other steps are context.
+    Kept,
+}
+
+impl FromStr for Loss {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let named = [Self::All, Self::Kept].into_iter().find(|loss| loss.to_string() == text);
+        named.ok_or_else(|| "expected all or kept".to_string())
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&format!("{self:?}").to_lowercase())
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +61,8 @@ pub enum FedRow {
 }
 
 impl Encoder {
-    /// Loads the tokenizer and chat template of the model in `folder`. Holds out no row. An example has at most
-    /// `max_length` tokens, and at most the model's `max_position_embeddings` (config.json).
+    /// Loads the tokenizer and chat template of the model in `folder`. Learns all, and holds out no row. An example has
+    /// at most `max_length` tokens, and at most the model's `max_position_embeddings` (config.json).
     ///
     /// # Errors
     /// If they cannot be read, if the model has no end token, or if its tokenizer has ids of `vocab_size` or more.
@@ -54,14 +83,15 @@ impl Encoder {
         }
         let template = ExampleTemplate::load(folder, None, &tokenizer)?;
         let max_length = max_length.min(count("max_position_embeddings"));
-        Ok(Self { template, tokenizer, max_length, long, held_out: 0.0, fingerprint: fingerprint(folder)? })
+        let fingerprint = fingerprint(folder)?;
+        Ok(Self { template, tokenizer, max_length, long, loss: Loss::All, held_out: 0.0, fingerprint })
     }
 
-    /// Encodes a row: its prompt, chain and answer. Whether a row is held out depends only on its question, so that the
+    /// Encodes a row: its prompt and response. Whether a row is held out depends only on its question, so that the
     /// model never learns another chain of a held-out question.
-    pub fn encode(&self, asked: Asked, [cot, answer]: [&str; 2]) -> Result<FedRow> {
+    pub fn encode(&self, asked: Asked, response: &Response) -> Result<FedRow> {
         let is_held_out = self.is_held_out(asked.question);
-        let encoded = match self.template.encode(&self.tokenizer, asked, [cot, answer], self.max_length, self.long) {
+        let encoded = match self.template.encode(&self.tokenizer, asked, response, self.max_length, self.long) {
             Err(LmError::Prompt(why)) => return Ok(FedRow::Rejected(why)),
             encoded => encoded?,
         };

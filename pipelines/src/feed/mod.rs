@@ -24,9 +24,10 @@ use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{Result, config_err};
 use tokio::sync::mpsc;
 
-pub use encoder::{Encoder, FedRow};
+pub use encoder::{Encoder, FedRow, Loss};
 pub use position::{Deciding, Mark, Position};
 pub use rows::{Rows, WINDOW_ROWS};
+pub use segment::check_steps;
 
 use crate::corpus::ColumnMapping;
 use crate::reasons::Reasons;
@@ -76,6 +77,8 @@ pub struct Survey {
     pub counts: Counts,
     /// Tokens of the examples to learn, including prompts.
     pub tokens: u64,
+    /// Those of `tokens` that are learned.
+    pub learned: u64,
     pub longest: u64,
     pub held_out: Vec<Example>,
 }
@@ -181,7 +184,7 @@ impl Feed {
         let end = shares.iter().flatten().map(|fed| fed.position).max();
         let (Some(end), Some(first)) = (end, shares[0].first()) else { return Ok(None) };
         let mut copy = first.clone();
-        copy.example.prompt = copy.example.ids.len();
+        copy.example.learned.clear();
         for share in &mut shares {
             if share.is_empty() {
                 share.push(copy.clone());
@@ -319,6 +322,7 @@ impl Survey {
         match found.row {
             FedRow::Learned(example) | FedRow::Cut(example) => {
                 self.tokens += example.ids.len() as u64;
+                self.learned += example.learned_tokens() as u64;
                 self.longest = self.longest.max(example.ids.len() as u64);
             }
             FedRow::HeldOut(example) => self.held_out.push(example),

@@ -58,7 +58,8 @@ impl Deciding {
             ("columns", columns),
             ("data", rows.table.as_deref().map_or("files".to_string(), hash)),
             ("follow", config.follow.to_string()),
-            ("long", format!("{:?}", encoder.long).to_lowercase()),
+            ("long", encoder.long.to_string()),
+            ("loss", encoder.loss.to_string()),
             ("max-length", encoder.max_length.to_string()),
             ("model", hash(&encoder.fingerprint)),
             ("seed", config.seed.to_string()),
@@ -92,12 +93,17 @@ impl Mark {
     pub fn check(&self, now: &Deciding) -> Result<()> {
         let Self { position, deciding: Deciding(written) } = self;
         for (name, now) in &now.0 {
-            let written = written.get(name).map_or("nothing", String::as_str);
-            if written == now {
+            let written = written.get(name);
+            if written == Some(now) {
                 continue;
             }
             let flag = format!("--{name}");
             let (flag, anew) = (Flag(&flag), either("start without --resume", "start without load_state_dict"));
+            let Some(written) = written else {
+                return config_err!(
+                    "position {position} does not record {flag}, as those of earlier versions of asap: {anew}"
+                );
+            };
             return match name.as_str() {
                 "data" => config_err!("position {position} was written for other data: {anew}"),
                 "columns" => {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use asap_kernels::steps::Separator;
 use asap_lm::train::random;
 use datafusion::common::{Result, exec_err};
 use datafusion::prelude::SessionContext;
@@ -13,7 +14,9 @@ use super::{FeedConfig, Survey};
 use crate::corpus::files::source::Source;
 use crate::corpus::{self, ColumnMapping, Corpus, CorpusFile, Files, Fit};
 use crate::delta::{Followed, Since};
+use crate::run::output::identity::Identity;
 use crate::run::output::sums;
+use crate::run::output::table_properties::{PIPELINE, decode};
 use crate::run::{is_finished, says_finished};
 
 /// Rows per window. Rows are shuffled within a window, and a feed that resumes reads one window.
@@ -25,6 +28,7 @@ pub struct Rows {
     source: Source,
     mapping: Option<ColumnMapping>,
     segments: Vec<Segment>,
+    separator: Separator,
     /// The id of the table; None for plain files.
     pub table: Option<String>,
     pub(super) version: u64,
@@ -47,6 +51,7 @@ impl Rows {
             source: location.parse()?,
             mapping: mapping.clone(),
             segments: Vec::new(),
+            separator: Separator::default(),
             table: None,
             version: 0,
             known: 0,
@@ -79,6 +84,9 @@ impl Rows {
         rows.known = rows.version;
         let begun = if version.is_some() { &log.snapshot } else { &log.state };
         rows.is_complete |= says_finished(begun);
+        let pipeline = decode::<Identity>(begun, PIPELINE);
+        let separator = pipeline.as_ref().and_then(|pipeline| pipeline.parts().get("asap.chain.steps"));
+        rows.separator = separator.and_then(|name| Separator::named(name)).unwrap_or_default();
         rows.notes.extend(sums::compare(&rows.source.url, begun).await?);
         let is_removed = |path: &String| (!log.state.files.contains_key(path)).then_some(log.state.version);
         files = begun.files.values().map(|file| table.file(file, is_removed(&file.path))).collect::<Result<_>>()?;
@@ -133,7 +141,7 @@ impl Rows {
         if corpus.groups() == 0 && corpus.failures.is_empty() && self.is_complete {
             return exec_err!("{location} has no rows");
         }
-        self.segments.push(Segment::new(&self.context, corpus).await?);
+        self.segments.push(Segment::new(&self.context, corpus, self.separator).await?);
         Ok(())
     }
 

@@ -4,25 +4,34 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
+use asap_kernels::front_end::Flag;
+use asap_kernels::steps::Separator;
 use asap_lm::Asked;
+use asap_lm::example::Response;
 use asap_udfs::models;
-use datafusion::arrow::array::{Array, AsArray, RecordBatch};
+use asap_udfs::trace::{is_trace, kept_steps};
+use datafusion::arrow::array::{Array, AsArray, ListArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::common::{Result, config_err, exec_datafusion_err, exec_err};
 use datafusion::functions::core::expr_ext::FieldAccessor;
 use datafusion::prelude::{DataFrame, Expr, SessionContext, cast, col, lit};
 use futures::StreamExt;
 use rayon::prelude::*;
 
-use super::encoder::{Encoder, FedRow};
+use super::encoder::{Encoder, FedRow, Loss};
 use crate::corpus::{Corpus, FileRows};
 
 /// The name in a corpus of the column `source` of an asap output.
 const FIRST_SOURCE: &str = "source_source";
+/// The columns of an output that hold the chain before pruning, and what happened to each of its steps.
+const ORIGINAL: &str = "original_cot";
+const STEPS: &str = "steps";
 
 pub(super) struct Segment {
     corpus: Corpus,
+    /// What separates the steps of chains before pruning.
+    separator: Separator,
     files: Vec<Arc<str>>,
     places: Vec<SourceRow>,
 }
@@ -43,7 +52,7 @@ pub(super) struct RowWithSource {
 
 impl Segment {
     /// Finds the order of all rows. For an asap output it reads only the column `source`, for other files nothing.
-    pub(crate) async fn new(context: &SessionContext, corpus: Corpus) -> Result<Self> {
+    pub(crate) async fn new(context: &SessionContext, corpus: Corpus, separator: Separator) -> Result<Self> {
         if let Some(failure) = corpus.failures.first() {
             return Err(failure.clone().into());
         }
@@ -53,7 +62,7 @@ impl Segment {
             false => by_place(&corpus, &files),
         };
         let places = named(context, &corpus, places).await?;
-        Ok(Self { corpus, files, places })
+        Ok(Self { corpus, separator, files, places })
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -82,15 +91,17 @@ impl Segment {
         }
         let corpus = self.corpus.of_rows(&mut wanted);
         let rows = context.read_table(Arc::new(corpus.view(&context.state())?))?;
-        let rows = rows.select(vec![
-            text_of(col("source").field("file")),
-            col("source").field("row"),
-            text_of(col("question")),
-            text_of(col("cot")),
-            text_of(col("answer")),
-            text_of(col("system")),
-            text_of(col("status")),
-        ])?;
+        let (chain, steps) = match encoder.loss {
+            Loss::All => ("cot", None),
+            Loss::Kept => {
+                check_steps(&self.corpus)?;
+                (ORIGINAL, Some(col(STEPS)))
+            }
+        };
+        let texts = ["question", chain, "answer", "system", "status"].map(|name| text_of(col(name)));
+        let source = [text_of(col("source").field("file")), col("source").field("row")];
+        let rows = rows.select(source.into_iter().chain(texts).chain(steps).collect::<Vec<_>>())?;
+        let separator = self.separator;
         let numbers: HashMap<&str, u32> = self.files.iter().map(|file| file.as_ref()).zip(0..).collect();
         let mut found: HashMap<(u32, u32), (FedRow, bool)> = HashMap::with_capacity(places.len());
         let mut batches = rows.execute_stream().await?;
@@ -101,7 +112,7 @@ impl Segment {
                 .map(|row| (numbers.get(names.value(row)).copied().unwrap_or(u32::MAX), rows.value(row) as u32))
                 .collect();
             let encoder = Arc::clone(encoder);
-            let encoded = SpawnedTask::spawn_blocking(move || encode(&encoder, &batch)).join().await;
+            let encoded = SpawnedTask::spawn_blocking(move || encode(&encoder, separator, &batch)).join().await;
             let encoded = encoded.map_err(|error| exec_datafusion_err!("tokenizing rows stopped: {error}"))??;
             found.extend(places.into_iter().zip(encoded));
         }
@@ -128,10 +139,40 @@ fn text_of(expr: Expr) -> Expr {
     cast(expr, DataType::Utf8View)
 }
 
-/// Encodes a batch with the columns file, row, question, chain, answer, system prompt and status. Also returns whether
-/// the chat template does not print the row's system prompt.
-fn encode(encoder: &Encoder, batch: &RecordBatch) -> Result<Vec<(FedRow, bool)>> {
+/// Checks that a corpus has the chains before pruning with their steps, which [`Loss::Kept`] needs.
+pub fn check_steps(corpus: &Corpus) -> Result<()> {
+    let schema = corpus.schema();
+    let has = |name: &str| match schema.field_with_name(name) {
+        Ok(field) => name == ORIGINAL && field.data_type().is_string() || is_trace(field.data_type()),
+        Err(_) => false,
+    };
+    let Some(missing) = [ORIGINAL, STEPS].into_iter().find(|name| !has(name)) else { return Ok(()) };
+    config_err!(
+        "{} kept learns steps of the chains before pruning, but the rows have no column {missing} of an asap output: pass \
+         the output of a pipeline that drops steps (llmlingua2, selective_context and tokenskip drop parts of steps)",
+        Flag("--loss")
+    )
+}
+
+/// The steps of a chain before pruning, and whether each is kept. Otherwise why they cannot be told.
+fn learned_steps(
+    chain: &str,
+    separator: Separator,
+    traces: &ListArray,
+    row: usize,
+) -> std::result::Result<Vec<(Range<usize>, bool)>, &'static str> {
+    let (spans, kept) = (separator.spans(chain), kept_steps(traces, row).ok_or("no steps")?);
+    match spans.len() == kept.len() {
+        true => Ok(spans.into_iter().zip(kept).collect()),
+        false => Err("the columns steps and original_cot have different numbers of steps"),
+    }
+}
+
+/// Encodes a batch with the columns file, row, question, chain, answer, system prompt and status, and steps if only kept
+/// ones are learned. Also returns whether the chat template does not print the row's system prompt.
+fn encode(encoder: &Encoder, separator: Separator, batch: &RecordBatch) -> Result<Vec<(FedRow, bool)>> {
     let columns = [2, 3, 4, 5, 6].map(|column| batch.column(column).as_string_view());
+    let traces = batch.columns().get(7).map(|traces| traces.as_list::<i32>());
     let drops_system = encoder.template.drops_system();
     let row = |row: usize| {
         let [question, cot, answer, system, status] =
@@ -140,7 +181,13 @@ fn encode(encoder: &Encoder, batch: &RecordBatch) -> Result<Vec<(FedRow, bool)>>
             let missing = if question.is_none() { "no question" } else { "no chain" };
             return Ok((FedRow::Rejected(status.unwrap_or(missing).to_string()), false));
         };
-        let encoded = encoder.encode(Asked { system, question }, [cot, answer.unwrap_or_default()]);
+        let steps = traces.map(|traces| learned_steps(cot, separator, traces, row)).transpose();
+        let steps = match steps {
+            Ok(steps) => steps,
+            Err(why) => return Ok((FedRow::Rejected(why.to_string()), false)),
+        };
+        let response = Response { cot, answer: answer.unwrap_or_default(), steps };
+        let encoded = encoder.encode(Asked { system, question }, &response);
         Ok((encoded.map_err(models::failed)?, drops_system && system.is_some()))
     };
     (0..batch.num_rows()).into_par_iter().map(row).collect()

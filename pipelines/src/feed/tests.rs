@@ -103,7 +103,7 @@ async fn after_a_position_the_same_rows_come_again() {
 
 /// The examples that a feed has to learn, of each epoch.
 fn learned(steps: &[Vec<Fed>]) -> Vec<(u64, u64)> {
-    let all = steps.iter().flatten().filter(|fed| !fed.example.response().is_empty());
+    let all = steps.iter().flatten().filter(|fed| !fed.example.learned.is_empty());
     all.map(|fed| (fed.position.epoch, fed.source.1)).collect()
 }
 
@@ -168,7 +168,9 @@ async fn what_is_held_out_depends_on_the_question_alone() {
     let rows = encoder(64, 0.5);
     for question in 0..20 {
         let question = format!("q{question}");
-        let held = |cot: &str| matches!(rows.encode(question.as_str().into(), [cot, "a"]).unwrap(), FedRow::HeldOut(_));
+        let held = |cot: &str| {
+            matches!(rows.encode(question.as_str().into(), &[cot, "a"].into()).unwrap(), FedRow::HeldOut(_))
+        };
         assert!((0..8).all(|chain| held(&format!("c{chain}")) == held("c0")), "{question}");
     }
 }

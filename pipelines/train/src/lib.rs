@@ -24,7 +24,7 @@ use asap_llm::Llm;
 use asap_lm::example::Long;
 use asap_lm::train::Keep;
 use asap_pipelines::corpus::ColumnMapping;
-use asap_pipelines::feed::{FeedConfig, Position};
+use asap_pipelines::feed::{FeedConfig, Loss, Position};
 use asap_pipelines::location;
 use asap_pipelines::session::session;
 use datafusion::prelude::SessionContext;
@@ -62,6 +62,8 @@ pub struct Request {
     pub max_length: usize,
     /// Drop examples longer than --max-length, or cut them (a model trained on cut chains may not learn to stop)
     pub long: Long,
+    /// Learn whole chains, or only the steps that a pipeline kept
+    pub loss: Loss,
     /// How each step changes the weights.
     pub steps: StepSettings,
     /// Set the number of examples per micro-batch
@@ -99,6 +101,7 @@ impl Request {
             epochs: self.epochs,
             max_length: self.max_length.min(base.config.max_position_embeddings),
             long: self.long.to_string(),
+            loss: self.loss,
             steps: self.steps.clone(),
             step_examples: self.micro_batch * self.accumulate,
             pass_tokens: self.pass_tokens,

@@ -120,12 +120,12 @@ impl Plan {
 }
 
 fn examples_of(survey: &Survey) -> String {
-    let Survey { counts: Counts { examples, cut, too_long, rejected, .. }, tokens, longest, .. } = *survey;
-    let [examples, tokens, longest] = [examples, tokens, longest].map(count);
+    let Survey { counts: Counts { examples, cut, too_long, rejected, .. }, tokens, learned, longest, .. } = *survey;
+    let [examples, tokens, learned, longest] = [examples, tokens, learned, longest].map(count);
     let [cut, too_long, held_out, rejected] = [cut, too_long, survey.held_out.len() as u64, rejected].map(count);
     format!(
-        "{examples} examples ({tokens} tokens, the longest {longest}), {cut} cut, {too_long} too long, \
-         {held_out} held out, {rejected} rejected{}",
+        "{examples} examples ({tokens} tokens, {learned} of them learned, the longest {longest}), {cut} cut, {too_long} \
+         too long, {held_out} held out, {rejected} rejected{}",
         reasons(&survey.counts.reasons)
     )
 }

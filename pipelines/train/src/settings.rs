@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use asap_pipelines::feed::{Position, Rows};
+use asap_pipelines::feed::{Loss, Position, Rows};
 use clap::Args;
 use datafusion::prelude::SessionContext;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,9 @@ pub(super) struct Settings {
     pub epochs: u64,
     pub max_length: usize,
     pub long: String,
+    /// Trainings of earlier versions learn all.
+    #[serde(default)]
+    pub loss: Loss,
     #[serde(flatten)]
     pub steps: StepSettings,
     pub step_examples: usize,

@@ -67,7 +67,7 @@ impl Training {
         resume: Option<Position>,
     ) -> Result<Self, Failure> {
         let encoder = Encoder::load(&base.folder, settings.max_length, args.long)?;
-        let encoder = Arc::new(Encoder { held_out: settings.held_out, ..encoder });
+        let encoder = Arc::new(Encoder { held_out: settings.held_out, loss: settings.loss, ..encoder });
         let config = args.feed(resume);
         let survey = async {
             let rows = Rows::open(context, &config).await?;

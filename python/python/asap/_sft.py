@@ -34,7 +34,7 @@ _FULL = 1 << 20
 # Settings that change no more than the last bits of the weights, or only where things are.
 _FREE = {"out", "folder", "model", "data", "checkpoint_every", "pass_tokens", "fsdp"}
 # Settings that earlier trainings did not have, with what they did.
-_EARLIER = {"long": "drop"}
+_EARLIER = {"long": "drop", "loss": "all"}
 _WEIGHTS = (".safetensors", ".bin", ".pth", ".pt", ".gguf", ".onnx", ".h5", ".msgpack", ".ot")
 _OF_TRAININGS = ("README.md", "settings.json", "metrics.jsonl", "training.json")
 # Bytes of a weight with its gradient and two moments, all in f32.

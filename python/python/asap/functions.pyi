@@ -22,13 +22,13 @@ _Arrow: TypeAlias = _Stream | _Array | _Listed
 _Turn: TypeAlias = dict[str, Any] | dict[str, str] | dict[str, str | None]
 
 __all__ = [
-    "ai_complete", "anchor", "answer", "attribution", "budget", "coarse", "completion", "control_scores", "cut_off",
-    "drop_functional", "entropy", "example", "first_token", "fit", "hollow", "llmlingua2", "match",
-    "mean_step_entropy", "no_score", "perplexity", "prompt", "random", "refine", "refine_exactly", "refine_or_fit",
-    "repetition", "response", "scripts", "select", "selective_context", "self_information", "shortest_correct",
-    "shortest_surviving", "similarity", "similarity_difflib", "step_entropy", "steps", "surprisal", "survives",
-    "think", "token_entropies", "tokens", "tokenskip_answer", "too_long", "trace", "truncate", "turns", "unstated",
-    "verify"
+    "ai_complete", "anchor", "answer", "attribution", "budget", "closest_correct", "coarse", "completion",
+    "control_scores", "cut_off", "drop_functional", "entropy", "example", "first_token", "fit", "hollow", "kept",
+    "llmlingua2", "match", "mean_step_entropy", "no_score", "perplexity", "prompt", "random", "rank_surprisal",
+    "refine", "refine_exactly", "refine_or_fit", "repetition", "response", "scripts", "select", "selective_context",
+    "self_information", "shortest_correct", "shortest_surviving", "similarity", "similarity_difflib",
+    "step_entropy", "step_rank_surprisal", "steps", "surprisal", "survives", "think", "token_entropies", "tokens",
+    "tokenskip_answer", "too_long", "trace", "truncate", "turns", "unstated", "verify"
 ]
 _Text: TypeAlias = str | None
 _TextList: TypeAlias = _Text | list[str] | list[str | None]
@@ -48,6 +48,9 @@ _IntsArrow: TypeAlias = _IntsList | _Arrow
 _Numbers: TypeAlias = tuple[float | None, ...] | None
 _NumbersList: TypeAlias = _Numbers | Sequence[Sequence[float | None] | None]
 _NumbersArrow: TypeAlias = _NumbersList | _Arrow
+_Trace: TypeAlias = tuple[_Turn, ...] | None
+_TraceList: TypeAlias = _Trace | Sequence[Sequence[_Turn] | None]
+_TraceArrow: TypeAlias = _TraceList | _Arrow
 _Conversation: TypeAlias = tuple[_Turn, ...] | _Turn | None
 _ConversationList: TypeAlias = _Conversation | Sequence[Sequence[_Turn] | _Turn | None]
 _ConversationArrow: TypeAlias = _ConversationList | _Arrow
@@ -168,6 +171,29 @@ def budget(tokens: _Int = None, **settings: Any) -> int | None:
 def budget(tokens: _IntList = None, **settings: Any) -> list[int | None]: ...
 @overload
 def budget(tokens: _IntArrow = None, **settings: Any) -> Any: ...
+
+@overload
+def closest_correct(question: _Question, generations: _Texts, gold: _Text, **settings: Any) -> int | None:
+    r"""The number (from 1) of the generation with the lowest ratio of `cot_rank_surprisal` among the generations that
+    have a chain of thought and state the expected answer, by the rules of `cot_verify`. The student is the scoring
+    model (`asap.scorer.model`). If several have the same ratio, the result is the first. A generation longer than
+    the model's window is left out. If no generation states the answer, the result is NULL.
+
+    Args:
+        question: The question: a text, or a conversation with its system prompt, such as `cot_prompt` returns.
+        generations: Several generations for the question, each with the chain in think tags and then the answer.
+        gold: The expected answer, or a solution that states it as a response does.
+        settings: Settings by name, such as scorer_model.
+
+    >>> asap.closest_correct('2 + 2?', ('<think>So 2 + 2 is 4.</think>\\boxed{4}', '<think>Hm.</think>\\boxed{5}'), '4')
+    1
+    """
+@overload
+def closest_correct(
+    question: _QuestionList, generations: _TextsList, gold: _TextList, **settings: Any
+) -> list[int | None]: ...
+@overload
+def closest_correct(question: _QuestionArrow, generations: _TextsArrow, gold: _TextArrow, **settings: Any) -> Any: ...
 
 @overload
 def coarse(cot: _Text, thought: _Text, **settings: Any) -> dict[str, Any] | None:
@@ -309,21 +335,26 @@ def entropy(question: _QuestionArrow, steps: _TextsArrow, **settings: Any) -> An
 
 @overload
 def example(
-    question: _Question, cot: _Text, answer: _Text, max_length: _Int = None, **settings: Any
+    question: _Question, cot: _Text, answer: _Text, max_length: _Int = None, kept: _Ints = None, **settings: Any
 ) -> dict[str, Any] | None:
     r"""The tokens to train on, for the tokenizer and chat template of asap.scorer.model, in a struct of input_ids,
     attention_mask and labels. The prompt is the system prompt, if the question has one, and the question as the
     user's turn. The labels are -100 on the prompt, and equal input_ids on the response. The response is the chain
     in think tags, the text that the template writes after the closing tag (a blank line if it defines none), the
     answer, and the token that ends the turn. If the template writes the opening think tag, this tag belongs to the
-    prompt. A NULL answer is left out. A NULL chain gives NULL, and so does an example of more than max_length
-    tokens, or a row that the chat template does not print: `cot_no_score` gives the reason.
+    prompt. With `kept`, only the kept steps of the chain are learned, and the labels of its other steps are -100: a
+    token belongs to the last step of which it covers a character, and a token that covers only a blank line to the
+    step after it. The tags, the answer and the end are learned. Numbers in `kept` that do not ascend, or that no
+    step has, fail the query. A NULL answer is left out. A NULL chain or `kept` gives NULL, and so does an example
+    of more than max_length tokens, or a row that the chat template does not print: `cot_no_score` gives the reason.
 
     Args:
         question: The question: a text, or a conversation with its system prompt, such as `cot_prompt` returns.
         cot: The chain of thought.
         answer: The text that follows the chain.
-        max_length: The maximum number of tokens of an example. Without this argument, there is no limit.
+        max_length: The maximum number of tokens of an example. NULL, or without this argument: there is no limit.
+        kept: The numbers of the steps of the chain to learn, from 1 and ascending, such as `cot_kept` returns for
+            an output. The steps are those of `cot_steps`. Without this argument, the whole chain is learned.
         settings: Settings by name, such as scorer_model.
 
     In SQL:
@@ -332,11 +363,21 @@ def example(
     """
 @overload
 def example(
-    question: _QuestionList, cot: _TextList, answer: _TextList, max_length: _IntList = None, **settings: Any
+    question: _QuestionList,
+    cot: _TextList,
+    answer: _TextList,
+    max_length: _IntList = None,
+    kept: _IntsList = None,
+    **settings: Any,
 ) -> list[dict[str, Any] | None]: ...
 @overload
 def example(
-    question: _QuestionArrow, cot: _TextArrow, answer: _TextArrow, max_length: _IntArrow = None, **settings: Any
+    question: _QuestionArrow,
+    cot: _TextArrow,
+    answer: _TextArrow,
+    max_length: _IntArrow = None,
+    kept: _IntsArrow = None,
+    **settings: Any,
 ) -> Any: ...
 
 @overload
@@ -421,6 +462,23 @@ def hollow(original: _Text, cot: _Text, **settings: Any) -> bool | None:
 def hollow(original: _TextList, cot: _TextList, **settings: Any) -> list[bool | None]: ...
 @overload
 def hollow(original: _TextArrow, cot: _TextArrow, **settings: Any) -> Any: ...
+
+@overload
+def kept(steps: _Trace, **settings: Any) -> list[int | None] | None:
+    r"""The numbers (from 1, ascending) of the steps that pruning kept: those whose `dropped` is NULL.
+
+    Args:
+        steps: What pruning did to each step: the column `steps` of an output, or the result of `cot_trace`.
+        settings: Settings by name, such as scorer_model.
+
+    In SQL:
+        select cot_kept(cot_trace(['Hm.', '2 + 2 is 4.', 'Done.'], NULL, NULL, NULL, [2, 3], 'random'));
+        -- [2, 3]
+    """
+@overload
+def kept(steps: _TraceList, **settings: Any) -> list[list[int | None] | None]: ...
+@overload
+def kept(steps: _TraceArrow, **settings: Any) -> Any: ...
 
 @overload
 def llmlingua2(text: _Text, rate: _Number, **settings: Any) -> str | None:
@@ -577,6 +635,32 @@ def random(steps: _Texts, ratio: _Number, seed: _Int, **settings: Any) -> list[i
 def random(steps: _TextsList, ratio: _NumberList, seed: _IntList, **settings: Any) -> list[list[int | None] | None]: ...
 @overload
 def random(steps: _TextsArrow, ratio: _NumberArrow, seed: _IntArrow, **settings: Any) -> Any: ...
+
+@overload
+def rank_surprisal(question: _Question, cot: _Text, answer: _Text, **settings: Any) -> dict[str, Any] | None:
+    r"""How near a chain and its answer are to what a student would write: the sum of the ranks of their tokens, divided
+    by the sum of their surprisals (RSR, arXiv 2601.14249). The student is the scoring model (`asap.scorer.model`).
+    Of several trajectories for a question, the one with the lowest ratio is predicted to teach this student best.
+    The result is a struct of `ratio`, `ranks` (Σ min(rank, 100)), `surprisals` (Σ −ln P, in nats) and `tokens`. The
+    rank of a token is 1 + the number of tokens that the model finds more probable. The sums are over the tokens
+    that the student would learn: those of `cot_example` whose labels are not -100. The prompt is that of the
+    model's chat template, whatever `asap.scorer.prompt` is. An example longer than the model's window gives NULL.
+    As published.
+
+    Args:
+        question: The question: a text, or a conversation with its system prompt, such as `cot_prompt` returns.
+        cot: The chain of thought.
+        answer: The text that follows the chain.
+        settings: Settings by name, such as scorer_model.
+
+    >>> asap.rank_surprisal('2 + 2?', '2 and 2 is 4.', '4')['ratio']  # doctest: +SKIP
+    """
+@overload
+def rank_surprisal(
+    question: _QuestionList, cot: _TextList, answer: _TextList, **settings: Any
+) -> list[dict[str, Any] | None]: ...
+@overload
+def rank_surprisal(question: _QuestionArrow, cot: _TextArrow, answer: _TextArrow, **settings: Any) -> Any: ...
 
 @overload
 def refine(steps: _Texts, scores: _Numbers, max_tokens: _Int = None, **settings: Any) -> list[int | None] | None:
@@ -905,6 +989,33 @@ def step_entropy(question: _Question, steps: _Texts, **settings: Any) -> list[fl
 def step_entropy(question: _QuestionList, steps: _TextsList, **settings: Any) -> list[list[float | None] | None]: ...
 @overload
 def step_entropy(question: _QuestionArrow, steps: _TextsArrow, **settings: Any) -> Any: ...
+
+@overload
+def step_rank_surprisal(
+    question: _Question, cot: _Text, answer: _Text, **settings: Any
+) -> list[dict[str, Any] | None] | None:
+    r"""The sums of `cot_rank_surprisal` for each step of the chain, as a list of structs of `ranks`, `surprisals` and
+    `tokens`: to weigh parts of a trajectory. A step has the tokens that `cot_example` learns for it, with the blank
+    line before it. The tags, the answer and the end belong to no step. Both functions together read the chain once.
+    An example longer than the model's window gives NULL.
+
+    Args:
+        question: The question: a text, or a conversation with its system prompt, such as `cot_prompt` returns.
+        cot: The chain of thought.
+        answer: The text that follows the chain.
+        settings: Settings by name, such as scorer_model.
+
+    In SQL:
+        select cot_step_rank_surprisal('2 + 2?', E'2 and 2 is 4.\
+        \
+        Done.', '4')[1]['ranks'];
+    """
+@overload
+def step_rank_surprisal(
+    question: _QuestionList, cot: _TextList, answer: _TextList, **settings: Any
+) -> list[list[dict[str, Any] | None] | None]: ...
+@overload
+def step_rank_surprisal(question: _QuestionArrow, cot: _TextArrow, answer: _TextArrow, **settings: Any) -> Any: ...
 
 @overload
 def steps(cot: _Text, separator: _Text = None, **settings: Any) -> list[str | None] | None:

@@ -5,11 +5,11 @@ The only argument is a JSON object: `model` (a folder), `device` (`cpu`, `cuda` 
 Requests come on stdin and replies go to stdout: a line of JSON, then little-endian int32 or float32, then a line that ends
 a reply. The process ends with its stdin.
 
-    {"id", "ask": "score", "lengths", "rows"}   ids of the chains, rows, tokens to score    -> surprisals, entropies
+    {"id", "ask": "score", "lengths", "rows"}   ids of the chains, rows, tokens to score    -> surprisals, entropies, ranks
     {"id", "ask": "forks", "texts", "rows"}     the same; each text takes tokens of the first one
     {"id", "ask": "continue", "texts"}          ids of the texts  -> one line for each written token, then the same
     {"id", "ask": "keep", "lengths", "rows"}    positions and ids of the tokens of chunks, by an encoder
-                                                -> probabilities to keep each token, and to drop it
+                                                -> probabilities to keep each token, and to drop it, and 1
 """
 
 # Without PyTorch, a type checker takes asap/torch.py for it.
@@ -32,7 +32,7 @@ Text: TypeAlias = tuple[int, list[int]]
 # Rows, each with a token to score after it.
 Asked: TypeAlias = list[tuple[int, int]]
 # Surprisals and entropies.
-Scores: TypeAlias = tuple[Any, Any]
+Scores: TypeAlias = tuple[Any, Any, Any]
 Answer: TypeAlias = tuple[list[Scores], dict[str, Any]]
 
 PIECE = 1024
@@ -145,21 +145,23 @@ class Model:
             self.base.forward = forward
 
     def scored(self, read: Any, hidden: Any, ids: Sequence[int]) -> Scores:
-        """The surprisal of each token and the entropy of its distribution, from the hidden states that predict them."""
-        surprisals, entropies = [torch.zeros(0)], [torch.zeros(0)]
+        """The surprisal of each token, the entropy of its distribution and its rank, from the hidden states that predict it."""
+        surprisals, entropies, ranks = [torch.zeros(0)], [torch.zeros(0)], [torch.zeros(0)]
         for states, targets in zip(hidden.split(PIECE), torch.tensor(ids, device=self.device).long().split(PIECE)):
             if not len(targets):
                 continue
-            logs = self.logits(read, states).float().log_softmax(-1)
+            logits = self.logits(read, states).float()
+            ranks.append(1 + (logits > logits.gather(-1, targets[:, None])).sum(-1).float().cpu())
+            logs = logits.log_softmax(-1)
             surprisals.append(-logs.gather(-1, targets[:, None])[:, 0].cpu())
             # A token of probability 0 adds nothing.
             entropies.append(-(logs.exp() * logs.clamp(min=-1e30)).sum(-1).cpu())
-        return torch.cat(surprisals), torch.cat(entropies)
+        return torch.cat(surprisals), torch.cat(entropies), torch.cat(ranks)
 
     def alone(self, ids: list[int], asked: Asked) -> Scores:
         """The scores of a text; `asked` are pairs of a row and the token to score after it."""
         if not asked:
-            return torch.zeros(0), torch.zeros(0)
+            return (torch.zeros(0),) * 3
         read = self.read([ids])
         rows, targets = zip(*asked)
         return self.scored(read, read.last_hidden_state[0, list(rows)], targets)
@@ -438,7 +440,7 @@ class Server:
                 self.model.compile()
 
     def reply(self, number: int, scores: list[Scores], more: dict[str, Any]) -> None:
-        parts = [torch.cat([torch.zeros(0), *(score[side] for score in scores)]) for side in (0, 1)]
+        parts = [torch.cat([torch.zeros(0), *(score[side] for score in scores)]) for side in range(3)]
         self.say(id=number, scores=len(parts[0]), tokens=self.model.tokens, **more)
         for part in parts:
             self.stdout.write(struct.pack(f"<{len(part)}f", *part.tolist()))
@@ -477,7 +479,7 @@ class Server:
         for length in asked["lengths"]:
             chunks.append([side[start : start + length] for side in sides])
             start += length
-        return [(keep, 1 - keep) for keep in self.fitting(self.model.keep, chunks)], {}
+        return [(keep, 1 - keep, torch.ones_like(keep)) for keep in self.fitting(self.model.keep, chunks)], {}
 
     def answer_forks(self, asked: dict[str, Any]) -> Answer:
         texts, rows = self.texts([length for _, length in asked["texts"]], asked["rows"])

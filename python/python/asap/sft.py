@@ -51,6 +51,8 @@ def arguments() -> argparse.Namespace:
     option("--max-length", type=whole(1), default=16_384, help="set the maximum tokens of an example (16384)")
     option("--long", choices=["drop", "cut"], default="drop",
            help="leave out longer examples (drop), or cut them, so that they have no end (cut)")
+    option("--loss", choices=["all", "kept"], default="all",
+           help="learn whole chains (all), or only the steps that a pipeline kept, with the others as context (kept)")
     option("--learning-rate", type=number(above=0), default=4e-5, help="set the highest learning rate (4e-5)")
     option("--warmup", type=number(0, 1), default=0.03, help="set the fraction of steps used for warm-up (0.03)")
     option("--warmup-steps", type=whole(0), help="set the warm-up length in steps (overrides --warmup)")
@@ -144,8 +146,8 @@ def dataset(args: Args, processes: Any) -> "FeedDataset":
     from asap.torch import FeedDataset
 
     step = args.step // processes.num_processes
-    feed = FeedDataset(args.data, args.folder, epochs=args.epochs, step=step, max_length=args.max_length, long=args.long, seed=args.seed,
-                       rank=processes.process_index, world=processes.num_processes, columns=args.columns, follow=args.follow)
+    feed = FeedDataset(args.data, args.folder, epochs=args.epochs, step=step, max_length=args.max_length, long=args.long, loss=args.loss,
+                       seed=args.seed, rank=processes.process_index, world=processes.num_processes, columns=args.columns, follow=args.follow)
     feed._is_command = True  # pyright: ignore[reportPrivateUsage]
     return feed
 

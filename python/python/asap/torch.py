@@ -43,6 +43,8 @@ class FeedDataset(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
         step_tokens: The maximum number of tokens of a step, instead of `step`. A longer example gets its own step.
         max_length: The maximum number of tokens of an example.
         long: What to do with longer examples: "drop" or "cut".
+        loss: What to learn: whole chains ("all"), or only the steps that a pipeline kept, with the other steps of the
+            chain before pruning as context ("kept").
         seed: The seed of the order of rows.
         rank: The rank of this process. By default, torch.distributed or torchrun sets it. All ranks have equally many
             steps.
@@ -64,6 +66,7 @@ class FeedDataset(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
         step_tokens: int | None = None,
         max_length: int = 16_384,
         long: Literal["drop", "cut"] = "drop",
+        loss: Literal["all", "kept"] = "all",
         seed: int = 42,
         rank: int | None = None,
         world: int | None = None,
@@ -75,6 +78,7 @@ class FeedDataset(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
             "model": os.fspath(model),
             "max-length": max_length,
             "long": long,
+            "loss": loss,
             "seed": seed,
         }
         options |= {"columns": _settings.mapping(columns)}

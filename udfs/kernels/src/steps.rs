@@ -2,6 +2,8 @@
 
 pub mod lines;
 
+use std::ops::Range;
+
 use crate::white_space::is_space;
 pub use crate::white_space::strip;
 
@@ -34,6 +36,15 @@ impl Separator {
             Self::BlankLine => steps(chain),
             Self::Line => lines::steps(chain),
         }
+    }
+
+    /// Returns the bytes of a chain that each of its steps spans.
+    pub fn spans(self, chain: &str) -> Vec<Range<usize>> {
+        let span = |step: &str| {
+            let start = step.as_ptr() as usize - chain.as_ptr() as usize;
+            start..start + step.len()
+        };
+        self.steps(chain).into_iter().map(span).collect()
     }
 }
 

@@ -10,8 +10,8 @@
 //! | a short greedy continuation | [`Backend::continue_greedily`] | `cot_survives`, the pipeline `verified`, `asap exam` |
 //!
 //! To write a backend, implement the first question and [`Backend::name`]. Without the second, forks are read as whole
-//! texts. Without the third, and without entropies, functions that need them are refused before the first row. This
-//! backend finds every token equally likely:
+//! texts. Without the third, and without entropies or ranks, functions that need them are refused before the first row.
+//! This backend finds every token equally likely:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -26,7 +26,7 @@
 //!     }
 //!
 //!     fn score(&mut self, _: Packed, targets: &[Target], _: &IsWanted) -> asap_lm::Result<Vec<TokenScore>> {
-//!         Ok(vec![TokenScore { surprisal: self.0, entropy: self.0 }; targets.len()])
+//!         Ok(vec![TokenScore { surprisal: self.0, entropy: self.0, rank: 1 }; targets.len()])
 //!     }
 //! }
 //!
@@ -78,6 +78,13 @@ pub struct TokenScore {
     pub surprisal: f32,
     /// The entropy of the distribution that predicts the token, in nats; 0 if the backend has none.
     pub entropy: f32,
+    /// 1 + the number of tokens with a higher logit; 0 if the backend has none.
+    pub rank: u32,
+}
+
+impl TokenScore {
+    /// The score of a token that could not be scored.
+    pub const NONE: Self = Self { surprisal: f32::NAN, entropy: f32::NAN, rank: 0 };
 }
 
 /// A text that continues from a prefix of another text.
@@ -94,12 +101,14 @@ pub struct Fork {
 }
 
 pub(crate) const ENTROPIES: &str = "compute entropies";
+pub(crate) const RANKS: &str = "rank tokens (of servers, vLLM does)";
 pub(crate) const CONTINUE: &str = "continue a text, to check whether an answer survives";
 
 /// What a function asks of a backend besides log-probabilities of tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Asks {
     pub entropies: bool,
+    pub ranks: bool,
     pub continuations: bool,
 }
 
@@ -154,6 +163,11 @@ pub trait Backend: Send {
 
     /// Whether scores have entropies.
     fn has_entropies(&self) -> bool {
+        true
+    }
+
+    /// Whether scores have ranks.
+    fn has_ranks(&self) -> bool {
         true
     }
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::backend::{Backend, IsWanted, Packed, Target, TokenScore};
 use crate::model::config;
 use crate::model::weights::{ANGLES, Files};
-use crate::ops::SumOfExponentials;
+use crate::ops::{SumOfExponentials, count_above};
 use crate::{LmError, LoadedModel, Result, Tokenizer};
 use asap_kernels::memo::Memory;
 
@@ -175,7 +175,7 @@ impl Backend for Candle {
         let mut order: Vec<usize> = (0..targets.len()).collect();
         order.sort_by_key(|place| targets[*place].row);
         let mut order = order.into_iter().peekable();
-        let mut scores = vec![TokenScore { surprisal: f32::NAN, entropy: f32::NAN }; targets.len()];
+        let mut scores = vec![TokenScore::NONE; targets.len()];
         let mut begin = 0;
         for length in chains.lengths {
             self.0.clear();
@@ -194,7 +194,8 @@ impl Backend for Candle {
                     return Err(Error::msg(message).into());
                 };
                 let (log_sum, entropy) = SumOfExponentials::new(&logits).finish();
-                scores[place] = TokenScore { surprisal: log_sum - logit, entropy };
+                scores[place] =
+                    TokenScore { surprisal: log_sum - logit, entropy, rank: 1 + count_above(&logits, *logit) };
             }
             begin += length;
         }

@@ -59,6 +59,11 @@ pub(super) fn exp_in_place(values: &mut [f32], max: f32) -> f32 {
     sums.iter().sum()
 }
 
+/// The number of logits above `own`.
+pub fn count_above(logits: &[f32], own: f32) -> u32 {
+    vectorized!(logits.iter().map(|logit| u32::from(*logit > own)).sum())
+}
+
 /// Σ eˣ over logits, with the sums for their entropy.
 #[derive(Debug, Clone, Copy)]
 pub struct SumOfExponentials {

@@ -54,7 +54,7 @@ pub use attend_backward::{BackwardScratch, attend_backward};
 pub use attention::{Heads, Sees, Sequence, Softmax, attend};
 pub use bf16::Bf16Matrix;
 pub use cores::{on_cores, spawn_on_cores};
-pub use exp::SumOfExponentials;
+pub use exp::{SumOfExponentials, count_above};
 pub(crate) use exp::{exp, max};
 pub use f32_matrix::F32Matrix;
 pub use gemm::{Cores, multiply};

@@ -1,4 +1,4 @@
-//! What pruning did to each step of a chain.
+//! What pruning did to each step of a chain, and which steps it kept.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use asap_lm::{Joined, Tokenizer};
 use super::by_row::RowFunction;
 use crate::columns::NoValue;
 use crate::declaration::argument;
-use crate::output::{Results, struct_output};
+use crate::output::{Numbers, Results, struct_output};
 
 pub(super) const COT_TRACE: RowFunction<Arc<Tokenizer>, Fates> = RowFunction {
     name: "cot_trace",
@@ -42,6 +42,19 @@ pub(super) const COT_TRACE: RowFunction<Arc<Tokenizer>, Fates> = RowFunction {
         }
         kept.into_iter().for_each(|place| fates[coarse[place]].dropped = None);
         Ok(fates)
+    },
+};
+
+pub(super) const COT_KEPT: RowFunction<(), Numbers> = RowFunction {
+    name: "cot_kept",
+    about: "The numbers (from 1, ascending) of the steps that pruning kept: those whose `dropped` is NULL.",
+    arguments: &[
+        argument!(steps: Trace, "What pruning did to each step: the column `steps` of an output, or the result of `cot_trace`."),
+    ],
+    example: "select cot_kept(cot_trace(['Hm.', '2 + 2 is 4.', 'Done.'], NULL, NULL, NULL, [2, 3], 'random'));\n-- [2, 3]",
+    row: |_, row| {
+        let kept = row.kept_steps(0)?.into_iter().enumerate();
+        Ok(Numbers(kept.filter_map(|(step, is_kept)| is_kept.then_some(step)).collect()))
     },
 };
 

@@ -12,7 +12,7 @@
 //! | `cot_trace`, `cot_example` | what was pruned, and tokens to train on |
 //! | `cot_faults` | loops, mixed scripts, cut-off generations, hollow chains |
 //! | `by_score`, `step_scores` | scores of steps by the scoring model |
-//! | `cot_survives`, `cot_shortest_surviving` | other uses of the scoring model |
+//! | `cot_survives`, `cot_shortest_surviving`, `cot_rank_surprisal` | other uses of the scoring model |
 //! | `cot_selective_context`, `cot_llmlingua2` | texts without the parts that a model rates lowest |
 //! | `by_anchorer`, `cot_anchor` | requests of a direct thought, a pruning or an answer |
 //! | `arguments` | what functions share |
@@ -40,6 +40,7 @@ mod cot_faults;
 mod cot_llmlingua2;
 mod cot_match;
 mod cot_random;
+mod cot_rank_surprisal;
 mod cot_refine;
 mod cot_selective_context;
 mod cot_shortest_surviving;
@@ -81,7 +82,7 @@ fn all(session: &SessionModels) -> Result<Vec<Function>> {
         cot_steps: COT_DROP_FUNCTIONAL COT_FUNCTIONS COT_SELECT COT_STEPS;
         cot_think: COT_RESPONSE COT_THINK;
         cot_tokens: COT_BUDGET COT_NO_SCORE COT_TOKENS COT_TOO_LONG;
-        cot_trace: COT_TRACE;
+        cot_trace: COT_KEPT COT_TRACE;
         cot_turns: COT_COMPLETION COT_PROMPT COT_TURNS;
         step_scores: COT_ATTRIBUTION COT_ENTROPY COT_FIRST_TOKEN COT_MEAN_STEP_ENTROPY COT_PERPLEXITY COT_SELF_INFORMATION
             COT_STEP_ENTROPY COT_SURPRISAL COT_TOKEN_ENTROPIES;
@@ -92,6 +93,7 @@ fn all(session: &SessionModels) -> Result<Vec<Function>> {
         cot_shortest_surviving::cot_shortest_surviving(session)?,
         cot_survives::cot_survives(session)?,
     ]);
+    functions.extend(cot_rank_surprisal::functions(session)?);
     functions.sort_by(|one, other| one.name().cmp(other.name()));
     Ok(functions)
 }

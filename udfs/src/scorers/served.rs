@@ -168,8 +168,8 @@ impl Served {
         let score = |target: &Target| {
             let (chain, row) = (of(target), target.row as usize);
             let is_sent = ids.get(row + 1) == Some(&target.id);
-            let value = values[chain].get(row + 1 - starts[chain]).filter(|_| is_sent);
-            TokenScore { surprisal: value.copied().unwrap_or(f32::NAN), entropy: 0.0 }
+            let score = values[chain].get(row + 1 - starts[chain]).filter(|_| is_sent);
+            score.copied().unwrap_or(TokenScore::NONE)
         };
         Ok(targets.iter().map(score).collect())
     }
@@ -182,6 +182,10 @@ impl Backend for Served {
 
     fn has_entropies(&self) -> bool {
         false
+    }
+
+    fn has_ranks(&self) -> bool {
+        self.server.found.iter().skip(1).all(|token| token.rank > 0)
     }
 
     fn continues(&self) -> bool {
@@ -221,7 +225,7 @@ struct Server {
     tokenizer: Arc<Tokenizer>,
     probe: Vec<u32>,
     /// What the server found of the probe at first.
-    found: Vec<f32>,
+    found: Vec<TokenScore>,
 }
 
 impl Server {
@@ -276,7 +280,7 @@ impl Server {
     }
 
     /// Asks the row that proves the server. The inner error says that the server does not answer requests of this form.
-    async fn probed(&self) -> Result<std::result::Result<Vec<f32>, String>> {
+    async fn probed(&self) -> Result<std::result::Result<Vec<TokenScore>, String>> {
         let asked = Asked { ids: &self.probe, from: 1, is_probe: true };
         // A whole reply of another kind is an answer here: no retry changes it.
         let read = |text: &str| match json::parse::<Value>(text) {
@@ -341,13 +345,13 @@ impl Server {
         to.ask(Post { body: body.as_bytes(), tokens, bytes_per_token: BYTES_PER_TOKEN }, read).await
     }
 
-    /// Returns −ln P of the tokens of each row from its first needed one on.
-    async fn rows(&self, rows: Vec<SentRow>, prefix_first: bool) -> Result<Vec<Vec<f32>>> {
+    /// Returns the scores of the tokens of each row from its first needed one on.
+    async fn rows(&self, rows: Vec<SentRow>, prefix_first: bool) -> Result<Vec<Vec<TokenScore>>> {
         let (first, others) = rows.split_at(usize::from(prefix_first).min(rows.len()));
         let mut found = try_join_all(first.iter().map(|row| self.row(row))).await?;
         found.extend(try_join_all(others.iter().map(|row| self.row(row))).await?);
         // Rows that the server refused have no values at all.
-        let answered = found.iter().filter(|row| row.iter().any(|nats| !nats.is_nan()));
+        let answered = found.iter().filter(|row| row.iter().any(|token| !token.surprisal.is_nan()));
         let (broken, sound): (Vec<_>, Vec<_>) = answered.partition(|row| is_broken(row));
         if broken.len() > 1 && sound.is_empty() {
             return Err(self.broke());
@@ -367,11 +371,12 @@ impl Server {
     /// Returns values that may be used: the same server must still be there.
     async fn checked<T>(&self, found: Vec<T>) -> Result<Vec<T>> {
         let now = self.probed().await?.map_err(LmError::Backend)?;
-        if now.iter().zip(&self.found).any(|(now, before)| before.is_finite() && !now.is_finite()) {
+        let pairs = || now.iter().zip(&self.found).map(|(now, before)| (now.surprisal, before.surprisal));
+        if pairs().any(|(now, before)| before.is_finite() && !now.is_finite()) {
             return Err(self.broke());
         }
-        let apart: Vec<f32> = now.iter().zip(&self.found).map(|(a, b)| (a - b).abs()).collect();
-        let (sum, all) = apart.iter().filter(|nats| nats.is_finite()).fold((0.0, 0), |(s, n), x| (s + x, n + 1));
+        let apart = pairs().map(|(now, before)| (now - before).abs());
+        let (sum, all) = apart.filter(|nats| nats.is_finite()).fold((0.0, 0), |(s, n), x| (s + x, n + 1));
         if sum <= SAME_MODEL * all as f32 {
             return Ok(found);
         }
@@ -381,9 +386,9 @@ impl Server {
         )))
     }
 
-    /// Returns −ln P of a row's tokens, in nats: NaN if the server refuses the row, which fails alone.
-    async fn row(&self, SentRow { ids, from }: &SentRow) -> Result<Vec<f32>> {
-        let none = || Ok(vec![f32::NAN; ids.len()]);
+    /// Returns the scores of a row's tokens: NaN if the server refuses the row, which fails alone.
+    async fn row(&self, SentRow { ids, from }: &SentRow) -> Result<Vec<TokenScore>> {
+        let none = || Ok(vec![TokenScore::NONE; ids.len()]);
         if *from >= ids.len() {
             return none();
         }
@@ -401,7 +406,7 @@ impl Server {
         };
         match found {
             Ok(found) => {
-                if found.iter().all(|nats| nats.is_nan()) {
+                if found.iter().all(|token| token.surprisal.is_nan()) {
                     tracing::warn!("a chain has no scores: the server, which takes only text, divides it otherwise");
                 }
                 Ok(found)
@@ -421,10 +426,10 @@ impl Server {
 
     async fn continued_one(&self, text: &Continuation) -> Result<Continued> {
         let row = SentRow { from: text.shared.len() + text.answer, ids: [&*text.shared, &*text.with_answer].concat() };
-        let nats = self.row(&row).await?;
-        let own = &nats[row.from..];
-        let log_probability = -own.iter().map(|nats| f64::from(*nats)).sum::<f64>() / own.len() as f64;
-        let mut found = Continued { log_probability, stated: None, tokens_read: nats.len(), tokens_written: 0 };
+        let scores = self.row(&row).await?;
+        let own = &scores[row.from..];
+        let log_probability = -own.iter().map(|token| f64::from(token.surprisal)).sum::<f64>() / own.len() as f64;
+        let mut found = Continued { log_probability, stated: None, tokens_read: scores.len(), tokens_written: 0 };
         if text.states {
             let before = [&*text.shared, &*text.before_answer].concat();
             let written = self.written(&before).await?;
@@ -464,8 +469,8 @@ impl Server {
 }
 
 /// Whether a server returned values of several tokens, and all of them are infinite.
-fn is_broken(nats: &[f32]) -> bool {
-    let values = || nats.iter().filter(|nats| !nats.is_nan());
+fn is_broken(scores: &[TokenScore]) -> bool {
+    let values = || scores.iter().map(|token| token.surprisal).filter(|nats| !nats.is_nan());
     values().count() > 1 && values().all(|nats| nats.is_infinite())
 }
 

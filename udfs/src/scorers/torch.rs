@@ -306,14 +306,14 @@ impl Torch {
         let (found, header) = self.ask_soundly(once, |(scores, _)| are_sound(scores), is_wanted)?;
         // Memory that ran out makes later batches smaller.
         self.ready.tokens = header["tokens"].as_u64().map_or(self.ready.tokens, |tokens| (tokens as usize).max(1));
-        let mut scores = vec![NO_SCORE; targets.len()];
+        let mut scores = vec![TokenScore::NONE; targets.len()];
         order.into_iter().zip(found).for_each(|(place, score)| scores[place] = score);
         Ok(scores)
     }
 
     /// Scores the chains of a batch that was rejected, so that only those fail that do so alone.
     fn one_by_one(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
-        let (mut scores, mut start) = (vec![NO_SCORE; targets.len()], 0);
+        let (mut scores, mut start) = (vec![TokenScore::NONE; targets.len()], 0);
         for length in chains.lengths {
             let own = start..start + length;
             let places: Vec<usize> =
@@ -341,8 +341,6 @@ impl Torch {
         self.ask_soundly(once, is_sound, is_wanted)
     }
 }
-
-const NO_SCORE: TokenScore = TokenScore { surprisal: f32::NAN, entropy: f32::NAN };
 
 /// Whether scores may be those of a model that works: rows may fail, but not in this way all at once.
 fn are_sound(scores: &[TokenScore]) -> bool {

@@ -263,6 +263,21 @@ impl Gpu {
         launch!(self, swiglu, config, gate_and_up, to, &(tokens as i32), &(eights as i32))
     }
 
+    /// Begins the sums of each row with the logit of its target.
+    pub(crate) fn begin_sums(
+        &self,
+        rows: &CudaSlice<f16>,
+        weight: &GpuMatrix,
+        targets: &CudaSlice<u32>,
+        sums: &mut CudaSlice<Sums>,
+        count: usize,
+    ) -> Result<()> {
+        // The caller has checked that `targets` are in range.
+        fits("begin_sums", &[(rows.len(), count * weight.inputs), (targets.len(), count), (sums.len(), count)])?;
+        let (config, width) = (warps(count), weight.inputs as i32);
+        launch!(self, begin_sums, config, rows, &weight.numbers, targets, sums, &(count as i32), &width)
+    }
+
     pub(crate) fn sum_exponentials(
         &self,
         logits: &CudaSlice<f32>,

@@ -116,33 +116,51 @@ extern "C" __global__ void swiglu(const Eight *gate_and_up, Eight *to, int token
     to[place] = product;
 }
 
-// Σ exp(logit − max) and Σ exp(logit − max) · (logit − max) over a row's logits so far, and the logit of its target.
+// Σ exp(logit − max) and Σ exp(logit − max) · (logit − max) over a row's logits so far, the logit of its target, the same
+// logit as found before all others, and how many of the others are above it.
 struct Sums {
-    float max, sum, weighted, own;
+    float max, sum, weighted, own, aim;
+    unsigned above;
 };
 
-// Adds the logits of tokens `first` to `first` + `ids` to each row's sums, which begin at token 0. One warp per row.
+// Begins the sums of each row: finds the logit of its target. One warp per row.
+extern "C" __global__ void begin_sums(const f16 *rows, const f16 *weight, const unsigned *targets, Sums *sums, int count,
+                                      int width) {
+    int row = warp_of_grid(), lane = threadIdx.x % 32;
+    if (row >= count) return;
+    const f16 *x = rows + static_cast<long long>(row) * width, *y = weight + static_cast<long long>(targets[row]) * width;
+    float dot = 0;
+    for (int i = lane; i < width; i += 32) dot += widen(x[i]) * widen(y[i]);
+    dot = warp_sum(dot);
+    if (lane == 0) sums[row] = {LEAST, 0, 0, 0, dot, 0};
+}
+
+// Adds the logits of tokens `first` to `first` + `ids` to each row's sums, from token 0 on. One warp per row.
 extern "C" __global__ void sum_exponentials(const float *logits, const unsigned *targets, Sums *sums, int count,
                                             int first, int ids) {
     int row = warp_of_grid(), lane = threadIdx.x % 32;
     if (row >= count) return;
     const float *own = logits + static_cast<long long>(row) * ids;
     Sums before = sums[row];
-    float max = first == 0 ? LEAST : before.max, sum = 0, weighted = 0;
+    unsigned target = targets[row] - first;
+    float max = before.max, sum = 0, weighted = 0, above = 0;
     for (int i = lane; i < ids; i += 32) max = fmaxf(max, own[i]);
     max = warp_max(max);
     for (int i = lane; i < ids; i += 32) {
         float below = own[i] - max, e = exp2f(below * LOG2_E);
         sum += e;
         weighted += e * below;
+        // The target's own logit, added up in another order, may be above itself.
+        above += own[i] > before.aim && static_cast<unsigned>(i) != target;
     }
     sum = warp_sum(sum);
     weighted = warp_sum(weighted);
+    above = warp_sum(above);
     if (first > 0) {
         float below = before.max - max, e = exp2f(below * LOG2_E);
         sum += e * before.sum;
         weighted += e * (before.weighted + below * before.sum);
     }
-    unsigned target = targets[row] - first;
-    if (lane == 0) sums[row] = {max, sum, weighted, target < static_cast<unsigned>(ids) ? own[target] : before.own};
+    float logit = target < static_cast<unsigned>(ids) ? own[target] : before.own;
+    if (lane == 0) sums[row] = {max, sum, weighted, logit, before.aim, before.above + static_cast<unsigned>(above)};
 }

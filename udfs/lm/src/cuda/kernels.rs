@@ -22,6 +22,7 @@ pub(crate) struct Kernels {
     pub rms_norm: CudaFunction,
     pub split_heads: CudaFunction,
     pub swiglu: CudaFunction,
+    pub begin_sums: CudaFunction,
     pub sum_exponentials: CudaFunction,
     pub attend: CudaFunction,
 }
@@ -47,6 +48,7 @@ impl Kernels {
             rms_norm: kernel("rms_norm")?,
             split_heads: kernel("split_heads")?,
             swiglu: kernel("swiglu")?,
+            begin_sums: kernel("begin_sums")?,
             sum_exponentials: kernel("sum_exponentials")?,
             attend,
         })

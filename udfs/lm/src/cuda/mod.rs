@@ -203,7 +203,7 @@ impl Backend for CudaModel {
     /// returns false.
     fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
         let Packed { ids, lengths } = chains;
-        let mut scores = vec![TokenScore { surprisal: f32::NAN, entropy: f32::NAN }; targets.len()];
+        let mut scores = vec![TokenScore::NONE; targets.len()];
         if targets.is_empty() {
             return Ok(scores);
         }

@@ -26,9 +26,10 @@ impl CudaModel {
         let (count, hidden, output) = (targets.len(), config.hidden_size, weights.output());
         let rows = gpu.copied(&targets.iter().map(|target| target.row).collect::<Vec<_>>())?;
         let ids = gpu.copied(&targets.iter().map(|target| target.id).collect::<Vec<_>>())?;
-        let mut sums = gpu.copied(&vec![Sums::default(); count])?;
+        let mut sums = gpu.room::<Sums>(count)?;
         let epsilon = config.rms_norm_eps as f32;
         gpu.rms_norm(&buffers.x, &weights.norm, Some(&rows), &mut buffers.normed, [count, hidden], epsilon)?;
+        gpu.begin_sums(&buffers.normed, output, &ids, &mut sums, count)?;
         for first in (0..output.outputs).step_by(VOCABULARY) {
             let part = first..output.outputs.min(first + VOCABULARY);
             gpu.product(&buffers.normed, count, output, Some(part.clone()), &mut buffers.logits, Update::Replace)?;
@@ -42,6 +43,6 @@ impl Sums {
     fn score(self) -> TokenScore {
         let sum = SumOfExponentials { max: self.max, sum: f64::from(self.sum), weighted: f64::from(self.weighted) };
         let (log_sum, entropy) = sum.finish();
-        TokenScore { surprisal: log_sum - self.own, entropy }
+        TokenScore { surprisal: log_sum - self.own, entropy, rank: 1 + self.above }
     }
 }

@@ -54,6 +54,9 @@ fn packed_chains_score_as_on_the_cpu_and_as_alone() {
         let packed = model.score(all, &targets, &|| true).unwrap();
         let apart = furthest(&packed, &on_cpu(&Decoder::load(&golden(name)).unwrap(), all, &targets));
         assert!(apart < 2e-2, "{name}: {apart} nats");
+        let expected = on_cpu(&Decoder::load(&golden(name)).unwrap(), all, &targets);
+        let ranks = |scores: &[TokenScore]| scores.iter().map(|score| f64::from(score.rank.min(100))).sum::<f64>();
+        assert!((ranks(&packed) / ranks(&expected) - 1.0).abs() < 1e-2, "{name}");
         let mut first = 0;
         for length in lengths.iter().copied() {
             let rows = first..first + length;

@@ -34,7 +34,10 @@ pub(crate) struct Sums {
     pub weighted: f32,
     /// Logit of the row's target.
     pub own: f32,
+    /// The same logit as found before all others, to count those above it.
+    pub aim: f32,
+    pub above: u32,
 }
 
-// SAFETY: four 32-bit numbers, with the layout of C.
+// SAFETY: six 32-bit numbers, with the layout of C.
 unsafe impl DeviceRepr for Sums {}

@@ -8,10 +8,12 @@ use rayon::prelude::*;
 use crate::Result;
 use crate::backend::{Target, TokenScore};
 use crate::model::decoder::Decoder;
-use crate::ops::{self, Cores, Matrix, Pool, Projection, SumOfExponentials, Update};
+use crate::ops::{self, Cores, Matrix, Pool, Projection, SumOfExponentials, Update, count_above};
 
 const ROWS: usize = 512;
 const VOCABULARY: usize = 1024;
+/// Rows whose targets' logits are computed together, before all others.
+const OWN_ROWS: usize = 16;
 
 /// The targets with rows in `rows`, renumbered from its start, each with its index in `targets`.
 pub(crate) fn targets_in(rows: &Range<usize>, targets: &[Target]) -> (Vec<usize>, Vec<Target>) {
@@ -35,7 +37,7 @@ pub(crate) fn rows_of(mut targets: Vec<Target>) -> (Vec<u32>, Vec<Target>) {
 
 impl<M: Projection> Decoder<M> {
     /// Scores `targets` from hidden states, [tokens, hidden]. Multiplies only the rows of targets, by a part of the
-    /// vocabulary at a time. Logits, softmax and entropy are f32.
+    /// vocabulary at a time. Logits, softmax and entropy are f32. Ranks need the logits of the targets first.
     pub fn score(&self, hidden: &Tensor, targets: &[Target]) -> Result<Vec<TokenScore>> {
         let mut scores = Vec::with_capacity(targets.len());
         for part in targets.chunks(ROWS) {
@@ -51,10 +53,11 @@ impl<M: Projection> Decoder<M> {
     fn score_rows(&self, hidden: &[f32], targets: &[Target], scores: &mut Vec<TokenScore>) -> Result<()> {
         let weight = self.weights.output();
         let (vocabulary, width) = weight.dims2()?;
+        let own = self.own_logits(hidden, targets)?;
         let hidden = Matrix::dense(hidden, targets.len(), width);
         let pool = Pool::<[Vec<f32>; 2]>::default();
         let firsts: Vec<usize> = (0..vocabulary).step_by(VOCABULARY).collect();
-        let part = |first: &usize| -> Result<Vec<(SumOfExponentials, Option<f32>)>> {
+        let part = |first: &usize| -> Result<Vec<(SumOfExponentials, u32)>> {
             let ids = *first..vocabulary.min(first + VOCABULARY);
             pool.with(|[logits, weights]| {
                 let logits = ops::at_least(logits, targets.len() * ids.len());
@@ -62,27 +65,44 @@ impl<M: Projection> Decoder<M> {
                     let weights = Matrix::dense(weights, ids.len(), width);
                     ops::multiply(hidden, weights.t(), 1.0, logits, Update::Replace, Cores::One);
                 })?;
-                let row = |(logits, target): (&[f32], &Target)| {
-                    let own = (target.id as usize).checked_sub(ids.start).and_then(|place| logits.get(place));
-                    (SumOfExponentials::new(logits), own.copied())
-                };
-                Ok(logits.chunks_exact(ids.len()).zip(targets).map(row).collect())
+                let row = |(logits, own): (&[f32], &f32)| (SumOfExponentials::new(logits), count_above(logits, *own));
+                Ok(logits.chunks_exact(ids.len()).zip(&own).map(row).collect())
             })
         };
         let parts = firsts.par_iter().map(part).collect::<Result<Vec<_>>>()?;
-        for (row, target) in targets.iter().enumerate() {
-            let merged = parts
-                .iter()
-                .map(|part| part[row])
-                .reduce(|(sum, own), (other_sum, other_own)| (sum.merge(other_sum), own.or(other_own)));
-            let Some((sum, Some(logit))) = merged else {
-                let message = format!("expected a token id below {vocabulary}, found {}", target.id);
-                return Err(candle_core::Error::msg(message).into());
-            };
-            let (log_sum, entropy) = sum.finish();
-            scores.push(TokenScore { surprisal: log_sum - logit, entropy });
+        for (row, logit) in own.iter().enumerate() {
+            let of_row = parts.iter().map(|part| part[row]);
+            let merged = of_row.reduce(|(sum, above), (other, more)| (sum.merge(other), above + more));
+            let (log_sum, entropy, above) = merged.map_or((f32::NAN, f32::NAN, 0), |(sum, above)| {
+                let (log_sum, entropy) = sum.finish();
+                (log_sum, entropy, above)
+            });
+            scores.push(TokenScore { surprisal: log_sum - logit, entropy, rank: 1 + above });
         }
         Ok(())
+    }
+
+    /// Returns the logit of each target, to the last bit as a product with the whole vocabulary gives it.
+    fn own_logits(&self, hidden: &[f32], targets: &[Target]) -> Result<Vec<f32>> {
+        let weight = self.weights.output();
+        let (vocabulary, width) = weight.dims2()?;
+        let block = |(rows, targets): (&[f32], &[Target])| -> Result<Vec<f32>> {
+            let (mut own, mut widened) = (Vec::with_capacity(rows.len()), Vec::new());
+            for id in targets.iter().map(|target| target.id as usize) {
+                if id >= vocabulary {
+                    let message = format!("expected a token id below {vocabulary}, found {id}");
+                    return Err(candle_core::Error::msg(message).into());
+                }
+                ops::read_rows(weight, id..id + 1, &mut widened, |row| own.extend_from_slice(row))?;
+            }
+            let count = targets.len();
+            let mut logits = vec![0.0; count * count];
+            let (rows, own) = (Matrix::dense(rows, count, width), Matrix::dense(&own, count, width));
+            ops::multiply(rows, own.t(), 1.0, &mut logits, Update::Replace, Cores::One);
+            Ok(logits.into_iter().step_by(count + 1).collect())
+        };
+        let blocks = hidden.par_chunks(OWN_ROWS * width).zip(targets.par_chunks(OWN_ROWS));
+        Ok(blocks.map(block).collect::<Result<Vec<_>>>()?.concat())
     }
 
     /// Returns the logits of hidden states, [rows, hidden], as [rows, vocabulary].

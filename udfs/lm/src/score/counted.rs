@@ -19,7 +19,7 @@ impl Counted {
     }
 }
 
-const ZERO: TokenScore = TokenScore { surprisal: 0.0, entropy: 0.0 };
+const ZERO: TokenScore = TokenScore { surprisal: 0.0, entropy: 0.0, rank: 1 };
 
 impl Backend for Counted {
     fn name(&self) -> &'static str {

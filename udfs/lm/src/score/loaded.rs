@@ -152,7 +152,7 @@ pub(crate) struct CpuModel<M> {
 
 impl<M: Projection> CpuModel<M> {
     fn score_packed(&self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
-        let mut scores = vec![TokenScore { surprisal: f32::NAN, entropy: f32::NAN }; targets.len()];
+        let mut scores = vec![TokenScore::NONE; targets.len()];
         if targets.is_empty() {
             return Ok(scores);
         }

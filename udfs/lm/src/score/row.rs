@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::ask::check::{ANSWER_PROMPT, in_common};
 use crate::backend::{Continuation, Continued, Fork, QuestionKey, Target, TokenScore};
+use crate::example::Example;
 use crate::{Asked, PromptTemplate, Result, Tokenizer};
 use asap_kernels::steps::{join, separator};
 use asap_kernels::tags::{BEFORE_ANSWER, continuation};
@@ -151,6 +152,12 @@ impl RowTokens {
         Ok(Self { check: Some(Continuation::new(question, before, &whole.ids, scored, states)), ..Self::default() })
     }
 
+    /// An example, with its learned pieces as steps.
+    pub(crate) fn of_example(Example { ids, learned }: &Example) -> Self {
+        let step = |own: &Range<usize>| (!own.is_empty()).then_some(own.start as u32..own.end as u32);
+        Self { ids: ids.clone(), steps: learned.iter().map(step).collect(), ..Self::default() }
+    }
+
     pub(crate) fn alone(tokenizer: &Tokenizer, start: u32, step: &str) -> Result<Self> {
         let mut ids = vec![start];
         ids.extend(tokenizer.encode(step, false)?.ids);
@@ -245,7 +252,7 @@ mod tests {
     use super::*;
 
     fn score(surprisal: f32) -> TokenScore {
-        TokenScore { surprisal, entropy: 0.0 }
+        TokenScore { surprisal, entropy: 0.0, rank: 1 }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use crate::backend::Asks;
+use crate::example::Example;
 use crate::score::loaded::LoadedModel;
 use crate::score::row::{QuestionAndSteps, RowTokens, Scores, Wanted};
 use crate::score::thread::{Request, RowKey};
@@ -36,6 +37,8 @@ pub enum Reading<'a> {
     Answer { chain: QuestionAndSteps<'a>, answer: &'a str, left_out: bool },
     /// An answer after a chain, in a box that the model also fills itself; without a box if it does not `state` one.
     Survival { chain: QuestionAndSteps<'a>, answer: &'a str, states: bool },
+    /// A training example, whose learned pieces are the steps.
+    Example(&'a Example),
 }
 
 impl<'a> Reading<'a> {
@@ -44,6 +47,7 @@ impl<'a> Reading<'a> {
         match self {
             Self::Chain(chain) | Self::Answer { chain, .. } | Self::Survival { chain, .. } => &chain.steps,
             Self::Alone(step) => std::slice::from_ref(step),
+            Self::Example(_) => &[],
         }
     }
 }
@@ -200,6 +204,7 @@ impl Scorer {
         let row = match reading {
             Reading::Chain(chain) => RowTokens::encode(&self.tokenizer, &self.prompt, chain)?,
             Reading::Alone(step) => RowTokens::alone(&self.tokenizer, self.start()?, step)?,
+            Reading::Example(example) => RowTokens::of_example(example),
             Reading::Answer { chain, answer, left_out } => {
                 let chains = chains(&chain.steps, *left_out);
                 RowTokens::with_answer(&self.tokenizer, &self.prompt, chain.question, chains, answer)?
@@ -219,10 +224,9 @@ impl Scorer {
 
     fn describe(&self, tokens: usize, reading: &Reading) -> String {
         let (tokens, window) = (in_thousands(tokens), in_thousands(self.model.window));
-        let texts = if matches!(reading, Reading::Answer { .. } | Reading::Survival { .. }) {
-            "prompt and answer"
-        } else {
-            "prompt"
+        let texts = match reading {
+            Reading::Answer { .. } | Reading::Survival { .. } | Reading::Example(_) => "prompt and answer",
+            Reading::Chain(_) | Reading::Alone(_) => "prompt",
         };
         format!("{tokens} tokens with its {texts}, the model's window is {window}")
     }

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backend::{Asks, Backend, CONTINUE, Continuation, ENTROPIES, IsWanted, Packed, Target};
+use crate::backend::{Asks, Backend, CONTINUE, Continuation, ENTROPIES, IsWanted, Packed, RANKS, Target};
 use crate::model::pass::{groups, together};
 use crate::score::row::{RowTokens, Scores, Wanted};
 use crate::{LmError, Result};
@@ -72,7 +72,8 @@ impl ModelThread {
         let tokens_per_batch = models.iter().map(|model| model.tokens_per_batch()).max().unwrap_or(1);
         let all = |answers: fn(&dyn Backend) -> bool| models.iter().all(|model| answers(&**model));
         let backend = models.first().map_or("none", |model| model.name());
-        let (entropies, continuations) = (all(|model| model.has_entropies()), all(|model| model.continues()));
+        let (entropies, ranks) = (all(|model| model.has_entropies()), all(|model| model.has_ranks()));
+        let continuations = all(|model| model.continues());
         let calls = Arc::new(Mutex::new(receiver));
         let start = |model| {
             let (calls, known) = (Arc::clone(&calls), Arc::clone(&known));
@@ -82,14 +83,15 @@ impl ModelThread {
                 .map_err(|error| LmError::Thread(format!("cannot start it: {error}")))
         };
         let threads = models.into_iter().map(start).collect::<Result<_>>()?;
-        let answers = Asks { entropies, continuations };
+        let answers = Asks { entropies, ranks, continuations };
         Ok(Self { calls: Some(sender), threads, tokens_per_batch, backend, answers, known })
     }
 
     pub(crate) fn check(&self, asks: Asks) -> Result<()> {
-        let (Asks { entropies, continuations }, backend) = (self.answers, self.backend);
+        let (Asks { entropies, ranks, continuations }, backend) = (self.answers, self.backend);
         match asks {
             Asks { entropies: true, .. } if !entropies => Err(LmError::Refused { backend, question: ENTROPIES }),
+            Asks { ranks: true, .. } if !ranks => Err(LmError::Refused { backend, question: RANKS }),
             Asks { continuations: true, .. } if !continuations => Err(LmError::Refused { backend, question: CONTINUE }),
             _ => Ok(()),
         }
@@ -160,7 +162,7 @@ impl Known {
 
     fn insert(&self, key: RowKey, wanted: Wanted, scores: &Arc<Scores>) {
         let tokens: usize =
-            scores.tokens.iter().map(|tokens| 24 + tokens.as_ref().map_or(0, |own| own.len() * 8)).sum();
+            scores.tokens.iter().map(|tokens| 24 + tokens.as_ref().map_or(0, |own| size_of_val(own.as_slice()))).sum();
         let steps = scores.first.len() * 12 + scores.perplexity.len() * 24 + tokens;
         let stated = scores.survival.iter().filter_map(|survival| survival.stated.as_ref()).map(String::len);
         let bytes = 200 + steps + scores.answers.len() * 8 + stated.sum::<usize>();

@@ -1,6 +1,7 @@
 //! Turns rows into training examples.
 
 use std::fmt::{self, Display, Formatter};
+use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,19 +12,32 @@ use serde_json::{Value, json};
 use crate::text::prompt::{Asked, PromptTemplate, named_token, read_json};
 use crate::{LmError, Result, Tokenizer};
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Example {
     pub ids: Vec<u32>,
-    /// Number of prompt tokens, which are not learned; at least 1.
-    pub prompt: usize,
+    /// Places of the tokens to learn, in ascending ranges: one for each learned piece of the response. The first token
+    /// is not among them, since no token predicts it.
+    pub learned: Vec<Range<usize>>,
 }
 
 /// Label of a token that is not learned; PyTorch's cross-entropy ignores it.
 const IGNORED: i32 = -100;
 
 impl Example {
-    pub fn response(&self) -> &[u32] {
-        &self.ids[self.prompt..]
+    /// An example that teaches all tokens after the first `prompt`.
+    pub fn new(ids: Vec<u32>, prompt: usize) -> Self {
+        let learned = std::iter::once(prompt..ids.len()).collect();
+        Self { ids, learned }
+    }
+
+    /// The places of the tokens to learn.
+    pub fn places(&self) -> impl Iterator<Item = usize> {
+        self.learned.iter().cloned().flatten()
+    }
+
+    /// The number of tokens to learn.
+    pub fn learned_tokens(&self) -> usize {
+        self.learned.iter().map(ExactSizeIterator::len).sum()
     }
 
     /// The token ids in the type that trainers read.
@@ -31,10 +45,60 @@ impl Example {
         self.ids.iter().map(|id| *id as i32)
     }
 
-    /// The label of each token: its id in the response, -100 in the prompt.
+    /// The label of each token: its id if it is learned, otherwise -100.
     pub fn labels(&self) -> impl Iterator<Item = i32> {
-        std::iter::repeat_n(IGNORED, self.prompt).chain(self.response().iter().map(|id| *id as i32))
+        let mut learned = self.learned.iter().peekable();
+        self.input_ids().enumerate().map(move |(place, id)| {
+            while learned.next_if(|range| range.end <= place).is_some() {}
+            if learned.peek().is_some_and(|range| range.start <= place) { id } else { IGNORED }
+        })
     }
+}
+
+/// What follows the question of an example.
+#[derive(Debug, Clone)]
+pub struct Response<'a> {
+    pub cot: &'a str,
+    pub answer: &'a str,
+    /// The bytes of `cot` that each step spans, and whether the step is learned. None: the whole chain is learned.
+    pub steps: Option<Vec<(Range<usize>, bool)>>,
+}
+
+impl<'a> From<[&'a str; 2]> for Response<'a> {
+    fn from([cot, answer]: [&'a str; 2]) -> Self {
+        Self { cot, answer, steps: None }
+    }
+}
+
+impl Response<'_> {
+    /// The pieces of this response after `opening`, in a text of `length` bytes, and whether each is learned. Line
+    /// breaks between pieces belong to none.
+    fn pieces(&self, opening: &str, length: usize) -> Vec<(Range<usize>, bool)> {
+        let begin = opening.len();
+        let Some(steps) = &self.steps else { return vec![(0..length, true)] };
+        let steps = steps.iter().map(|(span, learned)| (begin + span.start..begin + span.end, *learned));
+        let closing = (begin + self.cot.len() + 1..length, true);
+        let tag = (begin > 0).then_some((0..begin, true));
+        tag.into_iter().chain(steps).chain([closing]).collect()
+    }
+}
+
+/// The tokens of each piece; the end token belongs to the last one. A token belongs to the last piece of which it covers
+/// a character. A token that covers only what separates two pieces belongs to the second.
+fn tokens_of(pieces: &[(Range<usize>, bool)], offsets: &[(u32, u32)]) -> Vec<Range<usize>> {
+    let mut end = 0;
+    let tokens = |(number, (own, _)): (usize, &(Range<usize>, bool))| {
+        let begin = end;
+        match pieces.get(number + 1) {
+            Some((next, _)) => {
+                let is_own = |(from, to): &&(u32, u32)| (*from as usize) < own.end && *to as usize <= next.start;
+                end += offsets[begin..].iter().take_while(is_own).count();
+            }
+            None => end = offsets.len() + 1,
+        }
+        begin..end
+    };
+    pieces.iter().enumerate().map(tokens).collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +138,7 @@ pub enum Encoded {
 /// The question is the user's turn in the model's chat template, after its system prompt and before the generation
 /// prompt. The response is what the model should generate from there: the opening think tag unless the template writes
 /// it, the chain, the closing tag, the answer and the end-of-turn token. Prompt and response are tokenized separately,
-/// as in generation: no token spans both.
+/// as in generation: no token spans both. If only some steps of the chain are learned, the others stay as context.
 #[derive(Debug)]
 pub struct ExampleTemplate {
     prompt: PromptTemplate,
@@ -88,6 +152,7 @@ pub struct ExampleTemplate {
 const SAID: &str = "asap-said-this";
 const THOUGHT: &str = "asap-thought-this";
 const OPENING: &str = "<think>";
+const OPENING_LINE: &str = "<think>\n";
 const CLOSING: &str = "</think>";
 
 impl ExampleTemplate {
@@ -134,32 +199,41 @@ impl ExampleTemplate {
         &self,
         tokenizer: &Tokenizer,
         asked: Asked,
-        [cot, answer]: [&str; 2],
+        response: &Response,
         max_length: usize,
         long: Long,
     ) -> Result<Encoded> {
         let prompt = self.prompt.render_generation(asked)?;
         let opened = prompt.rfind(OPENING).map(|tag| &prompt[tag + OPENING.len()..]);
-        let continuation = tags::continuation(cot, &self.before_answer, answer);
-        let response = match opened.filter(|after| after.trim().is_empty()) {
-            Some("") => format!("\n{continuation}"),
-            Some(_) => continuation,
-            None => format!("{OPENING}\n{continuation}"),
+        let opening = match opened.filter(|after| after.trim().is_empty()) {
+            Some("") => "\n",
+            Some(_) => "",
+            None => OPENING_LINE,
         };
+        let text = [opening, &tags::continuation(response.cot, &self.before_answer, response.answer)].concat();
         let mut ids = tokenizer.encode(&prompt, self.prompt.adds_special())?.ids;
+        let encoded = tokenizer.encode(&text, false)?;
+        let pieces = response.pieces(opening, text.len());
+        let tokens = tokens_of(&pieces, &encoded.offsets).into_iter().zip(&pieces);
         // A token without a preceding token cannot be learned.
-        let prompt = ids.len().max(1);
-        ids.extend(tokenizer.encode(&response, false)?.ids);
+        let place = |token: usize| (ids.len() + token).max(1);
+        let mut learned: Vec<Range<usize>> = tokens
+            .filter(|(_, (_, is_learned))| *is_learned)
+            .map(|(own, _)| place(own.start)..place(own.end))
+            .collect();
+        ids.extend(encoded.ids);
         ids.push(self.end);
         let tokens = ids.len();
         if tokens <= max_length {
-            return Ok(Encoded::Whole(Example { ids, prompt }));
-        }
-        if long == Long::Drop || prompt >= max_length {
-            return Ok(Encoded::TooLong(tokens));
+            return Ok(Encoded::Whole(Example { ids, learned }));
         }
         ids.truncate(max_length);
-        Ok(Encoded::Cut(Example { ids, prompt }))
+        learned.retain(|own| own.start < own.end.min(max_length));
+        match learned.last_mut().filter(|_| long == Long::Cut) {
+            Some(last) => last.end = last.end.min(max_length),
+            None => return Ok(Encoded::TooLong(tokens)),
+        }
+        Ok(Encoded::Cut(Example { ids, learned }))
     }
 }
 
@@ -206,8 +280,12 @@ fn end_of_text(folder: &Path, tokenizer: &Tokenizer) -> Result<u32> {
 
 #[cfg(test)]
 mod tests {
+    use asap_kernels::steps::Separator;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
     use super::*;
-    use crate::testing::{cases, golden};
+    use crate::testing::{cases, chains, golden, golden_tokenizer, sentence_piece, tokenizer};
 
     /// A line of `tests/examples.jsonl`: a chat template, a row, and what a model learns from the row.
     #[derive(serde::Deserialize)]
@@ -244,10 +322,10 @@ mod tests {
             let Case { why, question, cot, answer, prompt, learned, end, .. } = &case;
             let (tokenizer, template) = load(&case.tokenizer_config, &json!({ "eos_token_id": [1700, 1702] })).unwrap();
             let (asked, row) = (Asked { system: case.system.as_deref(), question }, [cot.as_str(), answer]);
-            let found = template.encode(&tokenizer, asked, row, 1_000, Long::Drop).unwrap();
+            let found = template.encode(&tokenizer, asked, &row.into(), 1_000, Long::Drop).unwrap();
             // No token reaches from the prompt into the response.
             let [prompt, learned] = [prompt, learned].map(|text| tokenizer.encode(text, false).unwrap().ids);
-            let example = Example { prompt: prompt.len(), ids: [prompt, learned, vec![*end]].concat() };
+            let example = Example::new([&prompt, &learned, [*end].as_slice()].concat(), prompt.len());
             assert_eq!(found, Encoded::Whole(example), "{why}");
             assert_eq!((template.end, template.keeps_chain(asked, row)), (*end, case.keeps_chain), "{why}");
             if let Some(scored) = &case.scored {
@@ -261,15 +339,114 @@ mod tests {
     #[test]
     fn what_is_too_long_is_left_out_or_cut_but_never_to_nothing() {
         let (tokenizer, template) = load(&json!({ "eos_token": "<|im_end|>" }), &json!({})).unwrap();
-        let encode = |most, long| template.encode(&tokenizer, "2 + 2?".into(), ["It is 4.", "4"], most, long).unwrap();
+        let row = Response::from(["It is 4.", "4"]);
+        let encode = |most, long| template.encode(&tokenizer, "2 + 2?".into(), &row, most, long).unwrap();
         let Encoded::Whole(whole) = encode(1_000, Long::Drop) else { panic!("expected a whole example") };
-        let (all, prompt) = (whole.ids.len(), whole.prompt);
+        let (all, prompt) = (whole.ids.len(), whole.learned[0].start);
         assert_eq!(encode(all, Long::Drop), Encoded::Whole(whole.clone()));
         assert_eq!(encode(all - 1, Long::Drop), Encoded::TooLong(all));
         for most in prompt + 1..all {
-            let cut = Example { ids: whole.ids[..most].to_vec(), prompt };
+            let cut = Example::new(whole.ids[..most].to_vec(), prompt);
             assert_eq!(encode(most, Long::Cut), Encoded::Cut(cut));
         }
         assert_eq!(encode(prompt, Long::Cut), Encoded::TooLong(all));
+    }
+
+    /// Random choices of steps: of chains with code, of steps that begin within a token, of texts that change.
+    fn masked_rows(draw: &mut StdRng) -> Vec<(String, Vec<(Range<usize>, bool)>)> {
+        let mut chains: Vec<String> = chains("qwen2").iter().map(|chain| chain.steps.join("\n\n")).collect();
+        chains.extend(
+            [
+                "First.\n\n```py\nx = [1,\n\n     2]\n```\n\n    y = 3\n\nDone.  ",
+                "(a)\n\n\n\n(b)\r\n\r\n½ é e\u{301}\n\n🙂🙂\n\n   所以\n \n\n.",
+                "\n\nOnly one step, after blank lines",
+                "",
+            ]
+            .map(str::to_string),
+        );
+        let mut rows = Vec::new();
+        while rows.len() < 340 {
+            let chain = &chains[rows.len() % chains.len()];
+            let mut spans = [Separator::BlankLine, Separator::Line][rows.len() % 2].spans(chain);
+            if rows.len() % 3 == 0 {
+                // Steps that begin and end anywhere.
+                let mut cuts: Vec<usize> = (0..9).map(|_| draw.random_range(0..=chain.len())).collect();
+                cuts.iter_mut().for_each(|cut| *cut = chain.ceil_char_boundary(*cut));
+                cuts.sort_unstable();
+                cuts.dedup();
+                spans = cuts.windows(2).map(|pair| pair[0]..pair[1]).collect();
+            }
+            let steps: Vec<_> = spans.into_iter().map(|span| (span, draw.random_bool(0.5))).collect();
+            rows.push((chain.clone(), steps));
+        }
+        rows
+    }
+
+    /// Each token of 1,020 examples, by the bytes that it covers, and by the text that the learned tokens give.
+    #[test]
+    fn of_a_chain_with_masked_steps_the_kept_ones_are_learned() {
+        let (mut draw, mut exact) = (StdRng::seed_from_u64(5), 0);
+        for json in [golden_tokenizer("qwen2"), golden_tokenizer("llama"), sentence_piece()] {
+            let tokenizer = tokenizer(&json);
+            let template = ExampleTemplate {
+                prompt: PromptTemplate::Plain("{question}".to_string()),
+                end: 1,
+                before_answer: "\n".to_string(),
+                is_reported: AtomicBool::new(false),
+            };
+            for (chain, steps) in masked_rows(&mut draw) {
+                let row = Response { cot: &chain, answer: "4", steps: Some(steps.clone()) };
+                let found = template.encode(&tokenizer, "Why?".into(), &row, usize::MAX, Long::Drop).unwrap();
+                let Encoded::Whole(example) = found else { panic!("expected a whole example") };
+                let text = format!("<think>\n{chain}\n</think>\n4");
+                let tokens = tokenizer.encode(&text, false).unwrap();
+                let prompt = example.ids.len() - tokens.ids.len() - 1;
+                // The piece of each byte: tags and answer are learned, and blank lines belong to none.
+                let mut owners = vec![None; text.len()];
+                owners[..8].fill(Some((0, true)));
+                owners[8 + chain.len() + 1..].fill(Some((steps.len() + 1, true)));
+                for (number, (span, is_kept)) in steps.iter().enumerate() {
+                    owners[8 + span.start..8 + span.end].fill(Some((number + 1, *is_kept)));
+                }
+                for (place, (from, to)) in tokens.offsets.iter().enumerate() {
+                    let (from, to) = (*from as usize, *to as usize);
+                    let own = owners[from..to].iter().flatten().max();
+                    let (_, is_learned) = own.or_else(|| owners[from..].iter().flatten().next()).unwrap();
+                    let label = if *is_learned { tokens.ids[place] as i32 } else { IGNORED };
+                    assert_eq!(example.labels().nth(prompt + place), Some(label), "{text:?} {steps:?} {from}..{to}");
+                }
+                assert_eq!(example.labels().last(), Some(1));
+                assert!(example.labels().take(prompt).all(|label| label == IGNORED));
+                assert_eq!(example.places().count(), example.learned_tokens());
+                // A tokenizer may begin a text with a space, and compose accents.
+                let is_exact = tokenizer.text(&tokens.ids).unwrap() == text;
+                exact += usize::from(is_exact);
+                for own in example.learned.iter().filter(|own| is_exact && !own.is_empty()) {
+                    let places = own.start - prompt..(own.end - prompt).min(tokens.offsets.len());
+                    let [first, last] = [places.start, places.end - 1].map(|place| tokens.offsets[place]);
+                    let ids = &tokens.ids[places];
+                    assert_eq!(tokenizer.text(ids).unwrap(), text[first.0 as usize..last.1 as usize]);
+                }
+            }
+        }
+        assert!(exact > 500, "{exact}");
+    }
+
+    /// What a model learns of a chain whose tokens end with its steps.
+    #[test]
+    fn learned_tokens_decode_to_the_kept_steps() {
+        let (tokenizer, template) = load(&json!({ "eos_token": "<|im_end|>" }), &json!({})).unwrap();
+        let learned = |chain: &str, kept: &[bool]| {
+            let steps = Separator::BlankLine.spans(chain).into_iter().zip(kept.iter().copied()).collect();
+            let row = Response { cot: chain, answer: "4", steps: Some(steps) };
+            let found = template.encode(&tokenizer, "2 + 2?".into(), &row, 1_000, Long::Drop).unwrap();
+            let Encoded::Whole(Example { ids, learned }) = found else { panic!("expected a whole example") };
+            learned.into_iter().map(|own| tokenizer.text(&ids[own]).unwrap()).collect::<Vec<_>>()
+        };
+        let found = learned("Well a\n\nNow b\n\nThen c\n\nSo d", &[true, false, true, true]);
+        let end = "\n</think>\n\n4<|im_end|>";
+        assert_eq!(found, ["Well a", "\n\nThen c", "\n\nSo d", end]);
+        assert_eq!(learned("Well a\n\nNow b", &[false, false]), [end]);
+        assert_eq!(learned("", &[]), [end]);
     }
 }

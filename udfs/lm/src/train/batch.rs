@@ -18,10 +18,10 @@ impl Batch {
         let mut batch = Self::default();
         for example in examples {
             let (first, length) = (batch.ids.len(), example.ids.len() - 1);
-            batch.rows.extend((first + example.prompt - 1..first + length).map(|row| row as u32));
+            batch.rows.extend(example.places().map(|place| (first + place - 1) as u32));
+            batch.targets.extend(example.places().map(|place| example.ids[place]));
             batch.ids.extend_from_slice(&example.ids[..length]);
             batch.lengths.push(length);
-            batch.targets.extend_from_slice(example.response());
         }
         batch
     }

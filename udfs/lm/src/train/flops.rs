@@ -50,7 +50,7 @@ mod tests {
         let config = r#"{"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 8,
             "intermediate_size": 16, "max_position_embeddings": 64, "num_attention_heads": 2, "num_hidden_layers": 3,
             "num_key_value_heads": 1, "rms_norm_eps": 1e-6, "rope_theta": 1e4, "vocab_size": 10}"#;
-        let batch = Batch::new(&[Example { ids: vec![1; 5], prompt: 3 }]);
+        let batch = Batch::new(&[Example::new(vec![1; 5], 3)]);
         // Weights of 3 layers: q and o have 8 × 8, k and v 8 × 4, gate, up and down 8 × 16. Four tokens are read and two
         // of them learned; four tokens attend to 8 pairs.
         let expected = 6.0 * (4.0 * 1728.0 + 2.0 * 80.0 + 2.0 * 24.0 * 8.0);

@@ -10,7 +10,7 @@ use crate::model::decoder::Decoder;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
     pub examples: usize,
-    /// Number of response tokens.
+    /// Number of learned tokens.
     pub tokens: usize,
     /// Mean −ln P per token, in nats.
     pub surprisal: f64,
@@ -48,8 +48,7 @@ mod tests {
     #[test]
     fn surprisal_is_the_loss_and_entropy_that_of_the_frequencies() {
         let decoder = Decoder::load(&golden("qwen2")).unwrap();
-        let examples =
-            [Example { ids: vec![7, 1, 2, 1, 2], prompt: 1 }, Example { ids: vec![9, 8, 3, 4, 3, 4], prompt: 2 }];
+        let examples = [Example::new(vec![7, 1, 2, 1, 2], 1), Example::new(vec![9, 8, 3, 4, 3, 4], 2)];
         let measured = measure(&decoder, &examples).unwrap();
         let mut sum = Gradient::zeros(&decoder.weights);
         let nats =

@@ -67,7 +67,7 @@ impl Trainer {
     /// If a token is not in the model's vocabulary, [`LmError::Diverged`] if the loss or its gradient is not finite, and
     /// [`LmError::Abandoned`] once `is_wanted` returns false. Each of these leaves the weights unchanged.
     pub fn step(&mut self, examples: &[Example], rate: f64, is_wanted: &IsWanted) -> Result<TrainingStep> {
-        let learned: usize = examples.iter().map(|example| example.response().len()).sum();
+        let learned: usize = examples.iter().map(|example| example.learned_tokens()).sum();
         self.sum.clear();
         let (mut nats, mut tokens, mut operations) = (0.0, 0, 0.0);
         for pass in groups(examples, |example| example.ids.len(), self.pass_tokens) {
@@ -141,7 +141,9 @@ mod tests {
 
     fn examples() -> Vec<Example> {
         let ids = |i: u32| (0..90 + 40 * i).map(|j| j * (i + 1) % 50).collect();
-        (0..6).map(|i| Example { ids: ids(i), prompt: 3 }).collect()
+        let mut examples: Vec<_> = (0..6).map(|i| Example::new(ids(i), 3)).collect();
+        examples[2].learned = vec![4..9, 40..41, 80..170];
+        examples
     }
 
     fn numbers(trainer: &Trainer) -> Vec<Vec<f32>> {

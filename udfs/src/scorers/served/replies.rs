@@ -6,6 +6,7 @@ use asap_kernels::front_end::Setting;
 use asap_llm::json;
 use asap_llm::posts::Unread;
 use asap_lm::Tokenizer;
+use asap_lm::backend::TokenScore;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -130,8 +131,8 @@ fn logits(found: &str) -> Unread {
     ))
 }
 
-/// Returns −ln P of each token of a row, in nats; NaN for tokens before `from`.
-pub(super) fn read(form: Form, text: &str, asked: Asked, tokenizer: &Tokenizer) -> Result<Vec<f32>, Unread> {
+/// Returns the scores of each token of a row; NaN for tokens before `from`. Only [`Form::PromptLogprobs`] has ranks.
+pub(super) fn read(form: Form, text: &str, asked: Asked, tokenizer: &Tokenizer) -> Result<Vec<TokenScore>, Unread> {
     let parsed = |error: serde_json::Error| garbled(error.to_string());
     if form == Form::Generate {
         return generated(json::parse::<Generated>(text).map_err(parsed)?.meta_info, asked, tokenizer);
@@ -175,33 +176,33 @@ pub(super) fn written(text: &str) -> Result<String, Unread> {
     text.ok_or_else(|| Unread::Garbled("expected a text, found none".to_string()))
 }
 
-fn prompt(choice: Choice, asked: Asked, tokenizer: &Tokenizer) -> Result<Vec<f32>, Unread> {
+fn prompt(choice: Choice, asked: Asked, tokenizer: &Tokenizer) -> Result<Vec<TokenScore>, Unread> {
     let Asked { ids, from, is_probe } = asked;
     let places = choice.prompt_logprobs.ok_or_else(|| garbled("no prompt_logprobs"))?;
     if places.len() != ids.len() {
         return Err(garbled(format!("{} positions for {} tokens", places.len(), ids.len())));
     }
-    let mut nats = vec![f32::NAN; ids.len()];
+    let mut scores = vec![TokenScore::NONE; ids.len()];
     for (place, id) in ids.iter().enumerate().skip(from) {
         let own = places[place].as_ref().and_then(|entries| entries.get(id));
         let Some((entry, value)) = own.and_then(|entry| Some((entry, entry.logprob?))) else {
             return Err(garbled(format!("no value for token {id} at position {place}")));
         };
-        nats[place] = surprisal(value, entry.rank.unwrap_or(1.0))?;
+        scores[place] = score(value, entry.rank)?;
         if let Some(text) = entry.decoded_token.as_ref().filter(|_| is_probe) {
             same_text(*id, text, tokenizer)?;
         }
     }
-    Ok(nats)
+    Ok(scores)
 }
 
-fn generated(found: MetaInfo, asked: Asked, tokenizer: &Tokenizer) -> Result<Vec<f32>, Unread> {
+fn generated(found: MetaInfo, asked: Asked, tokenizer: &Tokenizer) -> Result<Vec<TokenScore>, Unread> {
     let Asked { ids, from, is_probe } = asked;
     let triples = found.input_token_logprobs;
     let Some(start) = ids.len().checked_sub(triples.len()).filter(|start| *start < from) else {
         return Err(garbled(format!("{} values for {} tokens", triples.len(), ids.len() - from)));
     };
-    let mut nats = vec![f32::NAN; ids.len()];
+    let mut scores = vec![TokenScore::NONE; ids.len()];
     for (place, (value, id, text)) in (start..).zip(triples) {
         if id != ids[place] {
             return Err(Unread::Wrong(format!("token {} was sent, and the server read {id}", ids[place])));
@@ -211,7 +212,7 @@ fn generated(found: MetaInfo, asked: Asked, tokenizer: &Tokenizer) -> Result<Vec
         }
         if place >= from {
             let value = value.ok_or_else(|| garbled(format!("no value for token {id} at position {place}")))?;
-            nats[place] = surprisal(value, 1.0)?;
+            scores[place] = score(value, None)?;
         }
     }
     if is_probe {
@@ -219,10 +220,10 @@ fn generated(found: MetaInfo, asked: Asked, tokenizer: &Tokenizer) -> Result<Vec
         let values = |top: Vec<Triple>| top.into_iter().filter_map(|(value, ..)| value).collect::<Vec<_>>();
         top.into_iter().flatten().try_for_each(|top| sums_to_one(&values(top)))?;
     }
-    Ok(nats)
+    Ok(scores)
 }
 
-fn echoed(form: Form, choice: Choice, asked: Asked, tokenizer: &Tokenizer) -> Result<Vec<f32>, Unread> {
+fn echoed(form: Form, choice: Choice, asked: Asked, tokenizer: &Tokenizer) -> Result<Vec<TokenScore>, Unread> {
     let Asked { ids, from, is_probe } = asked;
     let Echoed { tokens, token_logprobs, top_logprobs } = choice.logprobs.ok_or_else(|| garbled("no logprobs"))?;
     let is_same = |at: usize| match (form, tokens.get(at)) {
@@ -233,7 +234,7 @@ fn echoed(form: Form, choice: Choice, asked: Asked, tokenizer: &Tokenizer) -> Re
     let other = (0..ids.len()).find(|at| !is_same(*at));
     // Of a text, a server may read other tokens. Then the row has no values.
     let others = || match form {
-        Form::EchoTexts if !is_probe => Ok(vec![f32::NAN; ids.len()]),
+        Form::EchoTexts if !is_probe => Ok(vec![TokenScore::NONE; ids.len()]),
         _ => {
             let named =
                 |at: usize| format!(": its token {} is {:?}", at + 1, tokens.get(at).map_or("", String::as_str));
@@ -249,25 +250,27 @@ fn echoed(form: Form, choice: Choice, asked: Asked, tokenizer: &Tokenizer) -> Re
     if form == Form::EchoTexts && !tokenizer.text(ids).is_ok_and(|own| own == joined) {
         return others();
     }
-    let mut nats = vec![f32::NAN; ids.len()];
+    let mut scores = vec![TokenScore::NONE; ids.len()];
     for place in from..ids.len() {
         let none = || garbled(format!("no value for token {} at position {place}", ids[place]));
-        nats[place] = surprisal(token_logprobs.get(place).copied().flatten().ok_or_else(none)?, 1.0)?;
+        scores[place] = score(token_logprobs.get(place).copied().flatten().ok_or_else(none)?, None)?;
     }
     if is_probe {
         let top = top_logprobs.ok_or_else(|| garbled("no top_logprobs"))?;
         let values = |top: HashMap<String, f64>| top.into_values().collect::<Vec<_>>();
         top.into_iter().take(ids.len()).flatten().try_for_each(|top| sums_to_one(&values(top)))?;
     }
-    Ok(nats)
+    Ok(scores)
 }
 
 /// A probability is at most 1 / rank, so ln P is at most −ln rank. Logits are not.
-fn surprisal(value: f64, rank: f64) -> Result<f32, Unread> {
-    if value > SLACK - rank.max(1.0).ln() {
-        return Err(logits(&format!("{value} for a token of rank {rank}")));
+fn score(value: f64, rank: Option<f64>) -> Result<TokenScore, Unread> {
+    let most = rank.unwrap_or(1.0).max(1.0);
+    if value > SLACK - most.ln() {
+        return Err(logits(&format!("{value} for a token of rank {most}")));
     }
-    Ok(if value <= MINUS_INFINITY { f32::INFINITY } else { -value as f32 })
+    let surprisal = if value <= MINUS_INFINITY { f32::INFINITY } else { -value as f32 };
+    Ok(TokenScore { surprisal, entropy: 0.0, rank: rank.unwrap_or_default() as u32 })
 }
 
 fn sums_to_one(values: &[f64]) -> Result<(), Unread> {

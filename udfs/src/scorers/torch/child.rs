@@ -206,9 +206,9 @@ impl Child {
 
     /// Reads this many scores of a reply, which follow its first line, and the line that ends it.
     fn scores(&mut self, id: u64, count: usize, is_wanted: &IsWanted) -> Answer<Vec<TokenScore>> {
-        let mut bytes = Vec::with_capacity(count * 8);
-        while bytes.len() < count * 8 {
-            let left = count * 8 - bytes.len();
+        let mut bytes = Vec::with_capacity(count * 12);
+        while bytes.len() < count * 12 {
+            let left = count * 12 - bytes.len();
             let found = self.bytes(SILENT_LOOKS, is_wanted)?.ok_or(Fault::Silent)?;
             let read = found.len().min(left);
             bytes.extend_from_slice(&found[..read]);
@@ -221,14 +221,15 @@ impl Child {
             return Err(Fault::Dead("its reply has another length than it says".to_string()));
         }
         let number = |bytes: &[u8; 4]| f32::from_le_bytes(*bytes);
-        let (surprisals, entropies) = bytes.split_at(count * 4);
-        let pairs = surprisals.as_chunks().0.iter().zip(entropies.as_chunks().0);
-        let scores = pairs.map(|(surprisal, entropy)| {
-            let (surprisal, entropy) = (number(surprisal), number(entropy));
+        let (surprisals, others) = bytes.split_at(count * 4);
+        let (entropies, ranks) = others.split_at(count * 4);
+        let triples = surprisals.as_chunks().0.iter().zip(entropies.as_chunks().0).zip(ranks.as_chunks().0);
+        let scores = triples.map(|((surprisal, entropy), rank)| {
+            let (surprisal, entropy, rank) = (number(surprisal), number(entropy), number(rank) as u32);
             match surprisal < -0.01 || entropy < -0.01 {
                 true => Err(Fault::Dead(format!("it found a surprisal of {surprisal} and an entropy of {entropy}"))),
-                false if surprisal >= IMPOSSIBLE => Ok(TokenScore { surprisal: f32::INFINITY, entropy }),
-                false => Ok(TokenScore { surprisal, entropy }),
+                false if surprisal >= IMPOSSIBLE => Ok(TokenScore { surprisal: f32::INFINITY, entropy, rank }),
+                false => Ok(TokenScore { surprisal, entropy, rank }),
             }
         });
         scores.collect()

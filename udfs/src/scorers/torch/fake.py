@@ -33,7 +33,7 @@ for line in iter(stdin.readline, b""):
     found = [id / 1000 if always is None else always for id in targets]
     if keeps: found = [one + row / 1000 for one, row in zip(found, rows)]
     found = [math.nan if id == NOT_FINITE else score for id, score in zip(targets, found)]
-    scores = struct.pack(f"<{2 * count}f", *found, *([0.5] * count))
+    scores = struct.pack(f"<{3 * count}f", *found, *([0.5] * count), *([1.0] * count))
     if fault == "H": out.write(scores[:5]); out.flush(); time.sleep(600)
     out.write(scores)
     say({"end": asked["id"]})

@@ -30,8 +30,8 @@ fn every_function_is_documented() {
 
 /// Functions whose examples show no result, since it depends on a model or a table.
 const WITHOUT_RESULT: &str = "ai_complete cot_attribution cot_entropy cot_first_token cot_llmlingua2 \
-    cot_mean_step_entropy cot_perplexity cot_selective_context cot_self_information cot_shortest_surviving \
-    cot_step_entropy cot_surprisal cot_survives cot_token_entropies";
+    cot_mean_step_entropy cot_perplexity cot_rank_surprisal cot_selective_context cot_self_information \
+    cot_shortest_surviving cot_step_entropy cot_step_rank_surprisal cot_surprisal cot_survives cot_token_entropies";
 
 #[tokio::test]
 async fn every_example_gives_what_it_says() {

@@ -2,6 +2,7 @@ mod documentation;
 mod goldens;
 mod physical_types;
 mod preflight;
+mod ranks;
 mod remembered;
 mod scored;
 pub(super) mod session;

@@ -13,7 +13,7 @@ fn by_id(runs: &Sender<Vec<usize>>, Packed { ids, lengths }: Packed, targets: &[
     }
     let score = |target: &Target| {
         assert_eq!(ids[target.row as usize + 1], target.id);
-        TokenScore { surprisal: target.id as f32, entropy: 0.0 }
+        TokenScore { surprisal: target.id as f32, entropy: 0.0, rank: 1 }
     };
     Ok(targets.iter().map(score).collect())
 }
@@ -142,7 +142,7 @@ async fn several_devices_share_the_rows_of_a_call_and_one_panic_ends_no_other_de
             if chains.ids.contains(&666) {
                 panic!("no such luck");
             }
-            let score = |target: &Target| TokenScore { surprisal: target.id as f32, entropy: 0.0 };
+            let score = |target: &Target| TokenScore { surprisal: target.id as f32, entropy: 0.0, rank: 1 };
             Ok(targets.iter().map(score).collect())
         })) as Box<dyn Backend>
     };
@@ -160,7 +160,7 @@ async fn several_devices_share_the_rows_of_a_call_and_one_panic_ends_no_other_de
 async fn rows_of_a_rejected_batch_say_why_and_others_keep_their_scores() {
     let thread = thread(|Packed { ids, .. }, targets, _| match ids.contains(&666) {
         true => Err(LmError::Rejected("out of luck".to_string())),
-        false => Ok(targets.iter().map(|_| TokenScore { surprisal: 1.0, entropy: 0.0 }).collect()),
+        false => Ok(targets.iter().map(|_| TokenScore { surprisal: 1.0, entropy: 0.0, rank: 1 }).collect()),
     });
     let answers = thread.score(vec![request(1, 8000), request(666, 8000), request(2, 8000)]).await.unwrap();
     let rejected = Err("out of luck".to_string());

@@ -22,9 +22,8 @@ struct Tokens {
 fn read(name: &str) -> Golden {
     let decoder = Decoder::load(&golden(name)).unwrap();
     let folder = golden(&format!("train_{name}"));
-    let example = |Tokens { prompt_ids, response_ids }| Example {
-        prompt: prompt_ids.len(),
-        ids: [prompt_ids, response_ids].concat(),
+    let example = |Tokens { prompt_ids, response_ids }: Tokens| {
+        Example::new([prompt_ids.as_slice(), &response_ids].concat(), prompt_ids.len())
     };
     let examples = lines(folder.join("examples.jsonl")).into_iter().map(example).collect();
     let trace = serde_json::from_str(&std::fs::read_to_string(folder.join("trace.json")).unwrap()).unwrap();
