@@ -28,7 +28,7 @@ use crate::terminal::is_hidden;
 use crate::train;
 #[cfg(feature = "view")]
 use crate::view;
-use crate::{config, export, feed, generate, inspect, model, run, sql, table};
+use crate::{config, downloads, export, feed, generate, inspect, model, run, sql, table};
 #[cfg(feature = "eval")]
 use crate::{eval, exam};
 
@@ -143,6 +143,14 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
     };
     log_events(cli.log);
     IS_WIDE.store(cli.wide, Ordering::Relaxed);
+    let is_quiet = match &cli.command {
+        Command::Sql(args) => args.quiet,
+        Command::Run(args) => args.quiet,
+        _ => false,
+    };
+    if !is_quiet {
+        downloads::show();
+    }
     let result = match cli.command {
         Command::Inspect(args) => block_on(|| unless_interrupted(inspect::run(args))),
         Command::Model(args) => block_on(|| model::run(args)),
@@ -281,6 +289,7 @@ fn refuse_terminal() -> Result<(), Failure> {
 /// Prepares a process that calls asap as a library: it logs warnings to stderr, as the commands do.
 pub fn log_warnings() {
     hide_expected_panic();
+    downloads::show();
     log_events(None);
 }
 

@@ -101,7 +101,13 @@ pub fn load(args: &SettingArgs) -> Result<Settings, Failure> {
     }
     refuse_typos(&settings)?;
     set_retry_timeout(settings.store_retry_timeout.duration());
+    settings.apply_hub();
     Ok(settings)
+}
+
+/// Applies the settings of file and environment that hold for the whole process.
+pub(crate) fn apply() -> Result<(), Failure> {
+    load(&SettingArgs::default()).map(drop)
 }
 
 fn refuse_typos(settings: &Settings) -> Result<(), Failure> {

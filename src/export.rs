@@ -1,6 +1,7 @@
 //! `asap export`: writes the rows of an output as plain Parquet.
 
-use asap_pipelines::outputs::export;
+use asap_pipelines::outputs::export::{self, Exported};
+use asap_pipelines::outputs::upload;
 use clap::Args;
 
 use crate::failure::Failure;
@@ -11,14 +12,22 @@ use crate::output::{SummaryFormat, complain, count, print_as, several};
 #[command(after_help = "\
 Examples:
   asap export out/pruned --to pruned-dataset
+  asap export out/pruned --to hf://datasets/org/name --dry-run
   python -c 'import datasets; print(datasets.load_dataset(\"pruned-dataset\"))'")]
 pub struct ExportArgs {
     /// The output of a run
     #[arg(value_name = "LOC")]
     location: String,
-    /// Write to this folder, which must be new or empty
+    /// Write to this folder, which must be new or empty, or with the command hf to a dataset of the Hugging Face Hub,
+    /// hf://datasets/org/name
     #[arg(long, value_name = "DIR")]
     to: String,
+    /// Replace a dataset of the Hub that asap did not write
+    #[arg(long)]
+    replace: bool,
+    /// Show what would be uploaded to the Hub, and upload nothing
+    #[arg(long)]
+    dry_run: bool,
     /// Set the output format; json prints a single line
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
     format: SummaryFormat,
@@ -26,15 +35,35 @@ pub struct ExportArgs {
 
 pub async fn run(args: ExportArgs) -> Result<(), Failure> {
     let about = about(&args.location).await?;
-    let done = export::export(&args.location, &args.to, about.as_deref()).await?;
+    if !upload::is_dataset(&args.to) {
+        if args.replace || args.dry_run {
+            let what = "--replace and --dry-run are for a dataset of the Hub: --to hf://datasets/org/name";
+            return Err(Failure::Usage(what.to_string()));
+        }
+        let done = export::export(&args.location, &args.to, about.as_deref()).await?;
+        note_unfinished(&done);
+        return Ok(print_as(args.format, &done, || line(&done))?);
+    }
+    let done = upload::upload(&args.location, &args.to, about.as_deref(), args.replace, args.dry_run).await?;
+    note_unfinished(&done.exported);
+    let lines = || {
+        let files = done.uploads.iter().map(|(file, bytes)| format!("\n  {file}, {} bytes", count(*bytes)));
+        let replaced = if done.replaces { ", replaces the files of the dataset" } else { ", a new private dataset" };
+        let planned = if args.dry_run { "would upload " } else { "" };
+        format!("{planned}{}{replaced}{}", line(&done.exported), files.collect::<String>())
+    };
+    Ok(print_as(args.format, &done, lines)?)
+}
+
+fn note_unfinished(done: &Exported) {
     if !done.finished {
         complain("note: the output is not finished: asap table status shows which rows are missing");
     }
-    let line = || {
-        let (files, rows, bytes) = (several(done.files, "file"), several(done.rows, "row"), count(done.bytes));
-        format!("{}: {rows} of table version {} in {files}, {bytes} bytes", done.to, done.table_version)
-    };
-    Ok(print_as(args.format, &done, line)?)
+}
+
+fn line(done: &Exported) -> String {
+    let (files, rows, bytes) = (several(done.files, "file"), several(done.rows, "row"), count(done.bytes));
+    format!("{}: {rows} of table version {} in {files}, {bytes} bytes", done.to, done.table_version)
 }
 
 /// What asap view shows of the output, for the dataset card. None if the output has no steps or rows to show.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use asap_llm::Llm;
 use asap_lm::example::Long;
-use asap_lm::locate;
+use asap_lm::locate_tokenizer;
 use asap_pipelines::corpus::ColumnMapping;
 use asap_pipelines::feed::{Counts, Deciding, Encoder, Fed, Feed, FeedConfig, Loss, Mark, Position, Rows, StepSize};
 use asap_pipelines::reasons::Reasons;
@@ -19,6 +19,7 @@ use datafusion::arrow::ipc::writer::StreamWriter;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
 
+use crate::config;
 use crate::failure::Failure;
 use crate::output::{at_least_one, count, note, parsed, print, reasons, without_system};
 use crate::progress::while_opening;
@@ -45,7 +46,7 @@ pub struct FeedArgs {
     /// Read rows from a Delta table, or a folder or file of Parquet or JSON lines
     #[arg(long, value_name = "LOC")]
     data: String,
-    /// Use the tokenizer and chat template of this model: a folder, or org/name in the Hub's cache
+    /// Use the tokenizer and chat template of this model: a folder, or org/name on the Hub
     #[arg(long, value_name = "DIR")]
     model: String,
     /// Name the question, cot and answer columns if asap cannot recognize them
@@ -112,7 +113,8 @@ struct Total {
 }
 
 pub async fn run(args: FeedArgs) -> Result<(), Failure> {
-    let encoder = Encoder::load(&locate(&args.model)?, args.max_length, args.long)?;
+    config::apply()?;
+    let encoder = Encoder::load(&locate_tokenizer(&args.model)?, args.max_length, args.long)?;
     let encoder = Arc::new(Encoder { loss: args.loss, ..encoder });
     let max_length = count(encoder.max_length as u64);
     let context = session(Settings::default(), &Llm::default())?;

@@ -23,6 +23,7 @@ use futures::TryStreamExt;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
+use crate::config;
 use crate::failure::Failure;
 use crate::output::{count, error_line, note, print, reasons, several, without_system};
 use crate::progress::{Bar, while_opening};
@@ -45,7 +46,7 @@ Examples:
   asap sql -c \"SELECT avg(CAST(cot_verify(a.answer, g.text) AS INT)) FROM 'answers.json' g JOIN 'math500.parquet' a ON a.problem = g.question\""
 )]
 pub struct GenerateArgs {
-    /// Use this model: a folder in Hugging Face's layout, org/name in the Hub's cache, or small (the model that asap
+    /// Use this model: a folder in Hugging Face's layout, org/name on the Hub, or small (the model that asap
     /// includes)
     #[arg(long, value_name = "DIR")]
     model: String,
@@ -117,6 +118,7 @@ pub async fn run(args: GenerateArgs) -> Result<(), Failure> {
             format!("--samples {} gives equal answers at --temperature 0: set a temperature above 0", args.samples);
         return Err(Failure::Usage(what));
     }
+    config::apply()?;
     let folder = locate(&args.model)?;
     let context = session(Settings::default(), &Llm::default())?;
     let (send, questions) = mpsc::channel(AHEAD);

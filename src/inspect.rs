@@ -9,7 +9,7 @@ use std::io::{IsTerminal, Write};
 use std::process::{Command, Stdio};
 
 use asap_llm::Llm;
-use asap_lm::locate;
+use asap_lm::locate_tokenizer;
 use asap_pipelines::corpus::inspect::{Inspected, InspectedRow};
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
 use asap_pipelines::location::{self, command};
@@ -24,6 +24,7 @@ use asap_view::{
 use clap::Args;
 use serde::Serialize;
 
+use crate::config;
 use crate::failure::Failure;
 use crate::output::{
     SummaryFormat, at_least_one, count, failed_files, note, parsed, print_as, quoted, several, shortened,
@@ -58,8 +59,8 @@ pub struct InspectArgs {
     /// Show N rows of each schema [default: 3, or 0 with --model and --health]
     #[arg(long, value_name = "N")]
     rows: Option<usize>,
-    /// Count what the rows teach with the tokenizer and chat template of this model: a folder, or org/name in the Hub's
-    /// cache. Shows per file the trained tokens, the rows that train nothing, the rows over --max-length and what they
+    /// Count what the rows teach with the tokenizer and chat template of this model: a folder, or org/name on the
+    /// Hub. Shows per file the trained tokens, the rows that train nothing, the rows over --max-length and what they
     /// lose, the rows whose chain the template drops; and the loss of packing, and two rows with the trained text in [[ ]]
     #[arg(long, value_name = "DIR")]
     model: Option<String>,
@@ -96,6 +97,7 @@ struct Inspection {
 }
 
 pub async fn run(args: InspectArgs) -> Result<(), Failure> {
+    config::apply()?;
     #[cfg(feature = "view")]
     if let Some(named) = &args.chain {
         let chain = chain::find(&args.from, named).await?;
@@ -114,7 +116,7 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
     let corpus = while_opening(std::slice::from_ref(&args.from), false, looked).await?;
     corpus.notes.iter().for_each(note);
     let failures: Vec<String> = corpus.failures.iter().map(ToString::to_string).collect();
-    let folder = args.model.as_deref().map(locate).transpose()?;
+    let folder = args.model.as_deref().map(locate_tokenizer).transpose()?;
     #[cfg(feature = "view")]
     let is_checked = args.health;
     #[cfg(not(feature = "view"))]

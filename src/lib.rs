@@ -28,4 +28,4 @@ pub mod train;
 #[cfg(feature = "view")]
 pub mod view;
 
-pub use asap_console::{failure, output, program, progress, rows, signals, terminal};
+pub use asap_console::{downloads, failure, output, program, progress, rows, signals, terminal};

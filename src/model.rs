@@ -43,9 +43,9 @@ With --from, the measured chains have the average length of the chains in that c
 4,096 tokens. If a model is too slow for this length, asap uses shorter chains, and the table shows their length. On
 CPUs, asap measures CPU time, so other work on the machine does not count.
 
-asap looks for a name such as Qwen/Qwen2.5-0.5B in the Hugging Face cache on this machine, and downloads nothing.")]
+asap downloads a model such as Qwen/Qwen2.5-0.5B from the Hugging Face Hub, unless it is in the cache on this machine.")]
 pub struct ModelArgs {
-    /// A folder in Hugging Face's layout, org/name in the Hub's cache, or small (the model that asap includes)
+    /// A folder in Hugging Face's layout, org/name on the Hub, or small (the model that asap includes)
     #[arg(value_name = "MODEL")]
     model: String,
     /// Estimate the time to score N tokens

@@ -63,7 +63,7 @@ pub struct SqlArgs {
     maxrows: usize,
     /// Print rows only
     #[arg(short, long)]
-    quiet: bool,
+    pub(crate) quiet: bool,
     /// Highlight SQL at the prompt
     #[arg(long)]
     color: bool,

@@ -9,6 +9,7 @@ use asap_pipelines::feed::Loss;
 use asap_train::{Request, StepSettings, fraction};
 use clap::Args;
 
+use crate::config;
 use crate::failure::Failure;
 use crate::output::{SummaryFormat, at_least_one, parsed};
 
@@ -27,7 +28,7 @@ Examples:
   asap train --model models/base --data s3://lake/pruned --out s3://lake/model --held-out 0.02 --checkpoint-every 100"
 )]
 pub struct TrainArgs {
-    /// Start from this model: a folder in Hugging Face's layout, or org/name in the Hub's cache
+    /// Start from this model: a folder in Hugging Face's layout, or org/name on the Hub
     #[arg(long, value_name = "DIR")]
     model: Option<String>,
     /// Train a new model with this config in Hugging Face's format. Its dtype sets how weights are stored
@@ -106,6 +107,7 @@ fn device(text: &str) -> Result<String, String> {
 }
 
 pub async fn run(args: TrainArgs) -> Result<(), Failure> {
+    config::apply()?;
     let TrainArgs {
         model,
         init,

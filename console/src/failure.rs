@@ -97,7 +97,10 @@ impl From<std::io::Error> for Failure {
 
 impl From<LmError> for Failure {
     fn from(error: LmError) -> Self {
-        Self::by(&error, error.to_string())
+        match error.is_unavailable() {
+            true => Failure::TryLater(error.to_string()),
+            false => Self::by(&error, error.to_string()),
+        }
     }
 }
 

@@ -3,10 +3,11 @@
 //! | module | contents |
 //! |---|---|
 //! | [`failure`] | why a command failed, and its exit code |
-//! | [`output`], [`progress`], [`terminal`] | output for people and machines |
+//! | [`output`], [`progress`], [`downloads`], [`terminal`] | output for people and machines |
 //! | [`rows`] | the rows of a corpus, in the order of its files |
 //! | [`signals`], [`program`] | graceful shutdown; the command that starts this program again |
 
+pub mod downloads;
 pub mod failure;
 pub mod output;
 pub mod program;

@@ -320,6 +320,7 @@ fn message(error: &DataFusionError) -> String {
         | DataFusionError::NotImplemented(message) => message.clone(),
         DataFusionError::ObjectStore(inner) => match inner.as_ref() {
             object_store::Error::NotSupported { source } => source.to_string(),
+            object_store::Error::Generic { store: "hf", source } => source.to_string(),
             other => other.to_string(),
         },
         other => other.strip_backtrace(),

@@ -5,9 +5,8 @@ mod azure;
 mod command;
 mod folder;
 mod gcs;
-#[cfg(feature = "hf")]
-mod hf;
 mod http;
+mod hub;
 mod local;
 mod machine;
 mod pages;
@@ -26,8 +25,10 @@ use datafusion::execution::object_store::ObjectStoreRegistry;
 use object_store::ObjectStore;
 use url::{Position, Url};
 
+pub(crate) use address::converted;
 pub use command::command;
 pub use folder::Folder;
+pub(crate) use hub::lacks_revision;
 pub(crate) use local::{if_exists, unfinished};
 pub use redact::redact;
 pub(crate) use retry::{Unavailable, causes, failed, is_refused_by_disk};
@@ -92,7 +93,7 @@ pub fn folder(text: &str) -> Result<Url> {
 /// Returns the store of a URL from [`parse`], rooted at the bucket, the container, the host or `/`.
 ///
 /// Credentials come from the environment, under the names that the store's own tools use. Only variables with the
-/// store's prefix are read (`AWS_`, `GOOGLE_`, `AZURE_`, `HF_`).
+/// store's prefix are read (`AWS_`, `GOOGLE_`, `AZURE_`, `HF_`), and the token of `hf auth login`.
 ///
 /// # Errors
 /// If no store supports the URL's scheme, or if the store's variables are wrong or incomplete.
@@ -110,8 +111,7 @@ fn make(url: &Url) -> Result<Arc<dyn ObjectStore>> {
         "gs" => gcs::store(url),
         "az" | "azure" | "adl" | "abfs" | "abfss" => azure::store(url),
         "http" | "https" => http::store(url),
-        #[cfg(feature = "hf")]
-        "hf" => hf::store(),
+        "hf" => hub::store(),
         other => config_err!(
             "no store supports {other}://: use a path, or a URL that begins with s3://, gs://, az://, \
              abfss://, hf:// or https://"

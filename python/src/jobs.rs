@@ -80,7 +80,14 @@ fn mapping(columns: Option<&str>) -> PyResult<Option<ColumnMapping>> {
     columns.map(str::parse::<ColumnMapping>).transpose().map_err(|error| failed(error.into()))
 }
 
-/// Return the folder of a model: a folder, org/name in the Hub's cache, or `small`, which is written if it is missing.
+/// Return the folder of a model on this machine, if it is there.
+#[pyfunction]
+pub(crate) fn found_model(named: &str) -> Option<String> {
+    Some(asap_lm::find(named)?.display().to_string())
+}
+
+/// Return the folder of a model: a folder, org/name on the Hub, which is downloaded if the Hub's cache lacks it, or
+/// `small`, which is written if it is missing.
 #[pyfunction]
 pub(crate) fn model_folder(named: &str) -> PyResult<String> {
     let folder = asap_lm::locate(named).map_err(|error| ArgumentError::new_err(error.to_string()))?;

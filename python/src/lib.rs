@@ -29,7 +29,7 @@ mod _asap {
     use crate::functions::{call, functions};
     #[pymodule_export]
     use crate::jobs::{
-        fingerprint, flags, main, model_folder, pipeline, pipelines, prune, report, run, settings, sql,
+        fingerprint, flags, found_model, main, model_folder, pipeline, pipelines, prune, report, run, settings, sql,
         tensorboard_record, write_parquet,
     };
     #[pymodule_export]

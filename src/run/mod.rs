@@ -138,7 +138,7 @@ pub struct RunArgs {
     format: SummaryFormat,
     /// Print only errors, and the summary if its format is json
     #[arg(short, long)]
-    quiet: bool,
+    pub(crate) quiet: bool,
     #[command(flatten)]
     settings: SettingArgs,
 }

@@ -13,6 +13,7 @@ mod evidence;
 mod exam;
 mod feed;
 mod health;
+mod hub;
 mod labels;
 mod outputs;
 mod prompt;

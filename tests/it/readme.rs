@@ -111,6 +111,7 @@ fn the_real_job_runs_from_end_to_end() {
     let settings = settings.replace("\"cuda\"", "\"cpu\"").replace("http://localhost:8000/v1", &vllm.base_url());
     workplace.write("asap.toml", &settings);
 
+    workplace.hub_model("hf", "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "data/model");
     let job = blocks("README.md", "bash").concat();
     let mut printed = Vec::new();
     for line in job.lines() {
@@ -120,7 +121,6 @@ fn the_real_job_runs_from_end_to_end() {
             Finished::of(shell.env("HF_HOME", workplace.path("hf")))
         };
         match line.split_whitespace().collect::<Vec<_>>().as_slice() {
-            ["hf", "download", repository] => workplace.hub_model("hf", repository, "data/model"),
             ["cargo", "install", "--locked", "--path", "."] => {}
             // The test server is already running.
             ["until", "curl", ..] | ["kill", "%1", ..] => {}

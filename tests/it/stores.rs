@@ -5,8 +5,6 @@ use std::process::Command;
 
 use crate::common::{Finished, Workplace};
 use crate::support::objects::serve_files;
-#[cfg(feature = "hf")]
-use crate::support::objects::serve_hub;
 use crate::support::proxy::{Action, Proxy, RequestHead};
 use crate::support::s3::{KEY, serve};
 use asap_pipelines::delta::check_output;
@@ -60,44 +58,6 @@ fn a_file_of_a_web_server_is_read_and_nothing_else() {
     failed(out, 2, &["cannot write to http://"]);
     let copy = format!("COPY (SELECT 1) TO '{to}/a.parquet'");
     failed(workplace.command(&["sql", "-c", &copy]), 1, &["is read-only: you cannot write there"]);
-}
-
-#[cfg(not(feature = "hf"))]
-#[test]
-fn a_build_without_the_hub_says_how_to_get_one() {
-    // A revision would not help.
-    for place in ["org/name@1d0c4eb/data", "org/name"] {
-        let from = ["sql", "--from", &format!("hf://datasets/{place}"), "-c", "SELECT 1"];
-        let named = ["hf://datasets/", "`cargo install --locked --path . --features hf`"];
-        failed(Workplace::new().command(from), 2, &named);
-    }
-}
-
-#[cfg(feature = "hf")]
-#[test]
-fn a_revision_of_a_dataset_is_read_and_nothing_else() {
-    let workplace = Workplace::new();
-    for name in ["a", "b"] {
-        let row = format!("SELECT '{name}' AS question, 'c' AS cot, 'a' AS answer");
-        workplace.copy(&row, &format!("{name}.parquet"));
-    }
-    let bytes = |name: &str| std::fs::read(workplace.path(name)).unwrap();
-    let files = [("data/a.parquet", bytes("a.parquet")), ("data/more/b.parquet", bytes("b.parquet"))];
-    let hub = serve_hub(&files);
-    let from = |place: &str| {
-        let select = "SELECT string_agg(question, '' ORDER BY question) AS all FROM corpus";
-        let from = format!("hf://datasets/org/{place}");
-        let mut select = workplace.command(&["sql", "-q", "--format", "csv", "--from", &from, "-c", select]);
-        select.env("HF_ENDPOINT", format!("http://{hub}"));
-        select
-    };
-    assert_eq!(run(from("name@1d0c4eb/data/")).ok(), "all\nab\n");
-    assert_eq!(run(from("name@1d0c4eb/data/more/b.parquet")).ok(), "all\nb\n");
-    failed(from("name@1d0c4eb/none/"), 1, &["hf://datasets/org/name@1d0c4eb/none/"]);
-    failed(from("name/data/"), 2, &["has no revision", "pin it as hf://datasets/org/name@REVISION/…"]);
-    failed(from("name@/data/"), 2, &["has no revision", "pin it as hf://datasets/org/name@REVISION/…"]);
-    let to = ["run", "pipelines/sql/truncate.sql", "--from", "a.parquet", "--to", "hf://datasets/org/name@1d0c4eb/out"];
-    failed(workplace.command(&to), 2, &["cannot write to hf://datasets/org/name@1d0c4eb/out"]);
 }
 
 fn bucket(server: SocketAddr, condition: S3ConditionalPut) -> AmazonS3 {

@@ -18,7 +18,6 @@
 //! | [`models`] | the scoring model of a session; the language models themselves are the crate `asap-lm` |
 //! | [`scorers`] | the backends of the scoring model: which one runs it, how it is opened |
 //! | `cores` | work on all cores |
-//! | [`interrupt`] | whether the process is asked to end |
 //! | [`messages`] | conversations in the format of trainers |
 //! | [`reading`] | question, chain and answer of a row of a corpus |
 //! | [`plan`] | changes to a query plan before and while it runs |
@@ -36,7 +35,6 @@ mod cores;
 pub mod declaration;
 pub mod function;
 pub mod functions;
-pub mod interrupt;
 pub mod llm;
 mod local_model;
 mod losses;
@@ -57,6 +55,7 @@ extern crate self as asap_udfs;
 #[cfg(test)]
 mod tests;
 
+pub use asap_kernels::interrupt;
 pub use functions::register_all;
 pub use models::Models;
 pub use settings::Settings;

@@ -149,14 +149,17 @@ impl Models {
     /// # Errors
     /// If it cannot be loaded. The error names the setting, the folder and the problem.
     pub fn tokenizer(&self, config: &ConfigOptions) -> Result<Arc<Tokenizer>> {
-        self.load(Settings::of(config)?, |loaded, folder, memory| tokenizer_in(&mut loaded.tokenizer, folder, memory))
+        let load = |loaded: &mut Loaded, folder: &Path, memory: &Arc<Memory>| {
+            tokenizer_in(&mut loaded.tokenizer, folder, memory)
+        };
+        self.load(Settings::of(config)?, Settings::scorer_tokenizer, load)
     }
 
     /// Returns the prompt before chains (`asap.scorer.prompt`). Fails as [`Models::tokenizer`].
     pub fn prompt(&self, config: &ConfigOptions) -> Result<Arc<PromptTemplate>> {
         let settings = Settings::of(config)?;
         let prompt = settings.scorer_prompt.as_deref();
-        self.load(settings, |loaded, folder, _| {
+        self.load(settings, Settings::scorer_tokenizer, |loaded, folder, _| {
             let key = (folder.to_path_buf(), prompt.map(str::to_string));
             loaded.prompt.get_or_load(key, |_| false, || PromptTemplate::load(folder, prompt))
         })
@@ -175,7 +178,7 @@ impl Models {
     }
 
     fn examples_by(&self, settings: &Settings, prompt: Option<&str>) -> Result<Arc<ExampleTemplate>> {
-        self.load(settings, |Loaded { tokenizer, examples, .. }, folder, memory| {
+        self.load(settings, Settings::scorer_tokenizer, |Loaded { tokenizer, examples, .. }, folder, memory| {
             let load = || ExampleTemplate::load(folder, prompt, &*tokenizer_in(tokenizer, folder, memory)?);
             examples.get_or_load((folder.to_path_buf(), prompt.map(str::to_string)), |_| false, load)
         })
@@ -184,7 +187,9 @@ impl Models {
     /// Returns the scoring model with its backend and prompt (`asap.scorer.*`). Fails as [`Models::tokenizer`].
     pub fn scorer(&self, config: &ConfigOptions) -> Result<Arc<Scorer>> {
         let settings = Settings::of(config)?;
-        self.load(settings, |Loaded { counted, tokenizer, model, scorer, .. }, folder, memory| {
+        let is_counted = self.loaded.lock().counted.is_some();
+        let find = if is_counted { Settings::scorer_tokenizer } else { Settings::scorer_folder };
+        self.load(settings, find, |Loaded { counted, tokenizer, model, scorer, .. }, folder, memory| {
             let (key, prompt) = (ModelKey::of(folder, settings), settings.scorer_prompt.as_deref());
             scorer.get_or_load((key.clone(), prompt.map(str::to_string)), Scorer::is_over, || {
                 let tokenizer = tokenizer_in(tokenizer, folder, memory)?;
@@ -206,8 +211,7 @@ impl Models {
         let settings = Settings::of(config)?;
         let Some(named) = &settings.compressor_model else {
             return config_err!(
-                "{COMPRESSOR} is not set: set it to a folder, or to org/name in the cache of the Hugging Face Hub, with \
-                 {ENCODERS}"
+                "{COMPRESSOR} is not set: set it to a folder, or to org/name on the Hugging Face Hub, with {ENCODERS}"
             );
         };
         let load = |folder: PathBuf| {
@@ -224,8 +228,9 @@ impl Models {
             };
             compressor.get_or_load(key, |_| false, load)
         };
+        settings.apply_hub();
         asap_lm::locate_folder(named).and_then(load).map_err(|error| match error {
-            LmError::Unavailable(_) | LmError::Abandoned => failed(error),
+            LmError::Unavailable(_) | LmError::Write { .. } | LmError::Abandoned => failed(error),
             LmError::Backend(what) => config_datafusion_err!("{what}"),
             error => config_datafusion_err!(
                 "{COMPRESSOR} = '{named}': {error} (expected a folder with config.json, tokenizer.json and \
@@ -247,18 +252,17 @@ impl Models {
     fn load<T>(
         &self,
         settings: &Settings,
+        find: impl FnOnce(&Settings) -> asap_lm::Result<PathBuf>,
         load: impl FnOnce(&mut Loaded, &Path, &Arc<Memory>) -> asap_lm::Result<T>,
     ) -> Result<T> {
         self.memory.limit(settings.cache_memory.0);
         let named = &settings.scorer_model;
         let mut loaded = self.loaded.lock();
-        asap_lm::locate(named).and_then(|folder| load(&mut loaded, &folder, &self.memory)).map_err(
-            |error| match error {
-                LmError::Unavailable(_) => failed(error),
-                LmError::Backend(what) => config_datafusion_err!("{what}"),
-                error => config_datafusion_err!("{} = '{named}': {error}", Setting("asap.scorer.model")),
-            },
-        )
+        find(settings).and_then(|folder| load(&mut loaded, &folder, &self.memory)).map_err(|error| match error {
+            LmError::Unavailable(_) | LmError::Write { .. } => failed(error),
+            LmError::Backend(what) => config_datafusion_err!("{what}"),
+            error => config_datafusion_err!("{} = '{named}': {error}", Setting("asap.scorer.model")),
+        })
     }
 }
 

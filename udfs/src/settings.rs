@@ -1,6 +1,7 @@
 //! The settings of asap in one table, set in SQL as `SET asap.…`.
 
 use std::any::Any;
+use std::path::PathBuf;
 
 use crate::typo;
 use asap_kernels::budget;
@@ -65,6 +66,13 @@ pub enum SkippedAnswer {
 pub enum PromptSet {
     Paper,
     Short,
+}
+
+/// Whether models may be downloaded from the Hugging Face Hub.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HubAccess {
+    Online,
+    Offline,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,8 +147,8 @@ macro_rules! settings {
 }
 
 settings! {
-    /// The scoring model: a folder in the Hugging Face layout (config.json, tokenizer.json, safetensors), `org/name` in
-    /// the cache of the Hugging Face Hub, or `small`, a stub that ships with asap.
+    /// The scoring model: a folder in the Hugging Face layout (config.json, tokenizer.json, safetensors), `org/name` on
+    /// the Hugging Face Hub, or `small`, a stub that ships with asap.
     scorer_model: String = asap_lm::SMALL.to_string(), "scorer.model", Files;
     /// The prompt before a chain's first step: `chat` (the model's chat template), or a text with the placeholder
     /// `{question}` and the escapes `\n` and `\t`. Unset: `chat` if the model has a template, else
@@ -245,8 +253,8 @@ settings! {
     /// share applies if a pipeline passes the length of the original chain to `cot_budget`. If
     /// `asap.refine.max_tokens` is set too, the smaller of both applies.
     refine_ratio: Option<Share> = None, "refine.ratio", Results;
-    /// The encoder that compresses texts (`cot_llmlingua2`): a folder in the Hugging Face layout, or `org/name` in the
-    /// cache of the Hub. The model must be an XLM-RoBERTa or multilingual BERT that labels tokens, such as
+    /// The encoder that compresses texts (`cot_llmlingua2`): a folder in the Hugging Face layout, or `org/name` on the
+    /// Hub. The model must be an XLM-RoBERTa or multilingual BERT that labels tokens, such as
     /// microsoft/llmlingua-2-xlm-roberta-large-meetingbank. Unset: `cot_llmlingua2` fails.
     compressor_model: Option<String> = None, "compressor.model", Files;
     /// What runs the encoder: `cpu` (asap's engine), `torch` (PyTorch and transformers in a child process, by
@@ -276,6 +284,8 @@ settings! {
     /// The time in seconds for which asap retries a request to an unavailable store. After this time, the command ends
     /// with exit code 75.
     store_retry_timeout: Seconds = Seconds(60.0), "store.retry_timeout", Calls;
+    /// Whether asap downloads models that are not in the cache of the Hugging Face Hub: `online` or `offline`.
+    hub: HubAccess = HubAccess::Online, "hub", Calls;
     /// The maximum number of rows of a slice of a run. Unset: about a minute of work.
     run_slice_rows: Option<Positive> = None, "run.slice_rows", Calls;
     /// The size in bytes at which a run closes a shard.
@@ -312,6 +322,33 @@ impl Settings {
         let share = self.refine_ratio.zip(tokens).map(share);
         let smallest = share.into_iter().chain(self.refine_max_tokens.map(|tokens| tokens.0.into())).min();
         smallest.unwrap_or(Self::MAX_TOKENS)
+    }
+
+    /// Returns the folder of the scoring model, whose weights are missing if a server has it.
+    ///
+    /// # Errors
+    /// If there is no such model, or it cannot be downloaded.
+    pub fn scorer_folder(&self) -> asap_lm::Result<PathBuf> {
+        self.apply_hub();
+        let is_served = match self.scorer_backend {
+            ScorerBackend::AUTO => self.scorer_base_url.is_some(),
+            backend => backend.name() == "served",
+        };
+        if is_served { self.scorer_tokenizer() } else { asap_lm::locate(&self.scorer_model) }
+    }
+
+    /// As [`Self::scorer_folder`], for work that needs no weights.
+    ///
+    /// # Errors
+    /// As [`Self::scorer_folder`].
+    pub fn scorer_tokenizer(&self) -> asap_lm::Result<PathBuf> {
+        self.apply_hub();
+        asap_lm::locate_tokenizer(&self.scorer_model)
+    }
+
+    /// Forbids or allows downloads of models in this process, as `asap.hub` says.
+    pub fn apply_hub(&self) {
+        asap_hub::set_offline(self.hub == HubAccess::Offline);
     }
 
     /// Whether the encoder that compresses texts runs on the cores of this process or of a child, as far as settings say.
@@ -360,6 +397,7 @@ choice!(Dtype, "'f32' or 'bf16'", "f32" => F32, "bf16" => Bf16);
 choice!(CompressorBackend, "'auto', 'cpu' or 'torch'", "auto" => Auto, "cpu" => Cpu, "torch" => Torch);
 choice!(SkippedAnswer, "'original' or 'sentence'", "original" => Original, "sentence" => Sentence);
 choice!(PromptSet, "'paper' or 'short'", "paper" => Paper, "short" => Short);
+choice!(HubAccess, "'online' or 'offline'", "online" => Online, "offline" => Offline);
 choice!(OnError, "'reject' or 'fail'", "reject" => Reject, "fail" => Fail);
 
 impl SettingValue for ScorerBackend {

@@ -136,6 +136,7 @@ pub async fn list(
         if !listing.left_out.is_empty() {
             all.notes.push(format!("files left out: {}", listing.left_out.join(", ")));
         }
+        all.notes.extend(listing.note);
         if listing.files.is_empty() {
             let what = if source.is_pattern() {
                 "no Parquet or JSON file matches"

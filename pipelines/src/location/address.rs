@@ -5,6 +5,8 @@ use url::Url;
 
 use super::redact;
 
+const MAIN: &str = "main";
+const CONVERTED: &str = "refs/convert/parquet";
 const R2: &str = ".r2.cloudflarestorage.com";
 
 pub(super) fn canonical(mut url: Url) -> Result<Url> {
@@ -32,10 +34,7 @@ pub(super) fn canonical(mut url: Url) -> Result<Url> {
             url.path(),
             authority(&url)
         ),
-        "hf" => {
-            check_hf(&url)?;
-            Ok(url)
-        }
+        "hf" => dataset(url),
         _ => Ok(url),
     }
 }
@@ -76,28 +75,28 @@ fn refuse_secrets(url: &Url) -> Result<()> {
     Ok(())
 }
 
-fn check_hf(url: &Url) -> Result<()> {
-    if !cfg!(feature = "hf") {
+/// A dataset of the Hub always has a revision in its name, `main` by default.
+fn dataset(mut url: Url) -> Result<Url> {
+    let mut segments: Vec<String> = url.path_segments().into_iter().flatten().map(str::to_string).collect();
+    let (org, name) = (segments.first().map_or("", String::as_str), segments.get(1).map_or("", String::as_str));
+    let (name, revision) = name.split_once('@').unwrap_or((name, MAIN));
+    if url.host_str() != Some("datasets") || org.is_empty() || name.is_empty() || revision.is_empty() {
         return config_err!(
-            "this build of asap cannot read {url}: install asap with `cargo install --locked --path . --features hf`, or \
-             download the dataset"
+            "{url} is not a dataset: write hf://datasets/org/name@revision/path, or leave out @revision"
         );
     }
-    let mut segments = url.path_segments().into_iter().flatten();
-    let (org, name) = (segments.next().unwrap_or_default(), segments.next().unwrap_or_default());
-    if url.host_str() != Some("datasets") || org.is_empty() || name.is_empty() {
-        return config_err!("{url} is not a dataset: write hf://datasets/org/name@revision/path");
-    }
-    match name.split_once('@') {
-        Some((name, revision)) if !name.is_empty() && !revision.is_empty() => Ok(()),
-        _ => config_err!(
-            "{url} has no revision, and a branch may change between two runs: pin it as \
-             hf://datasets/{org}/{}@REVISION/…, where REVISION is a commit from \
-             https://huggingface.co/datasets/{org}/{}/commits/main",
-            name.trim_end_matches('@'),
-            name.trim_end_matches('@')
-        ),
-    }
+    segments[1] = match revision {
+        "~parquet" => format!("{name}@{CONVERTED}"),
+        revision => format!("{name}@{revision}"),
+    };
+    url.set_path(&format!("/{}", segments.join("/")));
+    Ok(url)
+}
+
+/// The branch in which the Hub has a dataset as Parquet, if `url` is the root of its main branch.
+pub(crate) fn converted(url: &Url) -> Option<Url> {
+    let root = url.as_str().trim_end_matches('/').strip_suffix(MAIN)?.strip_suffix('@')?;
+    Url::parse(&format!("{root}@{CONVERTED}/")).ok().filter(|url| url.scheme() == "hf")
 }
 
 fn authority(url: &Url) -> String {

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use asap_hub::HubError;
 use asap_kernels::front_end::either;
 use datafusion::common::{DataFusionError, exec_datafusion_err};
 use object_store::client::{HttpError, HttpErrorKind};
@@ -18,8 +19,9 @@ static TIMEOUT: AtomicU64 = AtomicU64::new(60_000);
 pub(crate) struct Unavailable;
 
 /// Sets how long a request is retried if a store answers 5xx or 429, or does not answer. Applies to stores opened
-/// later.
+/// later, and to the Hugging Face Hub.
 pub fn set_retry_timeout(timeout: Duration) {
+    asap_hub::set_patience(timeout);
     TIMEOUT.store(timeout.as_millis().try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
@@ -85,11 +87,21 @@ fn later() -> &'static str {
     )
 }
 
+fn changing() -> &'static str {
+    either(
+        "Another request was changing the object; run the same command again",
+        "Another request was changing the object; repeat the call",
+    )
+}
+
 fn advice_of(error: &(dyn Error + 'static)) -> Option<&'static str> {
     use ErrorKind::{QuotaExceeded, ResourceBusy, StaleNetworkFileHandle, StorageFull, TimedOut, WouldBlock};
     use HttpErrorKind::{Connect, Decode, Interrupted, Request, Timeout};
-    if error.is::<Unavailable>() {
+    if error.is::<Unavailable>() || matches!(error.downcast_ref(), Some(HubError::Unavailable(_))) {
         return Some(later());
+    }
+    if matches!(error.downcast_ref(), Some(HubError::Changed(_))) {
+        return Some(changing());
     }
     if let Some(error) = error.downcast_ref::<std::io::Error>() {
         return match error.kind() {
@@ -111,10 +123,7 @@ fn advice_of(error: &(dyn Error + 'static)) -> Option<&'static str> {
     let text = error.to_string();
     let status = text.strip_prefix("Server returned non-2xx status code: ").unwrap_or_default();
     match status.get(..3).unwrap_or_default() {
-        "409" | "412" => Some(either(
-            "Another request was changing the object; run the same command again",
-            "Another request was changing the object; repeat the call",
-        )),
+        "409" | "412" => Some(changing()),
         "408" | "429" => Some(later()),
         status if status.starts_with('5') => Some(later()),
         _ => text.starts_with("Server returned error response: ").then(later),

@@ -27,6 +27,8 @@ use crate::run::says_finished;
 use crate::shards::writer_properties;
 use crate::{location, objects};
 
+/// Begins the line of a dataset card that says who wrote the dataset.
+pub(crate) const WRITTEN_BY: &str = "Written by asap ";
 const FILE_BYTES: u64 = 500 << 20;
 /// An object that exists until an export is complete.
 const UNFINISHED: &str = "_unfinished";
@@ -237,7 +239,7 @@ fn card(
     let mut lines = vec![
         "---\npretty_name: Pruned chains of thought\n---\n".to_string(),
         "# Pruned chains of thought\n".to_string(),
-        format!("Written by asap {} from version {} of a table.\n", env!("ASAP_VERSION"), exported.table_version),
+        format!("{WRITTEN_BY}{} from version {} of a table.\n", env!("ASAP_VERSION"), exported.table_version),
         "| | |\n|---|---|".to_string(),
         format!("| rows | {} |", exported.rows),
     ];

@@ -6,6 +6,7 @@ mod levels;
 pub mod optimize;
 pub mod rejects;
 pub mod status;
+pub mod upload;
 pub mod vacuum;
 pub mod verify;
 

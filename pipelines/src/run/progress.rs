@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use asap_lm::{PromptTemplate, locate};
+use asap_lm::PromptTemplate;
 use asap_udfs::Settings;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
@@ -83,7 +83,7 @@ impl Progress {
         let mut notes: Vec<String> = refused.by_rows().into_iter().map(rejected).collect();
         let systems = self.systems.load(Ordering::Relaxed);
         let drops_system = || {
-            let folder = locate(&settings.scorer_model).ok()?;
+            let folder = settings.scorer_tokenizer().ok()?;
             Some(PromptTemplate::load(&folder, settings.scorer_prompt.as_deref()).ok()?.drops_system())
         };
         if systems > 0 && is_scored && drops_system() == Some(true) {

@@ -5,7 +5,6 @@
 //! the number that it was created with.
 
 use asap_llm::provider::Provider;
-use asap_lm::locate;
 use asap_udfs::plan::UsedModels;
 use asap_udfs::scorers::Runs;
 use asap_udfs::{Settings, scorers};
@@ -44,7 +43,7 @@ pub(crate) fn of_cost(asked: UsedModels, settings: &Settings, corpus: &Corpus) -
 fn scored_rows(asked: UsedModels, settings: &Settings, tokens: f64) -> u64 {
     let passes = if asked.reads_by_scores || asked.reads_answers { PASSES } else { 1.0 };
     // Planning reports a model that cannot be read.
-    let parameters = |()| asap_lm::parameters(&locate(&settings.scorer_model).ok()?);
+    let parameters = |()| asap_lm::parameters(&settings.scorer_folder().ok()?);
     let scorer = passes * asked.scorer.then_some(()).and_then(parameters).unwrap_or(0) as f64;
     let encoder = if asked.encoder { ENCODER_PARAMETERS } else { 0.0 };
     let work = [(scorer, scorers::settled(settings).runs != Runs::Elsewhere), (encoder, settings.encodes_on_cores())];
@@ -63,6 +62,7 @@ fn round(rows: u64) -> u64 {
 mod tests {
     use super::*;
     use asap_lm::config::ModelConfig;
+    use asap_lm::locate;
     use datafusion::common::config::ExtensionOptions;
 
     #[test]

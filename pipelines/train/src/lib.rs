@@ -46,7 +46,7 @@ pub use metrics::tensorboard_record;
 /// What to train, and how. The fields are the flags of `asap train`.
 #[derive(Debug)]
 pub struct Request {
-    /// Start from this model: a folder in Hugging Face's layout, or org/name in the Hub's cache
+    /// Start from this model: a folder in Hugging Face's layout, or org/name on the Hub
     pub model: Option<String>,
     /// Train a new model with this config in Hugging Face's format. Its dtype sets how weights are stored
     pub init: Option<PathBuf>,

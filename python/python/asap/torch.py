@@ -37,7 +37,7 @@ class FeedDataset(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
 
     Args:
         data: A Delta table, or a folder or file of rows.
-        model: A folder in Hugging Face's layout, or org/name in the Hub's cache.
+        model: A folder in Hugging Face's layout, or org/name on the Hub.
         epochs: The number of epochs of a pass.
         step: The number of examples of a step.
         step_tokens: The maximum number of tokens of a step, instead of `step`. A longer example gets its own step.

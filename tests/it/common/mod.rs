@@ -56,6 +56,8 @@ impl Workplace {
         for (name, _) in std::env::vars().filter(|(name, _)| is_foreign(name)) {
             command.env_remove(name);
         }
+        // Tests that use the Hub have a server of their own.
+        command.env("HF_HUB_OFFLINE", "1");
         command
     }
 

@@ -1,5 +1,4 @@
-//! In-memory servers of files, each on its own thread until the process ends: a web server, and one like the Hugging Face
-//! Hub.
+//! In-memory servers of files, each on its own thread until the process ends.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -12,8 +11,6 @@ use hyper::service::{HttpService, service_fn};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use s3s::Body;
-#[cfg(feature = "hf")]
-use serde_json::json;
 
 use super::listen;
 
@@ -62,27 +59,6 @@ fn file(head: &Parts, bytes: Option<&Vec<u8>>) -> Response<Body> {
     let reply = reply.header("content-length", part.len()).header("last-modified", "Sat, 01 Jan 2028 00:00:00 GMT");
     let body = if head.method == Method::HEAD { Body::empty() } else { Body::from(bytes[part].to_vec()) };
     reply.body(body).unwrap()
-}
-
-/// Serves the revision `1d0c4eb` of the dataset `org/name` like the Hugging Face Hub: its files by their paths.
-#[cfg(feature = "hf")]
-pub(crate) fn serve_hub(files: &[(&str, Vec<u8>)]) -> SocketAddr {
-    serve(files, |head, body, files| {
-        let info = |path: &String| json!({ "type": "file", "oid": "0a1b", "size": files[path].len(), "path": path });
-        let path = head.uri.path();
-        let found: Vec<_> = if let Some(folder) = path.strip_prefix("/api/datasets/org/name/tree/1d0c4eb/") {
-            let more = json!({ "type": "directory", "oid": "2c3d", "path": format!("{folder}more") });
-            files.keys().filter(|path| path.starts_with(folder)).map(info).chain([more]).collect()
-        } else if path == "/api/datasets/org/name/paths-info/1d0c4eb" {
-            let asked = std::str::from_utf8(body).unwrap().strip_prefix("paths=").unwrap();
-            let asked = asked.split_once('&').unwrap().0;
-            files.keys().filter(|path| *path == asked).map(info).collect()
-        } else {
-            let file_path = path.strip_prefix("/datasets/org/name/resolve/1d0c4eb/");
-            return file(head, file_path.and_then(|path| files.get(path)));
-        };
-        Response::new(Body::from(serde_json::to_string(&found).unwrap()))
-    })
 }
 
 pub(crate) fn listen_http<S>(service: S) -> SocketAddr

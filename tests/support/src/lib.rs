@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![allow(dead_code, reason = "each test that includes this file uses a part of it")]
 
+pub mod hub;
+
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -11,6 +11,7 @@
 //! | [`selective`] | the units of a text with the most self-information (Selective Context) |
 //! | [`health`] | faults of traces: loops, mixed scripts, near-duplicate and known questions |
 //! | [`front_end`] | how messages spell flags and settings |
+//! | [`interrupt`] | whether the process is asked to end |
 //! | [`memo`] | caches within a memory limit |
 //! | [`extractive`] | direct thoughts and coarse chains without a language model |
 //! | [`mod@vectorized`] | loops compiled for the vector instructions of the CPU |
@@ -35,6 +36,7 @@ pub mod front_end;
 pub mod functions;
 pub mod gestalt;
 pub mod health;
+pub mod interrupt;
 pub mod matching;
 pub mod memo;
 pub mod rendered;

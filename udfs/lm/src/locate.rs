@@ -1,8 +1,9 @@
-//! Finds a model: in a folder, in the cache of the Hugging Face Hub, or the small one that ships with asap.
+//! Finds a model: in a folder, on the Hugging Face Hub, or the small one that ships with asap.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use asap_hub::{HubError, Part};
+use asap_kernels::front_end::Again;
 use etcetera::BaseStrategy;
 use etcetera::base_strategy::Xdg;
 
@@ -21,31 +22,64 @@ const SMALL_FILES: [(&str, &[u8]); 5] = [
     ("tokenizer_config.json", include_bytes!("../../../data/model/tokenizer_config.json")),
 ];
 
-/// Returns the folder of a model: `small`, a path, or `org/name` (or `org/name@revision`). The latter is looked up in
-/// the cache of the Hugging Face Hub if no such folder exists.
+/// Returns the folder of a model: `small`, a path, or `org/name` (or `org/name@revision`). If no folder has the latter
+/// name, it is looked up in the cache of the Hugging Face Hub, and downloaded if it is not there.
+///
+/// # Errors
+/// If there is no such model, or it cannot be downloaded.
 pub fn locate(named: &str) -> Result<PathBuf> {
-    match named {
-        SMALL => small(&user_folders()?.cache_dir()),
-        _ => folder(named, hub, &format!("org/name in its cache, or '{SMALL}'")),
+    of_part(named, Part::Whole)
+}
+
+/// Like [`locate`], for work that needs no weights: none are downloaded.
+///
+/// # Errors
+/// As [`locate`].
+pub fn locate_tokenizer(named: &str) -> Result<PathBuf> {
+    of_part(named, Part::Tokenizer)
+}
+
+/// Like [`locate`], but downloads nothing. None if the model is not on this machine.
+pub fn find(named: &str) -> Option<PathBuf> {
+    if named == SMALL || Path::new(named).exists() {
+        return locate(named).ok();
     }
+    let (repository, revision) = repository(named)?;
+    asap_hub::cached_model(repository, revision)
 }
 
 /// Like [`locate`], but without `small`: for models other than decoders, such as an encoder.
+///
+/// # Errors
+/// As [`locate`].
 pub fn locate_folder(named: &str) -> Result<PathBuf> {
-    folder(named, hub, "or org/name in its cache")
+    folder(named, Part::Whole, "or org/name on the Hub")
 }
 
-fn folder(named: &str, hub: impl FnOnce() -> Option<PathBuf>, others: &str) -> Result<PathBuf> {
+fn of_part(named: &str, part: Part) -> Result<PathBuf> {
+    match named {
+        SMALL => small(&user_folders()?.cache_dir()),
+        _ => folder(named, part, &format!("org/name on the Hub, or '{SMALL}'")),
+    }
+}
+
+fn folder(named: &str, part: Part, others: &str) -> Result<PathBuf> {
     let folder = PathBuf::from(named);
     if folder.exists() {
         return Ok(folder);
     }
-    match repository(named).and_then(|found| Some((found, hub()?))) {
-        Some(((repository, revision), hub)) => snapshot(&hub, repository, revision),
-        None => Err(LmError::NoModel(format!(
+    let Some((repository, revision)) = repository(named) else {
+        return Err(LmError::NoModel(format!(
             "there is no folder {named}; a model is a folder in Hugging Face's layout, {others}"
-        ))),
-    }
+        )));
+    };
+    asap_hub::model(repository, revision, part).map_err(|error| match error {
+        HubError::Disk { path, kind, message } => LmError::Write { path, source: std::io::Error::new(kind, message) },
+        HubError::Unavailable(why) => {
+            LmError::Unavailable(format!("there is no folder {named}, and {why}: {Again} later"))
+        }
+        refused => LmError::NoModel(format!("there is no folder {named}, and {refused}")),
+    })
 }
 
 fn user_folders() -> Result<Xdg> {
@@ -94,43 +128,15 @@ pub fn parameters(folder: &Path) -> Option<u64> {
     Some(weights.filter_map(|path| path.metadata().ok()).map(|file| file.len() / 2).sum())
 }
 
-fn repository(named: &str) -> Option<((&str, &str), &str)> {
+fn repository(named: &str) -> Option<(&str, &str)> {
     let (repository, revision) = named.split_once('@').unwrap_or((named, "main"));
     let (organisation, name) = repository.split_once('/')?;
     let is_name = |part: &str| {
         let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
         !part.is_empty() && !part.starts_with('.') && part.chars().all(is_plain)
     };
-    let is_revision = !revision.is_empty() && !revision.contains("..");
-    (is_name(organisation) && is_name(name) && is_revision).then_some(((organisation, name), revision))
-}
-
-fn hub() -> Option<PathBuf> {
-    hub_of(|name| std::env::var_os(name).filter(|value| !value.is_empty()))
-}
-
-fn hub_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let path = |name| variable(name).map(PathBuf::from);
-    path("HF_HUB_CACHE")
-        .or_else(|| path("HUGGINGFACE_HUB_CACHE"))
-        .or_else(|| Some(path("HF_HOME")?.join("hub")))
-        .or_else(|| Some(user_folders().ok()?.cache_dir().join("huggingface/hub")))
-}
-
-/// Returns the snapshot of a revision: the commit of a branch or tag, or the commit itself.
-fn snapshot(hub: &Path, (organisation, name): (&str, &str), revision: &str) -> Result<PathBuf> {
-    let repository = hub.join(format!("models--{organisation}--{name}"));
-    let pointed = std::fs::read_to_string(repository.join("refs").join(revision));
-    let commit = pointed.map_or(revision.to_string(), |commit| commit.trim().to_string());
-    let snapshot = repository.join("snapshots").join(commit);
-    if snapshot.is_dir() {
-        return Ok(snapshot);
-    }
-    let at = if revision == "main" { String::new() } else { format!(" --revision {revision}") };
-    Err(LmError::NoModel(format!(
-        "there is no folder {organisation}/{name}, and the model is not in the cache {}: hf download {organisation}/{name}{at}",
-        hub.display()
-    )))
+    let is_revision = !revision.is_empty() && !revision.starts_with('/') && !revision.contains("..");
+    (is_name(organisation) && is_name(name) && is_revision).then_some((repository, revision))
 }
 
 #[cfg(test)]
@@ -168,30 +174,9 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_is_found_in_the_cache_of_the_hub() {
-        let home = tempfile::tempdir().unwrap();
-        let hub = home.path().join("elsewhere/hub");
-        let repository = hub.join("models--Qwen--Qwen2.5-0.5B");
-        std::fs::create_dir_all(repository.join("snapshots/abc")).unwrap();
-        std::fs::create_dir_all(repository.join("refs")).unwrap();
-        std::fs::write(repository.join("refs/main"), "abc\n").unwrap();
-        for others in [
-            [("HF_HUB_CACHE", hub.clone())],
-            [("HUGGINGFACE_HUB_CACHE", hub.clone())],
-            [("HF_HOME", home.path().join("elsewhere"))],
-        ] {
-            let of = |name: &str| others.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
-            let located = |named| folder(named, || hub_of(of), "");
-            for named in ["Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-0.5B@main", "Qwen/Qwen2.5-0.5B@abc"] {
-                assert_eq!(located(named).unwrap(), repository.join("snapshots/abc"), "{named}");
-            }
-            let error = located("Qwen/Qwen3-8B").unwrap_err().to_string();
-            assert!(error.contains("hf download Qwen/Qwen3-8B") && error.contains("elsewhere/hub"), "{error}");
-            let error = located("Qwen/Qwen2.5-0.5B@v2").unwrap_err().to_string();
-            assert!(error.contains("hf download Qwen/Qwen2.5-0.5B --revision v2"), "{error}");
-        }
-        for nothing in ["nothing", "./a/b", "a/b/c", "/a/b", "../a"] {
-            let error = folder(nothing, || Some(hub.clone()), "").unwrap_err().to_string();
+    fn what_is_no_folder_and_no_repository_is_not_looked_up() {
+        for nothing in ["nothing", "./a/b", "a/b/c", "/a/b", "../a", "a/b@../c", "a/b@/c", "a/b@"] {
+            let error = locate(nothing).unwrap_err().to_string();
             assert!(error.contains(&format!("there is no folder {nothing}; a model is")), "{nothing}: {error}");
         }
     }

@@ -59,7 +59,8 @@ pub(super) struct Estimated {
 impl Estimate {
     pub(super) fn new(settings: &Settings, llm: &Llm) -> Result<Self> {
         let named = &settings.scorer_model;
-        let tokenizer = asap_lm::locate(named)
+        let tokenizer = settings
+            .scorer_tokenizer()
             .and_then(|folder| Tokenizer::load(&folder))
             .map_err(|error| config_datafusion_err!("{} = '{named}': {error}", Setting("asap.scorer.model")))?;
         Ok(Self {

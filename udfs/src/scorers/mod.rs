@@ -70,7 +70,7 @@ pub fn settle(settings: &mut Settings, held: Option<&BTreeMap<String, String>>) 
             drop(settings.set("compressor.backend", backend));
         }
     }
-    let chosen = asap_lm::locate(&settings.scorer_model).and_then(|folder| choose(&folder, settings));
+    let chosen = settings.scorer_folder().and_then(|folder| choose(&folder, settings));
     if let Ok((kind, settled)) = chosen {
         settings.scorer_backend = ScorerBackend::of(kind.name());
         (settings.scorer_dtype, settings.scorer_device) =

@@ -40,7 +40,7 @@ impl Place {
 
     /// Where `asap.scorer.model` is computed, and whether this machine can.
     pub fn of_scorer_here(settings: &Settings) -> Self {
-        let folder = asap_lm::locate(&settings.scorer_model);
+        let folder = settings.scorer_folder();
         let lacks = folder.and_then(|folder| {
             let (kind, _) = choose(&folder, settings)?;
             Ok(kind.lacks(&folder, settings))

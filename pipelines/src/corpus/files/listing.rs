@@ -26,6 +26,8 @@ type FoundFile = (Vec<String>, ObjectMeta);
 pub(crate) struct Listing {
     pub files: Vec<CorpusFile>,
     pub left_out: Vec<String>,
+    /// What else is to be known about the files.
+    pub note: Option<String>,
 }
 
 impl Listing {
@@ -34,7 +36,23 @@ impl Listing {
     ///
     /// In a folder with Parquet, only Parquet is read, because the same rows often exist in both formats; else JSON
     /// lines. Other `.json` files are read only if they are named: in folders they often describe the data.
+    ///
+    /// A dataset of the Hub without either is read from the branch in which the Hub has it as Parquet.
     pub(crate) async fn new(session: &dyn Session, source: &Source) -> Result<Self> {
+        let (listing, other) = Self::at(session, source).await?;
+        if !listing.files.is_empty() {
+            return Ok(listing);
+        }
+        if let Some(converted) = Self::converted(session, source).await? {
+            return Ok(converted);
+        }
+        let Some(other) = other else { return Ok(listing) };
+        let (store, store_url, _) = source.in_store(session)?;
+        foreign::refuse_file(store.as_ref(), &other, &name(&store_url, &other.location)).await
+    }
+
+    /// Lists a location, and returns the first file of another format too.
+    async fn at(session: &dyn Session, source: &Source) -> Result<(Self, Option<ObjectMeta>)> {
         let url = &source.url;
         let (store, store_url, root) = source.in_store(session)?;
         let shown = location::display(url);
@@ -44,7 +62,8 @@ impl Listing {
         {
             foreign::refuse_part_of_table(store.as_ref(), &root, &shown).await?;
             let parts = [root.filename().unwrap_or_default().to_string()];
-            return Ok(Self { files: vec![corpus_file(source, &store_url, meta, &parts)], left_out: vec![] });
+            let files = vec![corpus_file(source, &store_url, meta, &parts)];
+            return Ok((Self { files, left_out: vec![], note: None }, None));
         }
         let (found, nameless) = list(store.as_ref(), &root).await.map_err(|error| match url.scheme() {
             "file" => location::failed(&format!("cannot list {shown}"), error.into()),
@@ -56,12 +75,31 @@ impl Listing {
         }
         foreign::refuse_tables(found.iter().map(|(parts, _)| parts.as_slice()), &shown)?;
         foreign::refuse_part_of_table(store.as_ref(), &root, &shown).await?;
-        let mut listing = Self { files: vec![], left_out: unlisted(source, &store_url, &root, nameless) };
+        let left_out = unlisted(source, &store_url, &root, nameless);
+        let mut listing = Self { files: vec![], left_out, note: None };
         let other = listing.choose(source, &store_url, found);
-        if let (true, Some(other)) = (listing.files.is_empty(), other) {
-            return foreign::refuse_file(store.as_ref(), &other, &name(&store_url, &other.location)).await;
+        Ok((listing, other))
+    }
+
+    /// Lists the branch in which the Hub has a dataset as Parquet; None without one.
+    async fn converted(session: &dyn Session, source: &Source) -> Result<Option<Self>> {
+        let Some(url) = location::converted(&source.url) else { return Ok(None) };
+        let shown = location::display(&url);
+        let (mut listing, _) = match Self::at(session, &source.at(url)).await {
+            Err(error) if location::lacks_revision(&error) => return Ok(None),
+            listing => listing?,
+        };
+        if listing.files.is_empty() {
+            return Ok(None);
         }
-        Ok(listing)
+        // The Hub converts the first gigabytes of a large dataset.
+        let is_part = listing.files.iter().any(|file| file.path.split('/').any(|part| part.starts_with("partial-")));
+        let rest = if is_part { ", which has only the first part of the rows" } else { "" };
+        listing.note = Some(format!(
+            "{} has no Parquet and no JSON lines, so its rows are read from {shown}{rest}",
+            location::display(&source.url)
+        ));
+        Ok(Some(listing))
     }
 
     /// Adds the files to read, and leaves out other data files. Returns the first file of another format.
@@ -118,10 +156,9 @@ fn corpus_file(source: &Source, store_url: &ObjectStoreUrl, mut meta: ObjectMeta
 fn of_hub(typed: &str) -> String {
     let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".parquet");
     match typed.split('/').collect::<Vec<_>>().as_slice() {
-        [organisation, name] if is_part(organisation) && is_part(name) => format!(
-            "; for a dataset of the Hugging Face Hub, run {} and name DIR, or use hf://datasets/{typed}",
-            location::command(&["hf", "download", "--repo-type", "dataset", typed, "--local-dir", "DIR"])
-        ),
+        [organisation, name] if is_part(organisation) && is_part(name) => {
+            format!("; a dataset of the Hugging Face Hub is hf://datasets/{typed}")
+        }
         _ => String::new(),
     }
 }

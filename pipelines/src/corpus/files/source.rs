@@ -49,7 +49,11 @@ impl FromStr for Source {
         let (folder, rest) = typed[..wild].rfind('/').map_or((".", typed), |slash| typed.split_at(slash + 1));
         let pattern = Pattern::new(rest)
             .map_err(|error| config_datafusion_err!("{typed} is not a valid glob pattern: {}", error.msg))?;
-        Ok(Self { name, typed: typed.to_string(), url: location::folder(folder)?, pattern: Some(pattern) })
+        let url = location::parse(folder)?;
+        if !url.path().ends_with('/') {
+            return config_err!("expected a folder, found the file {}", location::display(&url));
+        }
+        Ok(Self { name, typed: typed.to_string(), url, pattern: Some(pattern) })
     }
 }
 
@@ -57,6 +61,11 @@ impl Source {
     /// Whether the pattern matches a file. `path` is relative to [`Self::url`].
     pub fn takes(&self, path: &str) -> bool {
         self.pattern.as_ref().is_none_or(|pattern| pattern.matches_with(path, MATCHING))
+    }
+
+    /// The same source at another place.
+    pub(crate) fn at(&self, url: Url) -> Self {
+        Self { url, ..self.clone() }
     }
 
     pub(crate) fn is_pattern(&self) -> bool {

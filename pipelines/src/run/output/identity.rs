@@ -2,6 +2,7 @@
 //! that a run with another pipeline is refused with a list of the differences.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use asap_kernels::front_end::Setting;
 use datafusion::common::{Result, internal_err, plan_datafusion_err};
@@ -65,17 +66,17 @@ impl Identity {
         let backend = scorers::identity(settings).into_iter();
         parts.extend(backend.map(|(name, value)| (name.to_string(), value)));
         // A missing folder adds nothing: a pipeline that needs the model is refused during planning.
-        let mut add = |setting: &str, named: &str| -> Result<()> {
-            let Ok(folder) = asap_lm::locate(named) else { return Ok(()) };
+        let mut add = |setting: &str, found: asap_lm::Result<PathBuf>| -> Result<()> {
+            let Ok(folder) = found else { return Ok(()) };
             parts.extend(contents.of_folder(&folder)?.map(|hash| (format!("{FILES_OF}{setting}"), hash)));
             Ok(())
         };
-        add("asap.scorer.model", &settings.scorer_model)?;
+        add("asap.scorer.model", settings.scorer_folder())?;
         if let Some(compressor) = &settings.compressor_model {
-            add("asap.compressor.model", compressor)?;
+            add("asap.compressor.model", asap_lm::locate_folder(compressor))?;
         }
         if is_local {
-            add("asap.anchor.model", settings.anchor_model.as_deref().unwrap_or_default())?;
+            add("asap.anchor.model", asap_lm::locate(settings.anchor_model.as_deref().unwrap_or_default()))?;
         }
         if settings.anchor_provider.is_language_model() {
             let prompts = Prompts::of(settings)?;

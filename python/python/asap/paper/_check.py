@@ -242,10 +242,7 @@ def size(path: str) -> int:
 
 def model_folder(model: str) -> str:
     """The folder of a model, or "" if there is none yet."""
-    try:
-        return _asap.model_folder(model)
-    except _asap.Error:
-        return ""
+    return _asap.found_model(model) or ""
 
 
 def parameters(plan: Plan, model: str) -> int:

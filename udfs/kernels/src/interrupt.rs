@@ -10,6 +10,7 @@ pub fn set(is_asked: bool) {
     ASKED.store(is_asked, Ordering::SeqCst);
 }
 
-pub(crate) fn is_asked() -> bool {
+/// Whether the process is asked to end.
+pub fn is_asked() -> bool {
     ASKED.load(Ordering::SeqCst)
 }
