@@ -67,7 +67,7 @@ fn each_number_comes_from_the_query_below_it() {
     let found: Value = serde_json::from_str(&report(&workplace, "r.json", &more)).unwrap();
     let page = report(&workplace, "r.html", &more);
     let pictures = found["pictures"].as_array().unwrap();
-    assert_eq!(pictures.len(), 11);
+    assert_eq!(pictures.len(), 11, "no picture of limits that no chain exceeds");
     for picture in pictures {
         let (name, rows) = (picture["name"].as_str().unwrap(), picture["rows"].as_array().unwrap());
         assert!(!rows.is_empty(), "{name}");
@@ -112,7 +112,10 @@ fn a_comparison_is_about_the_chains_that_both_have_and_a_filter_is_named() {
     assert_eq!(tokens[0]["original"], sum("FROM 'out' WHERE source IN (SELECT source FROM 'random')"));
     assert_eq!(tokens[1]["original"], sum("FROM 'random'"));
     let page = report(&workplace, "r.html", &[]);
-    assert!(!page.contains("after stage 1</text>") && !page.contains("taken by stage 1"), "there is no stage 1");
+    assert!(
+        !page.contains("after stage 1</text>") && !page.contains("dropped by stage"),
+        "there are no stages 1 and 2"
+    );
 }
 
 #[test]
@@ -130,6 +133,9 @@ fn findings_and_exams_count_what_their_sentences_say() {
     let page = report(&workplace, "r.html", &[]);
     assert!(page.contains("1 chain in which a kept step occurs three times or more, such as "), "{page}");
     assert!(page.contains("asap inspect out --chain hostile.jsonl:1<") && !page.contains("WHERE true"));
+    let link = page.split("such as <a href=\"").nth(1).unwrap();
+    let (link, rest) = link.split_once("\">").unwrap();
+    assert!(rest.starts_with(example) && page.contains(&format!("<article id=\"{}\">", &link[1..])), "{link}");
     assert_eq!(
         workplace.rows("SELECT count(*) AS chains FROM 'out' WHERE cot_hollow('$x$', 'x')"),
         [json!({"chains": 3})]
@@ -216,6 +222,45 @@ fn hostile_text_is_shown_as_text() {
     }
     let many = report(&workplace, "many.html", &["--where", "id = 'many'"]);
     assert!(many.contains("Step 1732 &amp; ") && many.len() < 1_000_000, "{} bytes", many.len());
+}
+
+#[test]
+fn rejects_show_their_text_and_the_place_of_the_fault() {
+    let workplace = Workplace::empty();
+    let lines = [
+        json!({"question": "What is 1?", "generation": "<think>One.\n\nTwo.</think>1"}),
+        json!({"question": "What is 2?", "generation": "<think>It goes <b>on</b>"}),
+        json!({"question": "What is 3?", "generation": "Sure! <think>Three.</think>3"}),
+        json!({"question": "What is 4?", "generation": "<think>Four.</think>4 <think>Five.</think>5"}),
+    ];
+    workplace.write("in/a.jsonl", lines.map(|line| format!("{line}\n")).concat());
+    workplace.prune("truncate", "out", &["--set", "asap.refine.max_tokens=9", "--max-rejects", "3"]);
+    let viewer = Viewer::of(&workplace);
+    let page = |row: u64| viewer.page(&format!("reject?file=a.jsonl&row={row}")).1;
+    let marked = |row: u64| page(row).split("<mark>").nth(1).unwrap().split("</mark>").next().unwrap().to_string();
+    assert!(page(1).contains("&lt;think&gt;It goes &lt;b&gt;on&lt;/b&gt;<mark>"), "{}", page(1));
+    assert_eq!(marked(1), "✗ the text ends here, without a closing think tag");
+    assert_eq!((marked(2).as_str(), marked(3).as_str()), ("Sure!", "&lt;think&gt;"));
+    assert!(page(2).contains("rel=\"prev\"") && page(2).contains("rel=\"next\"") && page(2).contains("What is 3?"));
+}
+
+#[test]
+fn two_outputs_are_listed_by_their_difference() {
+    let (workplace, _) = pruned(12);
+    let viewer = Viewer::by(workplace.command(["view", "out", "--against", "random"]));
+    let (status, page) = viewer.page("chains");
+    assert!(status == 200 && page.contains("aria-sort=\"descending\""), "{page}");
+    let shown = page.split("data-head=\"difference\">").skip(1);
+    let shown: Vec<i64> = shown.map(|cell| cell.split('<').next().unwrap().parse().unwrap()).collect();
+    let sql = "SELECT a.pruned_tokens - b.pruned_tokens AS difference FROM 'out' AS a JOIN 'random' AS b ON a.source = b.source \
+               ORDER BY abs(a.pruned_tokens - b.pruned_tokens) DESC, a.source['file'], a.source['row']";
+    let expected: Vec<i64> = workplace.rows(sql).iter().map(|row| row["difference"].as_i64().unwrap()).collect();
+    assert_eq!(shown, expected);
+    for sort in ["chain", "-chain", "before", "-after", "kept", "-other", "difference", "steps", "-question"] {
+        assert_eq!(viewer.page(&format!("chains?sort={sort}")).0, 200, "{sort}");
+    }
+    let sql = page.split("<pre class=\"sql\" tabindex=\"0\"><code>").nth(1).unwrap().split("</code>").next().unwrap();
+    assert_eq!(workplace.rows(&sql.replace("&lt;", "<").replace("&gt;", ">")).len(), expected.len(), "{sql}");
 }
 
 #[test]
@@ -396,8 +441,14 @@ fn the_server_answers_only_what_it_should() {
     }
     let (_, listed) = viewer.page("chains?where=id+%3D+%27r7%27");
     assert!(listed.contains("1 chain<") && listed.contains("hostile.jsonl:7"), "{listed}");
-    let link = "chain?file=hostile.jsonl&amp;row=60";
+    let link = "reject?file=hostile.jsonl&amp;row=60";
     let (status, reject) = viewer.page(&link.replace("&amp;", "&"));
+    assert!(viewer.page("chain?file=hostile.jsonl&row=60").1.contains(rejected));
+    // Whichever link led to a chain, the next one is there.
+    let (_, chain) = viewer.page("chain?file=hostile.jsonl&row=7");
+    assert!(chain.contains("rel=\"prev\"") && chain.contains("href=\"chain?sort=chain&amp;at=8\""), "{chain}");
+    let (_, last) = viewer.page("chain?file=hostile.jsonl&row=59&where=tokens");
+    assert!(!last.contains("rel=\"prev\"") && last.contains("One 59."), "the filter excludes it");
     assert!(viewer.page("rejects").1.contains(link) && status == 200 && reject.contains(rejected), "{reject}");
     let (_, chain) = viewer.page("chain?at=59");
     assert!(chain.contains("rel=\"prev\"") && !chain.contains("rel=\"next\"") && chain.contains("One 59."));

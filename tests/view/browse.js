@@ -34,8 +34,7 @@ async function everyLink(browser, options) {
     const response = await page.goto(address);
     assert.strictEqual(response.status(), 200, address);
     assert.ok((await page.locator("h1").count()) === 1, address);
-    let kind = new URL(address).pathname.split("/").pop();
-    if (kind === "chain" && !(await page.locator("article").count())) kind = "reject";
+    const kind = new URL(address).pathname.split("/").pop();
     kinds.set(kind, address);
     for (const link of await page.locator("a").evaluateAll((links) => links.map((link) => link.href))) {
       if (!seen.has(link)) { seen.add(link); waiting.push(link); }
@@ -60,8 +59,10 @@ async function keys(browser) {
   await page.keyboard.press("ArrowLeft");
   await page.waitForURL(/at=1/);
   assert.strictEqual(at(), "1");
-  const marked = () => page.locator("li.at").evaluateAll((steps) => steps.map((step) => [...step.parentNode.children].indexOf(step)));
+  const marked = () => page.locator("li.at").evaluateAll((steps) => steps.map((step) => step.value));
   await page.goto(`${server}chain?at=0&sort=longest`);
+  // Of steps that are folded too.
+  await page.keyboard.press("d");
   await page.keyboard.press("n");
   const [first] = await marked();
   await page.keyboard.press("n");
@@ -79,10 +80,10 @@ async function keys(browser) {
   await page.keyboard.press("Enter");
   await page.waitForURL(/where=/);
   assert.ok((await page.locator("tbody tr").count()) > 0);
-  await page.selectOption("select", "least");
-  await page.click("button");
-  await page.waitForURL(/sort=least/);
-  await page.fill("input", "EXISTS (SELECT 1)");
+  await page.click("th:has-text('kept') a");
+  await page.waitForURL(/sort=-kept/);
+  assert.strictEqual(await page.locator("th[aria-sort=descending]").textContent(), "kept ↓");
+  await page.fill("input[name=where]", "EXISTS (SELECT 1)");
   await page.click("button");
   assert.match(await page.locator("[role=alert]").textContent(), /cannot contain a query/);
   page.check();
@@ -92,6 +93,59 @@ async function keys(browser) {
   await page.keyboard.press("n");
   assert.strictEqual((await marked()).length, 1);
   page.check();
+  await page.context().close();
+}
+
+// Words are searched; texts are rendered, and a switch shows them as they are written.
+async function reading(browser) {
+  const page = await open(browser);
+  await page.goto(`${server}chains`);
+  await page.fill("input[name=where]", "muffins BOXES");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/where=/);
+  assert.match(await page.locator("div.facts").textContent(), /^1 chain, searched for these words/);
+  assert.strictEqual(await page.locator("td.bars svg rect").count() > 0, true);
+  await page.click("tbody a");
+  const seen = async (selector) => page.locator(`${selector} >> visible=true`).count();
+  assert.ok((await seen("math mfrac")) && (await seen(".md strong")) && (await seen(".md pre code")));
+  const code = await page.locator(".steps .md pre code").allInnerTexts();
+  assert.ok(code.some((text) => text.startsWith("    return 6 * a")), String(code));
+  const family = await page.locator(".md pre code").first().evaluate((box) => getComputedStyle(box).fontFamily);
+  assert.match(family, /monospace/);
+  assert.strictEqual(await seen(".raw"), 0);
+  await page.check("#raw");
+  assert.ok((await seen(".raw")) && !(await seen("math")));
+  assert.match(await page.locator(".raw >> visible=true").first().innerText(), /\*\*muffins\*\*/);
+  // It stays on the next page.
+  await page.goto(`${server}chain?at=0`);
+  assert.ok(await page.isChecked("#raw"));
+  await page.uncheck("#raw");
+  await page.goto(`${server}rejects`);
+  await page.click("tbody a");
+  assert.ok((await page.locator("mark").count()) > 0);
+  page.check();
+  await page.goto(report);
+  await page.click("nav a[href='#chains']");
+  await page.click("#chains .list tbody tr:nth-child(3) a");
+  assert.match(page.url(), /#chain-3$/);
+  assert.ok((await page.locator("article details:not([open]) summary").count()) > 0);
+  // One chain is on the first screen, next to the tokens.
+  await page.evaluate(() => scrollTo(0, 0));
+  const box = await page.locator(".preview").boundingBox();
+  assert.ok(box.y + 60 < page.viewportSize().height, String(box.y));
+  page.check();
+  await page.context().close();
+}
+
+// On a phone, no cell of a list is cut.
+async function whole(browser, addresses) {
+  const page = await open(browser, { viewport: { width: 320, height: 640 } });
+  for (const address of addresses) {
+    await page.goto(address);
+    const cut = await page.locator(".list td").evaluateAll((cells) => cells.filter((cell) => cell.scrollWidth > cell.clientWidth + 1
+      || cell.getBoundingClientRect().right > innerWidth).map((cell) => cell.textContent.slice(0, 80)));
+    assert.deepStrictEqual(cut, [], address);
+  }
   await page.context().close();
 }
 
@@ -125,6 +179,8 @@ async function accessible(browser, addresses) {
       assert.ok((await plain.locator("main").textContent()).length > 20, address);
     }
     await keys(browser);
+    await reading(browser);
+    await whole(browser, [...addresses, report]);
     await accessible(browser, [...addresses, report]);
     console.log(`tests/view: ${addresses.length} kinds of pages and a report in ${LOOKS.length} looks`);
   } finally {

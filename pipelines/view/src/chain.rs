@@ -2,12 +2,14 @@
 
 use asap_pipelines::location::command;
 use datafusion::common::Result;
-use datafusion::functions::core::expr_fn::get_field;
-use datafusion::logical_expr::{Expr, ident, lit};
+use datafusion::logical_expr::{ident, lit};
 use maud::{Markup, html};
 use serde::Serialize;
 
 use super::filter::Condition;
+use super::place::{BY_PLACE, InputRow, PLACE};
+use super::prose::{Fence, prose};
+use super::reject;
 use super::source::{Listing, QueryRow, Source};
 use super::svg;
 use super::text::{FOLDED, folded};
@@ -15,52 +17,11 @@ use crate::failure::Failure;
 use crate::output::{count, percent, quoted, several};
 use crate::terminal::{one_line, visible};
 
-/// The row of an input file that a chain comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct InputRow {
-    pub file: String,
-    pub row: u64,
-}
-
-impl InputRow {
-    pub(crate) fn of(row: QueryRow<'_>) -> Self {
-        Self { file: row.text("file").to_string(), row: row.count("row") }
-    }
-
-    /// Reads FILE:ROW.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (file, row) = text.rsplit_once(':')?;
-        Some(Self { file: file.to_string(), row: row.parse().ok()? })
-    }
-
-    /// The condition that a row comes from one of these places.
-    fn condition(places: &[Self]) -> Condition {
-        let field = |name: &str| get_field(ident("source"), name);
-        // As SQL reads it: a literal of another type would convert the column.
-        let row = |row: u64| i64::try_from(row).map_or_else(|_| lit(row), lit);
-        let is = |place: &Self| field("file").eq(lit(place.file.as_str())).and(field("row").eq(row(place.row)));
-        let text = |place: &Self| format!("({FILE} = {} AND {ROW} = {})", quoted(&place.file), place.row);
-        let texts: Vec<_> = places.iter().map(text).collect();
-        let expr = places.iter().map(is).reduce(Expr::or).unwrap_or_else(|| lit(false));
-        Condition { expr, text: texts.join("\n   OR ") }
-    }
-}
-
-impl std::fmt::Display for InputRow {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.file, self.row)
-    }
-}
-
-/// The file and the row of the input that a row comes from.
-pub(crate) const FILE: &str = "source['file']";
-pub(crate) const ROW: &str = "source['row']";
-/// Both as columns, and as an order.
-pub(crate) const PLACE: [&str; 2] = ["source['file'] AS file", "source['row'] AS row"];
-pub(crate) const BY_PLACE: [(&str, bool); 2] = [(FILE, false), (ROW, false)];
-
 pub(crate) const COUNTED_ALONE: &str =
     "Each step is counted alone, so that all steps may have some tokens more than the chain.";
+
+/// Lines of the preview of a chain.
+const PREVIEW: usize = 10;
 
 /// Where a chain is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +31,7 @@ pub(crate) enum On {
     WholePage,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Step {
     pub tokens: u64,
     pub score: Option<f64>,
@@ -111,11 +72,9 @@ const COLUMNS: [&str; 11] = [
 /// The condition of chains. Only the pages with these rows are read: a condition on a column that is no struct makes the
 /// reader load the index of the pages.
 pub(crate) fn at(places: &[InputRow]) -> Condition {
-    let Condition { expr, text } = InputRow::condition(places);
-    Condition {
-        expr: ident("original_tokens").gt_eq(lit(0i64)).and(expr),
-        text: format!("original_tokens >= 0 AND ({text})"),
-    }
+    let Condition { expr, text, .. } = InputRow::condition(places);
+    let expr = ident("original_tokens").gt_eq(lit(0i64)).and(expr);
+    Condition::sql(expr, format!("original_tokens >= 0 AND ({text})"))
 }
 
 /// The query for the chains of a condition.
@@ -134,22 +93,6 @@ pub(crate) async fn read(source: &Source, location: &str, places: &[InputRow]) -
     Ok(chains)
 }
 
-/// Why there is no chain of an input row, if the row was rejected.
-pub(crate) async fn reject(source: &Source, place: &InputRow) -> Result<Option<String>> {
-    if source.status.rejects.is_empty() {
-        return Ok(None);
-    }
-    let (rejects, condition) = (source.rejects(), InputRow::condition(std::slice::from_ref(place)));
-    let columns = &["status", "error"];
-    let listing =
-        Listing { table: &rejects, columns, condition: Some(&condition), order: &[], first: 0, rows: Some(1) };
-    let found = source.listed(&listing).await?;
-    let said = |row: QueryRow<'_>| {
-        format!("row {} of {} was rejected ({}): {}", place.row, place.file, row.text("status"), row.text("error"))
-    };
-    Ok(found.first().map(said))
-}
-
 /// Finds the chain that FILE:ROW names, or the only one with this id.
 pub async fn find(location: &str, named: &str) -> Result<Chain, Failure> {
     let source = Source::open(location, None, None).await?;
@@ -158,9 +101,9 @@ pub async fn find(location: &str, named: &str) -> Result<Chain, Failure> {
         return Ok(chain);
     }
     if let Some(place) = &by_place
-        && let Some(reject) = reject(&source, place).await?
+        && let Some(row) = reject::read(&source, place).await?
     {
-        return Err(Failure::Failed(format!("{location} has no chain '{named}': {reject}")));
+        return Err(Failure::Failed(format!("{location} has no chain '{named}': {}", reject::said(&row))));
     }
     let condition = Some(&Condition::is("id", named));
     let listing =
@@ -188,13 +131,6 @@ pub async fn find(location: &str, named: &str) -> Result<Chain, Failure> {
 
 impl Chain {
     fn of(row: QueryRow<'_>) -> Self {
-        let texts: Vec<_> = row.get("texts").as_array().into_iter().flatten().collect();
-        let step = |(index, step): (usize, QueryRow<'_>)| Step {
-            tokens: step.count("tokens"),
-            score: step.get("surprisal").as_f64(),
-            dropped: step.get("dropped").as_str().map(str::to_string),
-            text: texts.get(index).and_then(|text| text.as_str()).unwrap_or_default().to_string(),
-        };
         let message = |message: QueryRow<'_>| (message.text("role").to_string(), message.text("content").to_string());
         Self {
             place: InputRow::of(row),
@@ -203,7 +139,7 @@ impl Chain {
             answer: row.text("answer").to_string(),
             original_tokens: row.count("original_tokens"),
             pruned_tokens: row.count("pruned_tokens"),
-            steps: row.list("steps").enumerate().map(step).collect(),
+            steps: steps(row),
             messages: row.list("prompt").chain(row.list("completion")).map(message).collect(),
         }
     }
@@ -227,7 +163,7 @@ impl Chain {
 
     pub(crate) fn strip(&self, name: &str) -> Markup {
         let cells: Vec<_> = self.steps.iter().map(|step| (step.tokens as f64, class(step))).collect();
-        svg::strip(&format!("{name}: {}", self.summary()), &cells)
+        svg::strip(&format!("{name}: {}", self.summary()), &cells, 24)
     }
 
     /// The chain as a part of a page, next to the same chain of another output. Long texts are folded, except on
@@ -236,7 +172,20 @@ impl Chain {
         let limit = if on == On::WholePage { usize::MAX } else { FOLDED };
         // The heading above is that of a page, or that of a chain among chains.
         let head = |text: &str| html! { @if on == On::Report { h4 { (text) } } @else { h2.part { (text) } } };
-        let shown = |text: &str| self.shown(text, limit);
+        let shown = |text: &str| self.shown(text, limit, &mut Fence::default());
+        let mut fence = Fence::default();
+        let mut item = |place: usize, step: &Step| {
+            let there = other.and_then(|other| other.steps.get(place)).filter(|there| there.dropped != step.dropped);
+            html! {
+                li class=(class(step)) value=(place + 1) {
+                    span.fate {
+                        (several(step.tokens, "token")) ", " (fate(step))
+                        @if let Some(there) = there { " (other output: " (outcome(there)) ")" }
+                    }
+                    (self.shown(&step.text, limit, &mut fence))
+                }
+            }
+        };
         html! {
             p.facts { (self.summary()) @if let Some(id) = &self.id { ", id " span.id { (visible(id)) } } }
             (self.strip("this output"))
@@ -244,37 +193,69 @@ impl Chain {
             div.sides {
                 div {
                     (head("Question"))
-                    div.t dir="auto" { (shown(&self.question)) }
+                    (shown(&self.question))
                     (head("Steps"))
                     @if on != On::Report { p.about { (COUNTED_ALONE) } }
                     ol.steps {
-                        @for step in &self.steps {
-                            li class=(class(step)) {
-                                span.fate { (several(step.tokens, "token")) ", " (fate(step)) }
-                                div.t dir="auto" { (shown(&step.text)) }
+                        @for (place, run) in self.runs() {
+                            @if let [step] = run { (item(place, step)) } @else {
+                                li.run.(class(&run[0])) {
+                                    details open[on != On::Report] {
+                                        summary { (folded_steps(run)) }
+                                        ol.steps { @for (index, step) in run.iter().enumerate() { (item(place + index, step)) } }
+                                    }
+                                }
                             }
                         }
                     }
                     (head("Answer"))
-                    div.t dir="auto" { (shown(&self.answer)) }
+                    (shown(&self.answer))
                 }
                 div {
                     (head("What the trainer sees"))
                     @for (role, content) in &self.messages {
                         p.role { (visible(role)) }
-                        div.t dir="auto" { (shown(content)) }
+                        (shown(content))
                     }
                 }
             }
         }
     }
 
-    fn shown(&self, text: &str, limit: usize) -> Markup {
+    /// The beginning of the chain, a line per step.
+    pub(crate) fn preview(&self) -> Markup {
+        let runs: Vec<_> = self.runs().collect();
+        let line = |step: &Step| step.text.split_whitespace().take(40).collect::<Vec<_>>().join(" ");
+        html! {
+            p.line dir="auto" { (visible(&self.question)) }
+            (self.strip("this output"))
+            ol.steps.preview {
+                @for (place, run) in runs.iter().take(PREVIEW) {
+                    li class=(class(&run[0])) value=(place + 1) dir="auto" {
+                        @if let [step] = run { (visible(&line(step))) } @else { (folded_steps(run)) }
+                    }
+                }
+            }
+            @if let Some((place, _)) = runs.get(PREVIEW) { p.about { "… and " (several((self.steps.len() - place) as u64, "more step")) } }
+        }
+    }
+
+    /// The kept steps, and the dropped steps in a row with the same fate, each with the place of the first.
+    fn runs(&self) -> impl Iterator<Item = (usize, &[Step])> {
+        let runs = self.steps.chunk_by(|one, next| one.dropped.is_some() && one.dropped == next.dropped);
+        runs.scan(0, |place, run| {
+            let first = *place;
+            *place += run.len();
+            Some((first, run))
+        })
+    }
+
+    fn shown(&self, text: &str, limit: usize, fence: &mut Fence) -> Markup {
         let (text, hidden) = folded(text, limit);
         html! {
-            (visible(text))
+            (prose(text, fence))
             @if hidden > 0 {
-                " " span.folded { "… " (several(hidden as u64, "more character")) ": " (visible(&command(&["asap", "inspect", "OUT", "--chain", &self.place.to_string()]))) " shows them" }
+                span.folded { "… " (several(hidden as u64, "more character")) ": " (visible(&command(&["asap", "inspect", "OUT", "--chain", &self.place.to_string()]))) " shows them" }
             }
         }
     }
@@ -285,10 +266,11 @@ impl Chain {
         lines.extend(self.id.as_ref().map(|id| format!("id {}", one_line(id))));
         lines.push(format!("\nquestion\n{}\n", indented(&self.question, "  ")));
         for (index, step) in self.steps.iter().enumerate() {
+            // The colors of the pages: blue, olive and purple.
             let (mark, color) = match class(step) {
-                "k" => ('+', "32"),
-                "r" => ('-', "33"),
-                _ => ('-', "31"),
+                "k" => ('+', "34"),
+                "r" => ('-', "35"),
+                _ => ('-', "33"),
             };
             let head = format!("{mark} {:>3}  {}, {}", index + 1, several(step.tokens, "token"), fate(step));
             lines.push(match has_color {
@@ -306,20 +288,58 @@ fn indented(text: &str, by: &str) -> String {
     visible(text).lines().map(|line| format!("{by}{line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// The class of a step on pages: kept, dropped by stage 1, or by the stage that refines.
+/// The steps of a row, with their texts if the row has them.
+pub(crate) fn steps(row: QueryRow<'_>) -> Vec<Step> {
+    let texts: Vec<_> = row.get("texts").as_array().into_iter().flatten().collect();
+    let step = |(index, step): (usize, QueryRow<'_>)| Step {
+        tokens: step.count("tokens"),
+        score: step.get("surprisal").as_f64(),
+        dropped: step.get("dropped").as_str().map(str::to_string),
+        text: texts.get(index).and_then(|text| text.as_str()).unwrap_or_default().to_string(),
+    };
+    row.list("steps").enumerate().map(step).collect()
+}
+
+/// The strip of a chain in a list: steps next to each other with the same fate are one cell.
+pub(crate) fn small_strip(steps: &[Step], label: &str) -> Markup {
+    let cells = steps.chunk_by(|one, next| class(one) == class(next));
+    let cells: Vec<_> = cells.map(|run| (tokens_of(run) as f64, class(&run[0]))).collect();
+    svg::strip(label, &cells, 14)
+}
+
+fn tokens_of(run: &[Step]) -> u64 {
+    run.iter().map(|step| step.tokens).sum()
+}
+
+/// Dropped steps in a row, in words.
+fn folded_steps(run: &[Step]) -> String {
+    format!("… {}, {} {}", several(run.len() as u64, "step"), several(tokens_of(run), "token"), outcome(&run[0]))
+}
+
+/// The class of a step on pages: kept, dropped by stage 1, or by another stage.
 fn class(step: &Step) -> &'static str {
-    match step.dropped.as_deref() {
-        None => "k",
-        Some("anchor") => "a",
-        Some(_) => "r",
+    step.dropped.as_deref().map_or("k", stage_class)
+}
+
+pub(crate) fn stage_class(stage: &str) -> &'static str {
+    if stage == "anchor" { "a" } else { "r" }
+}
+
+/// How pages and terminals name a stage that drops steps.
+pub(crate) fn stage(name: &str) -> String {
+    match name {
+        "anchor" => "stage 1".to_string(),
+        "surprisal" => "stage 2 (surprisal)".to_string(),
+        other => visible(other).into_owned(),
     }
+}
+
+fn outcome(step: &Step) -> String {
+    step.dropped.as_deref().map_or("kept".to_string(), |name| format!("dropped by {}", stage(name)))
 }
 
 fn fate(step: &Step) -> String {
     let score = step.score.map_or(String::new(), |score| format!(", score {score:.2}"));
-    match step.dropped.as_deref() {
-        None => format!("kept{score}"),
-        Some("anchor") => format!("dropped by stage 1: the direct thought does not need it{score}"),
-        Some(stage) => format!("dropped by {}{score}", visible(stage)),
-    }
+    let why = if step.dropped.as_deref() == Some("anchor") { ": the direct thought does not need it" } else { "" };
+    format!("{}{why}{score}", outcome(step))
 }

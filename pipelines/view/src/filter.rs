@@ -1,4 +1,5 @@
-//! Filters that a user types: conditions over the columns of an output, and nothing else.
+//! Filters that a user types: conditions over the columns of an output, and nothing else. A text that is no SQL is words to
+//! search for.
 //!
 //! A filter is parsed and planned once. The plan is what runs, and the text is only shown: a text that became part of a
 //! query again could close a quote and add a query of its own.
@@ -10,8 +11,9 @@ use asap_pipelines::statement::check_size;
 use asap_udfs::{Models, register_all};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result, plan_err};
+use datafusion::common::{DFSchema, DataFusionError, Result, plan_datafusion_err, plan_err};
 use datafusion::execution::SessionStateBuilder;
+use datafusion::functions::string::expr_fn::{contains, lower};
 use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator, Volatility, cast, ident, lit};
 use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, ExprWithAlias, visit_expressions};
@@ -19,7 +21,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use crate::output::quoted;
+use crate::output::{error_line, quoted};
 
 /// Functions whose result is not longer than their arguments; the case of some letters takes a byte more. Other functions
 /// that a filter may call return a value of a fixed size, such as a number.
@@ -31,24 +33,75 @@ const NOT_LONGER: [&str; 32] = [
     "nullif", "nvl", "reverse", "right", "rtrim", "split_part", "substr", "upper",
 ];
 
+/// The columns in which words are searched.
+const SEARCHED: [&str; 3] = ["question", "original_cot", "answer"];
+/// Words of a search; what follows the others is searched as it is.
+const WORDS: usize = 16;
+
 /// A condition as it runs, and as it is shown.
 #[derive(Debug, Clone)]
 pub(crate) struct Condition {
     pub expr: Expr,
     /// The same in SQL.
     pub text: String,
+    /// Why the text that was typed is no SQL, if its words are searched.
+    pub not_sql: Option<String>,
+}
+
+/// Why a typed text is no condition.
+enum Wrong {
+    /// It is no SQL over the columns.
+    NotSql(DataFusionError),
+    /// It is SQL that a filter may not have.
+    Refused(DataFusionError),
 }
 
 impl Condition {
+    /// A condition that asap wrote.
+    pub(crate) fn sql(expr: Expr, text: String) -> Self {
+        Self { expr, text, not_sql: None }
+    }
+
     /// Whether a column is this text.
     pub(crate) fn is(column: &str, text: &str) -> Self {
         let expr = cast(ident(column), DataType::Utf8).eq(lit(text));
-        Self { expr, text: format!("{column} = {}", quoted(text)) }
+        Self::sql(expr, format!("{column} = {}", quoted(text)))
     }
 
-    /// The filter of a form; None, which all rows pass, if the form is empty.
+    /// This condition and another one.
+    pub(crate) fn and(self, other: Option<&Self>) -> Self {
+        match other {
+            Some(other) => Self::sql(self.expr.and(other.expr.clone()), format!("{} AND ({})", self.text, other.text)),
+            None => self,
+        }
+    }
+
+    /// Whether question, chain or answer contain each of these words, in any case.
+    fn words(text: &str) -> Self {
+        let has = |word: &str| {
+            let found = |column: &&str| contains(lower(ident(*column)), lit(word));
+            let sql = SEARCHED.map(|column| format!("contains(lower({column}), {})", quoted(word))).join(" OR ");
+            (SEARCHED.iter().map(found).reduce(Expr::or), format!("({sql})"))
+        };
+        let text = text.trim().to_lowercase();
+        let (conditions, texts): (Vec<_>, Vec<_>) = text.splitn(WORDS, char::is_whitespace).map(has).unzip();
+        let expr = conditions.into_iter().flatten().reduce(Expr::and).unwrap_or_else(|| lit(true));
+        Self::sql(expr, texts.join("\n  AND "))
+    }
+
+    /// The filter of a form: SQL, or words. None, which all rows pass, if the form is empty.
+    ///
+    /// # Errors
+    /// As [`Self::checked`], if the text is SQL.
     pub(crate) fn typed(text: &str, schema: &DFSchema) -> Result<Option<Self>> {
-        if text.trim().is_empty() { Ok(None) } else { Self::checked(text, schema).map(Some) }
+        if text.trim().is_empty() {
+            return Ok(None);
+        }
+        match Self::planned(text, schema) {
+            Ok(condition) => Ok(Some(condition)),
+            Err(Wrong::NotSql(why)) => Ok(Some(Self { not_sql: Some(error_line(&why)), ..Self::words(text) })),
+            Err(Wrong::Refused(why)) => Err(why),
+        }
     }
 
     /// # Errors
@@ -58,26 +111,41 @@ impl Condition {
         if text.trim().is_empty() {
             return plan_err!("expected a condition such as pruned_tokens > 100, found an empty text");
         }
-        check_size(text, &GenericDialect {})?;
-        let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text)?;
-        let parsed = parser.parse_expr()?;
-        if parser.peek_token().token != Token::EOF {
-            return plan_err!("expected one expression over the columns, found '{}' after it", parser.peek_token());
-        }
-        if visit_expressions(&parsed, is_query).is_break() {
-            return plan_err!("a filter cannot contain a query: write a condition over the columns of the output");
-        }
-        // A session without files, tables and models: no name in the filter can reach one.
-        let mut state = SessionStateBuilder::new().with_default_features().build();
-        register_all(&mut state, &Models::default(), &Llm::default())?;
-        let expr = state.create_logical_expr_from_sql_expr(ExprWithAlias { expr: parsed, alias: None }, schema)?;
-        expr.apply(|part| refuse(part, schema).map(|()| TreeNodeRecursion::Continue))?;
-        let kind = expr.get_type(schema)?;
-        if kind != DataType::Boolean {
-            return plan_err!("expected a condition such as pruned_tokens > 100, found a value of type {kind}");
-        }
-        Ok(Self { expr, text: text.trim().to_string() })
+        Self::planned(text, schema).map_err(|(Wrong::NotSql(why) | Wrong::Refused(why))| why)
     }
+
+    fn planned(text: &str, schema: &DFSchema) -> std::result::Result<Self, Wrong> {
+        check_size(text, &GenericDialect {}).map_err(Wrong::Refused)?;
+        let parsed = parsed(text).map_err(Wrong::NotSql)?;
+        if visit_expressions(&parsed, is_query).is_break() {
+            let said = "a filter cannot contain a query: write a condition over the columns of the output";
+            return Err(Wrong::Refused(plan_datafusion_err!("{said}")));
+        }
+        let expr = expression(parsed, schema).map_err(Wrong::NotSql)?;
+        expr.apply(|part| refuse(part, schema).map(|()| TreeNodeRecursion::Continue)).map_err(Wrong::Refused)?;
+        match expr.get_type(schema).map_err(Wrong::NotSql)? {
+            DataType::Boolean => Ok(Self::sql(expr, text.trim().to_string())),
+            kind => Err(Wrong::NotSql(plan_datafusion_err!(
+                "expected a condition such as pruned_tokens > 100, found a value of type {kind}"
+            ))),
+        }
+    }
+}
+
+fn parsed(text: &str) -> Result<SqlExpr> {
+    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text)?;
+    let parsed = parser.parse_expr()?;
+    match parser.peek_token().token {
+        Token::EOF => Ok(parsed),
+        other => plan_err!("expected one expression over the columns, found '{other}' after it"),
+    }
+}
+
+/// Plans an expression in a session without files, tables and models: no name in it can reach one.
+fn expression(parsed: SqlExpr, schema: &DFSchema) -> Result<Expr> {
+    let mut state = SessionStateBuilder::new().with_default_features().build();
+    register_all(&mut state, &Models::default(), &Llm::default())?;
+    state.create_logical_expr_from_sql_expr(ExprWithAlias { expr: parsed, alias: None }, schema)
 }
 
 /// Stops at a query. The planner would look for its tables first, and report that they are missing.

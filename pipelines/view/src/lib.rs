@@ -7,20 +7,25 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`source`] | an output at one version, and the rows of a query |
-//! | [`queries`], [`filter`] | the queries of the overview, and filters that users type |
+//! | [`source`], [`place`] | an output at one version, the rows of a query, and the names of rows |
+//! | [`queries`], [`filter`] | the queries of the overview, and filters and searches that users type |
 //! | [`pictures`], [`svg`] | pictures of the rows |
-//! | [`chain`], [`report`], [`page`], [`text`] | parts of pages |
-//! | [`server`] | the pages in the browser |
+//! | [`chain`], [`list`], [`reject`], [`prose`], [`report`], [`page`], [`text`] | parts of pages |
+//! | [`server`], [`pages`] | the pages in the browser |
 //! | [`faults`], [`health`] | the kinds of faults of rows; how `asap inspect --health` counts them |
 
 pub mod chain;
 pub mod faults;
 mod filter;
 pub mod health;
+mod list;
 mod page;
+mod pages;
 mod pictures;
+mod place;
+mod prose;
 mod queries;
+mod reject;
 mod report;
 mod server;
 mod source;

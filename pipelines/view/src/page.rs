@@ -35,6 +35,7 @@ pub(crate) fn page(title: &str, form: &str, nav: Markup, body: Markup, keys: &[(
                 (nav)
                 main id="main" { (body) }
                 footer {
+                    label.switch { input type="checkbox" id="raw"; " Raw text" }
                     @if !keys.is_empty() {
                         p.keys {
                             @for (index, (key, what)) in keys.iter().enumerate() { @if index > 0 { " · " } kbd { (key) } " " (what) }

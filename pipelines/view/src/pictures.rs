@@ -2,16 +2,18 @@
 
 use maud::{Markup, html};
 
+use super::chain::{stage, stage_class};
 use super::queries::Picture;
 use super::source::QueryRow;
-use super::svg::{Bar, Columns, Line, bars, columns, lines};
+use super::svg::{Bar, Columns, Line, Points, bars, columns, lines, scatter};
 use crate::output::{count, percent};
 use crate::terminal::visible;
 
 /// Draws a picture; the numbers of the others are enough.
-pub(crate) fn picture(of: &Picture, edge: i64) -> Markup {
+pub(crate) fn picture(of: &Picture, edge: i64, stages: &[&str]) -> Markup {
     match of.name {
-        "tokens" => tokens(of),
+        "tokens" => tokens(of, stages),
+        "scatter" => kept_tokens(of, edge),
         "tenths" => tenths(of),
         "lengths" => lengths(of, edge),
         "survival" if of.rows.iter().all(|row| row.count("questions") == 0) => {
@@ -19,7 +21,7 @@ pub(crate) fn picture(of: &Picture, edge: i64) -> Markup {
         }
         "survival" => survival(of),
         "scores" => scores(of),
-        "reasons" => counted(of, |row| stage(row.text("fate")), "tokens"),
+        "reasons" => counted(of, |row| fate(row.text("fate")), "tokens"),
         "fates" => counted(
             of,
             |row| (row.text("fate").to_string(), if row.text("fate") == "pruned" { "k" } else { "a" }),
@@ -31,16 +33,40 @@ pub(crate) fn picture(of: &Picture, edge: i64) -> Markup {
     }
 }
 
-/// What happened to a step, with its class.
-fn stage(fate: &str) -> (String, &'static str) {
-    match fate {
-        "kept" => ("kept".to_string(), "k"),
-        "anchor" => ("stage 1: not needed".to_string(), "a"),
-        stage => (format!("stage 2: {}", visible(stage)), "r"),
+/// How to read a picture.
+pub(crate) fn reading(name: &str) -> &'static str {
+    match name {
+        "survival" => " Across: the share of tokens kept.",
+        "tenths" => {
+            " The dashed line is an even cut: random steps keep the same share everywhere on average. A fall to zero shows \
+             that the end of the chains was cut."
+        }
+        "scatter" => " Across: before. Up: after. A chain on the dashed line is whole. Both scales are logarithmic.",
+        "lengths" => " The scale is logarithmic: two columns double the length.",
+        "scores" => " A column is half a nat wide.",
+        _ => "",
     }
 }
 
-fn tokens(of: &Picture) -> Markup {
+/// The steps of a chain by what happened to them, with colors.
+pub(crate) fn legend(kept: &str, stages: &[&str]) -> Markup {
+    html! {
+        ul.legend {
+            li.k { (kept) }
+            @for name in stages { li class=(stage_class(name)) { "dropped by " (stage(name)) } }
+        }
+    }
+}
+
+/// What happened to a step, with its class.
+fn fate(fate: &str) -> (String, &'static str) {
+    match fate {
+        "kept" => ("kept".to_string(), "k"),
+        name => (format!("dropped by {}", stage(name)), stage_class(name)),
+    }
+}
+
+fn tokens(of: &Picture, stages: &[&str]) -> Markup {
     let several = of.rows.rows.len() > 1;
     // A pipeline without stage 1 has no bar for it.
     let staged = |row: &QueryRow<'_>| row.count("after_stage_1") < row.count("original");
@@ -54,7 +80,7 @@ fn tokens(of: &Picture) -> Markup {
                 .chain(staged(&row).then_some(stage_1))
                 .chain([bar("pruned", row, "pruned", vec![(pruned, "k"), (coarse - pruned, "r")])]).collect::<Vec<_>>()))
         }
-        ul.legend { li.k { "left" } @if of.rows.iter().any(|row| staged(&row)) { li.a { "taken by stage 1" } } li.r { "taken by stage 2" } }
+        (legend("left", stages))
     }
 }
 
@@ -117,7 +143,7 @@ fn lengths(of: &Picture, edge: i64) -> Markup {
     let width = (most + 1 - least) as f64;
     // A bin ends at its number, and bin 0 at the edge.
     let place = |tokens: f64| (2.0 * (tokens / edge as f64).log2() + 1.0 - least as f64) / width;
-    let series = [("original", "before"), ("coarse", "after stage 1"), ("pruned", "after stage 2")];
+    let series = [("original", "before"), ("coarse", "after stage 1"), ("pruned", "after pruning")];
     let series = series.map(|(name, label)| {
         let mut heights = vec![0.0; (most + 1 - least) as usize];
         for row in of.rows.iter().filter(|row| row.text("series") == name) {
@@ -137,17 +163,44 @@ fn lengths(of: &Picture, edge: i64) -> Markup {
     columns(of.title, &series, None, &ticks, budget.filter(is_inside))
 }
 
+fn kept_tokens(of: &Picture, edge: i64) -> Markup {
+    let log = |tokens: f64| tokens.max(1.0).log2();
+    let tokens = || of.rows.iter().flat_map(|row| [row.number("original"), row.number("kept")]);
+    let (least, most) = (tokens().map(log).fold(f64::MAX, f64::min), tokens().map(log).fold(1.0, f64::max));
+    let (least, most) = (least.floor(), most.ceil());
+    let place = |tokens: f64| (log(tokens) - least) / (most - least).max(1.0);
+    let mut series: Vec<Points> = Vec::new();
+    for row in of.rows.iter() {
+        let (original, kept) = (row.count("original"), row.count("kept"));
+        let what = format!("{}:{}: {} of {} tokens", row.text("file"), row.count("row"), count(kept), count(original));
+        let point = (place(original as f64), place(kept as f64), visible(&what).into_owned());
+        let output = visible(row.text("output"));
+        match series.iter_mut().find(|series| series.label == output) {
+            Some(series) => series.points.push(point),
+            None => {
+                let class = if series.is_empty() { "k" } else { "s" };
+                series.push(Points { label: output.into_owned(), class, points: vec![point] });
+            }
+        }
+    }
+    // A tick for each power of four.
+    let ticks = (0..16).map(|power| 4u64.pow(power)).map(|tokens| (place(tokens as f64), count(tokens)));
+    let is_inside = |(at, _): &(f64, String)| (0.0..=1.0).contains(at);
+    let budget = (edge > 1).then(|| (place(edge as f64), format!("budget {}", count(edge as u64))));
+    scatter(of.title, &series, &ticks.filter(is_inside).collect::<Vec<_>>(), budget.filter(is_inside))
+}
+
 fn scores(of: &Picture) -> Markup {
     let bin = |row: QueryRow<'_>| (2.0 * row.number("score")).round() as i64;
     let (Some(least), Some(most)) = (of.rows.iter().map(bin).min(), of.rows.iter().map(bin).max()) else {
         return html! {};
     };
-    let series = [("kept", "kept", "k"), ("dropped", "dropped by stage 2", "r")].map(|(name, label, class)| {
+    let series = [("kept", "kept", "k"), ("dropped", "dropped", "r")].map(|(name, label, class)| {
         let mut heights = vec![0.0; (most + 1 - least) as usize];
         of.rows.iter().for_each(|row| heights[(bin(row) - least) as usize] = row.number(name));
         Columns { label: label.to_string(), class, heights, line: None }
     });
-    let ticks = [(0.0, format!("{}", least as f64 / 2.0)), (1.0, format!("{}", (most + 1) as f64 / 2.0))];
+    let ticks = [(0.0, format!("{} nats", least as f64 / 2.0)), (1.0, format!("{} nats", (most + 1) as f64 / 2.0))];
     columns(of.title, &series, None, &ticks, None)
 }
 

@@ -3,15 +3,18 @@
 use datafusion::common::Result;
 use serde::Serialize;
 
-use super::chain::{BY_PLACE, COUNTED_ALONE, FILE, InputRow, PLACE, ROW};
+use super::chain::COUNTED_ALONE;
 use super::faults::{self, Kind};
 use super::filter::Condition;
+use super::place::{BY_PLACE, FILE, InputRow, PLACE, ROW};
 use super::source::{Listing, QueryRows, Source};
 use crate::output::quoted;
 
 /// The rows whose text the overview reads.
 pub(crate) const SAMPLE: u64 = 2000;
 const SEED: u32 = 42;
+/// Chains of each output that the picture of original and kept tokens shows.
+const POINTS: usize = 300;
 /// The lengths that trainers often cut at.
 const LIMITS: &str = "(4096), (8192), (16384), (32768)";
 
@@ -37,6 +40,16 @@ pub(crate) async fn drawn(source: &Source, condition: Option<&Condition>, rows: 
     let order = [(hash.as_str(), false), BY_PLACE[0], BY_PLACE[1]];
     let listing = Listing { table: &source.location, columns: &PLACE, condition, order: &order, first: 0, rows };
     Ok(source.listed(&listing).await?.iter().map(InputRow::of).collect())
+}
+
+/// The place of a chain to show first: one that was pruned and is neither short nor long, else any.
+pub(crate) async fn example(source: &Source) -> Result<Option<InputRow>> {
+    let by = "pruned_tokens < original_tokens AND pruned_tokens > 0 AND cardinality(steps) BETWEEN 6 AND 40";
+    let hash = draw("chain");
+    let order = [(by, true), (hash.as_str(), false)];
+    let (table, condition) = (source.location.as_str(), None);
+    let listing = Listing { table, columns: &PLACE, condition, order: &order, first: 0, rows: Some(1) };
+    Ok(source.listed(&listing).await?.first().map(InputRow::of))
 }
 
 pub(crate) struct Overview {
@@ -82,22 +95,27 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
     let mut pictures = Vec::new();
     if let Some(exam) = &source.exam {
         let exam = quoted(exam);
-        pictures.push(of("survival", "Does the answer survive?", "The share of questions whose answer the scoring model still gives from the pruned chain, among those where it gives it from the whole chain. Not counted: not_answered, where it does not, and not_comparable, which have no answer that can be compared. random_steps and block keep other steps of the same size. Across: the share of tokens kept. plus_minus is half of a 95 % interval.", format!(
+        pictures.push(of("survival", "Does the answer survive?", "The share of questions whose answer the scoring model still gives from the pruned chain, among those where it gives it from the whole chain. Not counted: not_answered, where it does not, and not_comparable, which have no answer that can be compared. random_steps and block keep other steps of the same size. plus_minus is half of a 95 % interval.", format!(
             "SELECT pipeline, share, questions, survives, 1.96 * sqrt(survives * (1 - survives) / questions) AS plus_minus, not_answered, not_comparable FROM (\n  SELECT pruned.pipeline, pruned.share, count(DISTINCT CASE WHEN whole.survives AND pruned.survives IS NOT NULL THEN pruned.place END) AS questions,\n         avg(CASE WHEN whole.survives AND pruned.survives THEN 1.0 WHEN whole.survives AND NOT pruned.survives THEN 0.0 END) AS survives,\n         count(DISTINCT CASE WHEN NOT whole.survives THEN pruned.place END) AS not_answered,\n         count(DISTINCT CASE WHEN whole.survives IS NULL OR whole.survives AND pruned.survives IS NULL THEN pruned.place END) AS not_comparable\n  FROM {exam} AS pruned JOIN {exam} AS whole ON whole.place = pruned.place AND whole.pipeline = 'original'\n  WHERE pruned.pipeline <> 'original' GROUP BY pruned.pipeline, pruned.share)\nORDER BY pipeline, share"
         )).await?);
     }
-    pictures.push(of("tenths", "Where was it cut?", &format!("The share of tokens kept in each tenth of the chain, first to last. The dashed line is an even cut: random steps keep the same share everywhere on average. A fall to zero shows that the end of the chains was cut.{compared}"), both(source, &|name, rows| format!(
+    pictures.push(of("tenths", "Where was it cut?", &format!("The share of tokens kept in each tenth of the chain, first to last.{compared}"), both(source, &|name, rows| format!(
         "SELECT {name} AS output, CAST(floor(10 * (s['step'] - 1) / n) AS INT) + 1 AS tenth, sum(s['tokens']) AS tokens, sum(CASE WHEN s['dropped'] IS NULL THEN s['tokens'] ELSE 0 END) AS kept\nFROM (SELECT unnest(steps) AS s, cardinality(steps) AS n FROM {rows}) GROUP BY tenth"
     ), "output, tenth")).await?);
+    let hash = draw("point");
+    pictures.push(of("scatter", "Original and kept tokens", &format!("Chains by their tokens before and after pruning. Of longer lists: {POINTS} chains, drawn with a seed.{compared}"), both(source, &|name, rows| format!(
+        "SELECT * FROM (\n  SELECT {name} AS output, {}, {}, original_tokens AS original, pruned_tokens AS kept\n  FROM {rows} ORDER BY {hash} LIMIT {POINTS})", PLACE[0], PLACE[1]
+    ), "output, file, row")).await?);
     let edge = edge(source);
     let lengths = ["original_tokens", "coarse_tokens", "pruned_tokens"].map(|column| format!(
         "SELECT '{}' AS series, CAST(ceil(2 * log2(greatest({column}, 1) / {edge}.0)) AS INT) AS bin, count(*) AS chains FROM {table} GROUP BY bin",
         &column[..column.len() - 7]
     ));
-    pictures.push(of("lengths", "Lengths of chains", &format!("Chains by length before, after stage 1 and after stage 2. The scale is logarithmic: bin b ends at {edge} * 2^(b/2) tokens."), lengths.join("\nUNION ALL\n") + "\nORDER BY series, bin").await?);
-    pictures.push(of("limits", "Lengths against the trainer's limit", "Chains that are longer than a limit, and their tokens beyond it, before and after pruning. Question and answer need room too.", format!(
-        "SELECT max_length, sum(CASE WHEN original_tokens > max_length THEN 1 ELSE 0 END) AS chains_before, sum(greatest(original_tokens - max_length, 0)) AS tokens_lost_before,\n       sum(CASE WHEN pruned_tokens > max_length THEN 1 ELSE 0 END) AS chains_after, sum(greatest(pruned_tokens - max_length, 0)) AS tokens_lost_after\nFROM {table} CROSS JOIN (VALUES {LIMITS}) AS limits(max_length) GROUP BY max_length ORDER BY max_length"
-    )).await?);
+    pictures.push(of("lengths", "Lengths of chains", &format!("Chains by their length in tokens, before and after pruning. A chain in bin b has at most {edge} * 2^(b/2) tokens, and more than in the bin before."), lengths.join("\nUNION ALL\n") + "\nORDER BY series, bin").await?);
+    let limits = of("limits", "Lengths against the trainer's limit", "Chains that are longer than a limit, and their tokens beyond it, before and after pruning. Question and answer need room too.", format!(
+        "SELECT max_length, count(*) AS chains_before, sum(original_tokens - max_length) AS tokens_lost_before,\n       sum(CASE WHEN pruned_tokens > max_length THEN 1 ELSE 0 END) AS chains_after, sum(greatest(pruned_tokens - max_length, 0)) AS tokens_lost_after\nFROM {table} CROSS JOIN (VALUES {LIMITS}) AS limits(max_length)\nWHERE original_tokens > max_length GROUP BY max_length ORDER BY max_length"
+    )).await?;
+    pictures.extend((!limits.rows.rows.is_empty()).then_some(limits));
     pictures.push(of("reasons", "Why steps went", &format!("Steps and tokens by what happened to them: kept, or the stage that dropped them. 'anchor' is stage 1: the direct thought does not need the step. {COUNTED_ALONE}"), format!(
         "SELECT coalesce(s['dropped'], 'kept') AS fate, count(*) AS steps, sum(s['tokens']) AS tokens\nFROM (SELECT unnest(steps) AS s FROM {table}) GROUP BY fate ORDER BY tokens DESC, fate"
     )).await?);
@@ -117,7 +135,7 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
     pictures.push(of("words", "First words of dropped steps", &format!("How often dropped and kept steps begin with these words, in {}.", said(source)), format!(
         "SELECT words, sum(CASE WHEN dropped IS NULL THEN 0 ELSE 1 END) AS dropped, sum(CASE WHEN dropped IS NULL THEN 1 ELSE 0 END) AS kept FROM (\n  SELECT lower(btrim(split_part(ltrim(text), ' ', 1), ',.:;!*#(')) AS words, s['dropped'] AS dropped FROM (\n    SELECT unnest(cot_steps(original_cot)) AS text, unnest(steps) AS s FROM {table}{sampled}))\nWHERE words <> '' GROUP BY words ORDER BY dropped DESC, words LIMIT 8"
     )).await?);
-    let scores = of("scores", "Scores of kept and dropped steps", "Steps by score, in bins of half a nat: those that stage 2 kept and those that it dropped.", format!(
+    let scores = of("scores", "Scores of kept and dropped steps", "Steps by score, in nats: kept steps, and steps that were dropped for their score.", format!(
         "SELECT floor(2 * greatest(least(s['surprisal'], 20), -5)) / 2 AS score, sum(CASE WHEN s['dropped'] IS NULL THEN 1 ELSE 0 END) AS kept, sum(CASE WHEN s['dropped'] IS NULL THEN 0 ELSE 1 END) AS dropped\nFROM (SELECT unnest(steps) AS s FROM {table}) WHERE s['surprisal'] IS NOT NULL GROUP BY score ORDER BY score"
     )).await?;
     pictures.extend((!scores.rows.rows.is_empty()).then_some(scores));

@@ -6,19 +6,25 @@ use datafusion::common::Result;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use super::chain::{self, COUNTED_ALONE, Chain, InputRow, On};
+use super::chain::{self, COUNTED_ALONE, Chain, On};
 use super::faults::{self, Kind};
 use super::filter::Condition;
+use super::list::{self, Entry};
 use super::page::page;
-use super::pictures::picture;
-use super::queries::{Overview, Picture, drawn, edge, overview, said};
+use super::pictures::{legend, picture, reading};
+use super::place::InputRow;
+use super::queries::{Overview, Picture, drawn, edge, example, overview, said};
 use super::source::{QueryRow, QueryRows, Source};
 use super::text::cell;
 use crate::output::{count, percent, several};
 use crate::terminal::visible;
 
-const KEYS: [(&str, &str); 3] =
-    [("j k", "next, previous chain"), ("n p", "next, previous dropped step"), ("s", "numbers and SQL")];
+const KEYS: [(&str, &str); 4] = [
+    ("j k", "next, previous chain"),
+    ("n p", "next, previous dropped step"),
+    ("d", "dropped steps"),
+    ("s", "numbers and SQL"),
+];
 
 /// The address of a page with arguments.
 pub(crate) type Link<'a> = &'a dyn Fn(&str, &[(&str, &str)]) -> String;
@@ -26,6 +32,8 @@ pub(crate) type Link<'a> = &'a dyn Fn(&str, &[(&str, &str)]) -> String;
 pub(crate) struct Report {
     pub source: Source,
     pub overview: Overview,
+    /// A chain for the first screen.
+    pub example: Option<Chain>,
     /// The filter of the chains, and their number.
     pub selected: Option<(Condition, u64)>,
 }
@@ -33,14 +41,32 @@ pub(crate) struct Report {
 impl Report {
     pub(crate) async fn of(source: Source) -> Result<Self> {
         let overview = overview(&source).await?;
-        Ok(Self { source, overview, selected: None })
+        let example = example(&source).await?;
+        let example = chain::read(&source, &source.location, example.as_slice()).await?.pop();
+        Ok(Self { source, overview, example, selected: None })
     }
 
-    /// Chains drawn with a seed among those that pass the filter, each with that of the other output.
+    /// Chains drawn with a seed among those that pass the filter, each with that of the other output. Without a filter, the
+    /// chains that the overview names come first.
     pub(crate) async fn drawn(&self, chains: usize) -> Result<Vec<(Chain, Option<Chain>)>> {
         let filter = self.selected.as_ref().map(|(filter, _)| filter);
         let source = &self.source;
-        let places = drawn(source, filter, chains).await?;
+        let mut places: Vec<_> = match filter {
+            Some(_) => vec![],
+            None => {
+                let things = self.things().into_iter().filter_map(|(_, example, _)| InputRow::parse(&example));
+                self.example.iter().map(|chain| chain.place.clone()).chain(things).collect()
+            }
+        };
+        places.extend(drawn(source, filter, chains).await?);
+        let mut seen = Vec::new();
+        places.retain(|place| {
+            !seen.contains(place) && {
+                seen.push(place.clone());
+                true
+            }
+        });
+        places.truncate(chains);
         let mut others = self.other(&places).await?;
         let own = chain::read(source, &source.location, &places).await?.into_iter();
         let pair = |chain: Chain| {
@@ -61,17 +87,42 @@ impl Report {
 
     /// The report as one page.
     pub(crate) fn file(&self, chains: &[(Chain, Option<Chain>)]) -> String {
+        let entry = |(index, (chain, other)): (usize, &(Chain, Option<Chain>))| Entry {
+            place: chain.place.clone(),
+            link: format!("#chain-{}", index + 1),
+            original: chain.original_tokens,
+            pruned: chain.pruned_tokens,
+            other: other.as_ref().map(|other| other.pruned_tokens),
+            steps: chain.steps.clone(),
+            question: chain.question.chars().take(300).collect(),
+        };
+        let entries: Vec<_> = chains.iter().enumerate().map(entry).collect();
+        let has_other = self.source.against.is_some();
+        let nav = html! {
+            nav aria-label="Contents" { a href="#things" { "Things to look at" } a href="#numbers" { "Numbers" } a href="#chains" { "Chains" } }
+        };
         let body = html! {
-            (self.html(None))
-            section {
+            (self.html(None, chains))
+            section id="chains" {
                 h2.chains { "Chains" }
-                p.about { (several(chains.len() as u64, "chain")) ", drawn with a seed. Bar: a cell per step, as wide as its tokens; full height is kept, half is dropped by stage 2, a quarter by stage 1. " (COUNTED_ALONE) }
-                @for (chain, other) in chains {
-                    article { h3 { (visible(&chain.place.to_string())) } (chain.html(other.as_ref(), On::Report)) }
+                p.about { (several(chains.len() as u64, "chain")) ", drawn with a seed. Each bar shows the steps of a chain, as wide as their tokens; kept steps have the full height. " (COUNTED_ALONE) }
+                (legend("kept", &self.stages()))
+                (list::table("Chains of this report", &entries, has_other, &|column| (html! { (column.head) }, None)))
+                @for (index, (chain, other)) in chains.iter().enumerate() {
+                    article id={ "chain-" (index + 1) } { h3 { (visible(&chain.place.to_string())) } (chain.html(other.as_ref(), On::Report)) }
                 }
             }
         };
-        page(&format!("asap view {}", self.title()), "'none'", html! {}, body, &KEYS)
+        page(&format!("asap view {}", self.title()), "'none'", nav, body, &KEYS)
+    }
+
+    /// The stages that dropped steps, in their order.
+    fn stages(&self) -> Vec<&str> {
+        let fates = self.overview.pictures.iter().filter(|picture| picture.name == "reasons");
+        let fates = fates.flat_map(|picture| picture.rows.iter()).map(|row| row.text("fate"));
+        let mut stages: Vec<_> = fates.filter(|fate| *fate != "kept").collect();
+        stages.sort_by_key(|stage| *stage != "anchor");
+        stages
     }
 
     pub(crate) fn title(&self) -> String {
@@ -199,22 +250,45 @@ impl Report {
 
     /// The overview as a page within a frame: a notebook and the page cannot change each other's style.
     pub(crate) fn frame(&self) -> Markup {
-        let page = page(&format!("asap view {}", self.title()), "'none'", html! {}, self.html(None), &[]);
+        let page = page(&format!("asap view {}", self.title()), "'none'", html! {}, self.html(None, &[]), &[]);
         html! { iframe title="What pruning did" srcdoc=(page) sandbox="" style="width: 100%; height: 640px; border: 0; resize: vertical" {} }
     }
 
-    /// The overview as a part of a page. `link` gives the address of a page of the server with these arguments.
-    pub(crate) fn html(&self, link: Option<Link<'_>>) -> Markup {
+    /// The overview as a part of a page. `link` gives the address of a page of the server with these arguments, and
+    /// `chains` are those on the same page.
+    pub(crate) fn html(&self, link: Option<Link<'_>>, chains: &[(Chain, Option<Chain>)]) -> Markup {
         let (sentences, command) = self.sentences();
         let things = self.things();
+        let named = |name: &str| {
+            let place = InputRow::parse(name);
+            let index = chains.iter().position(|(chain, _)| Some(&chain.place) == place.as_ref());
+            let address = match (link, place) {
+                (Some(link), Some(place)) => {
+                    Some(link("chain", &[("file", &place.file), ("row", &place.row.to_string())]))
+                }
+                _ => index.map(|index| format!("#chain-{}", index + 1)),
+            };
+            html! { @if let Some(address) = address { a href=(address) { (visible(name)) } } @else { code { (visible(name)) } } }
+        };
         html! {
             h1 { (visible(&self.title())) }
             div.lead {
                 p { @for sentence in &sentences { (visible(sentence)) " " } }
                 @if let Some(command) = command { p { "To measure it: " code { (visible(&command)) } } }
             }
-            @if let Some(warning) = self.warning() { p.about { "Note: " (visible(&warning)) "." } }
-            section.things {
+            @if let Some(warning) = self.warning() { p.warning { (visible(&warning)) "." } }
+            div.first {
+                (self.picture(&self.overview.tokens))
+                @if let Some(chain) = &self.example {
+                    section.picture {
+                        h2 { "A chain" }
+                        p.about { (named(&chain.place.to_string())) ": " (chain.summary()) }
+                        (chain.preview())
+                        (legend("kept", &self.stages()))
+                    }
+                }
+            }
+            section.things.warning[!things.is_empty()] id="things" {
                 h2 { "Things to look at" }
                 @if things.is_empty() { p { "None of the checks found a chain in " (said(&self.source)) "." } }
                 @else {
@@ -223,11 +297,7 @@ impl Report {
                         @for (what, example, filter) in &things {
                             li {
                                 @if let Some(link) = link { a href=(link("chains", &[("where", filter)])) { (what) } } @else { (what) }
-                                ", such as "
-                                @match (link, InputRow::parse(example)) {
-                                    (Some(link), Some(place)) => a href=(link("chain", &[("file", &place.file), ("row", &place.row.to_string())])) { (visible(example)) }
-                                    _ => code { (visible(example)) }
-                                }
+                                ", such as " (named(example))
                             }
                         }
                     }
@@ -235,14 +305,7 @@ impl Report {
                 }
                 (numbers(&self.overview.things, true))
             }
-            div.pictures {
-                (self.picture(&self.overview.tokens))
-                @if self.source.exam.is_none() {
-                    section.picture id="survival" {
-                        h2 { "Does the answer survive?" }
-                        p.about { "Not measured. asap exam asks the scoring model for the answer after the pruned chain, and after random steps of the same size. Pass its output to --exam." }
-                    }
-                }
+            div.pictures id="numbers" {
                 @for each in &self.overview.pictures { (self.picture(each)) }
                 (self.picture(&self.overview.runs))
             }
@@ -250,11 +313,11 @@ impl Report {
     }
 
     fn picture(&self, of: &Picture) -> Markup {
-        let drawn = picture(of, edge(&self.source));
+        let drawn = picture(of, edge(&self.source), &self.stages());
         html! {
             section.picture.wide[drawn.0.is_empty()] id=(of.name) {
                 h2 { (of.title) }
-                p.about { (of.about) }
+                p.about { (of.about) (reading(of.name)) }
                 (drawn)
                 (numbers(of, !drawn.0.is_empty()))
             }
@@ -278,7 +341,8 @@ impl Report {
             lines.extend(with_sql.then(|| format!("\nTo read the first: {}", code(&self.reading(&things[0].1)))));
         }
         let all = [&self.overview.tokens].into_iter().chain(&self.overview.pictures).chain([&self.overview.runs]);
-        for each in all.filter(|each| with_sql || !matches!(each.name, "rejects" | "runs")) {
+        let is_written = |name| name != "scatter" && (with_sql || !matches!(name, "rejects" | "runs"));
+        for each in all.filter(|each| is_written(each.name)) {
             lines.push(format!("\n### {}\n\n{}\n", each.title, markdown(&each.about)));
             lines.push(table(&each.rows));
             lines.extend(with_sql.then(|| format!("\n```sql\n{}\n```", each.sql)));

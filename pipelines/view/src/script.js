@@ -1,5 +1,6 @@
 // Keys. Every page works without them.
 (() => {
+  const DROPPED = "article .steps li:is(.a, .r):not(.run)";
   const all = (selector) => [...document.querySelectorAll(selector)];
   const step = (selector, by) => {
     const found = all(selector);
@@ -12,6 +13,8 @@
     }
     const item = found[next];
     if (!item) return;
+    const box = item.closest("details");
+    if (box) box.open = true;
     all("li.at").forEach((old) => old.classList.remove("at"));
     item.classList.add("at");
     item.scrollIntoView({ block: "center" });
@@ -25,18 +28,24 @@
       : heads.reverse().find((head) => head.getBoundingClientRect().top < -4);
     if (next) { all("li.at").forEach((old) => old.classList.remove("at")); next.scrollIntoView(); }
   };
+  const toggle = (selector) => {
+    const boxes = all(selector);
+    const open = !boxes.every((box) => box.open);
+    boxes.forEach((box) => { box.open = open; });
+  };
   const keys = {
     j: () => chain(1), ArrowRight: () => chain(1), k: () => chain(-1), ArrowLeft: () => chain(-1),
-    n: () => step(".steps li.a, .steps li.r", 1), p: () => step(".steps li.a, .steps li.r", -1),
-    s: () => {
-      const boxes = all("details");
-      const open = !boxes.every((box) => box.open);
-      boxes.forEach((box) => { box.open = open; });
-    },
+    n: () => step(DROPPED, 1), p: () => step(DROPPED, -1), d: () => toggle(".run details"), s: () => toggle("details:not(.run *)"),
     "/": () => document.querySelector("input[name=where]")?.focus(),
   };
+  // The switch stays as it is from page to page.
+  const raw = document.querySelector("#raw");
+  try {
+    raw.checked = sessionStorage.getItem("asap-raw") === "1";
+    raw.addEventListener("change", () => sessionStorage.setItem("asap-raw", raw.checked ? "1" : "0"));
+  } catch { /* A browser may refuse to store. */ }
   addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=checkbox])")) return;
     if (event.key.startsWith("Arrow") && event.target.closest(".scroll, pre")) return;
     const act = keys[event.key];
     if (act) { event.preventDefault(); act(); }

@@ -13,7 +13,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::common::{Result, plan_err};
+use datafusion::common::plan_err;
 use hyper::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, LOCATION, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
@@ -26,20 +26,15 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
-use url::form_urlencoded;
 
-use super::chain::{self, BY_PLACE, InputRow, On, PLACE};
-use super::filter::Condition;
 use super::page::{page, policy};
+use super::pages::{Asked, address, form};
 use super::report::Report;
-use super::source::{Listing, QueryRow, QueryRows};
 use crate::failure::Failure;
-use crate::output::{complain, count, error_line, note, percent, print, several};
+use crate::output::{complain, error_line, note, print};
 use crate::signals::Signals;
 use crate::terminal::visible;
 
-/// Rows of a list.
-const PAGE: u64 = 50;
 /// Connections at a time, and pages. A usual process may open 1,024 files, and each page reads some.
 const CONNECTIONS: usize = 256;
 const PAGES: usize = 32;
@@ -52,85 +47,18 @@ const HEAD_BYTES: usize = 64 << 10;
 const OPEN_TIME: Duration = Duration::from_secs(60);
 /// The pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
-const KEYS: [(&str, &str); 4] = [
+const KEYS: [(&str, &str); 5] = [
     ("j k", "next, previous chain"),
     ("n p", "next, previous dropped step"),
+    ("d", "dropped steps"),
     ("s", "numbers and SQL"),
-    ("/", "filter"),
+    ("/", "search"),
 ];
-/// SQL, and whether the largest is first.
-type Keys = &'static [(&'static str, bool)];
-/// The orders of the list: what the address and the form call them, and by what they sort.
-const ORDERS: [(&str, &str, Keys); 6] = [
-    ("place", "place in the input", &[]),
-    ("longest", "longest first", &[("original_tokens", true)]),
-    ("shortest", "shortest first", &[("original_tokens", false)]),
-    ("least", "least kept first", &[(KEPT, false)]),
-    ("most", "most kept first", &[(KEPT, true)]),
-    ("steps", "most steps first", &[("cardinality(steps)", true)]),
-];
-const KEPT: &str = "pruned_tokens / CAST(greatest(original_tokens, 1) AS DOUBLE)";
-
 pub(super) struct Server {
     pub report: Report,
     token: String,
     port: u16,
     pages: Semaphore,
-}
-
-/// What an address asks for.
-#[derive(Debug, Default)]
-struct Asked {
-    filter: String,
-    order: String,
-    from: u64,
-    at: Option<u64>,
-    place: Option<InputRow>,
-    status: String,
-    is_whole: bool,
-    /// The first argument that is no number.
-    wrong: Option<String>,
-}
-
-impl Asked {
-    fn of(query: Option<&str>) -> Self {
-        let (mut asked, mut file, mut row) = (Self::default(), None, None);
-        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-            let number = value.parse::<u64>();
-            if matches!(name.as_ref(), "from" | "at" | "row") && number.is_err() {
-                asked.wrong.get_or_insert(format!("{name}={value}: expected a whole number"));
-            }
-            match name.as_ref() {
-                "where" => asked.filter = value.into_owned(),
-                "sort" => asked.order = value.into_owned(),
-                "from" => asked.from = number.unwrap_or(0),
-                "at" => asked.at = number.ok(),
-                "file" => file = Some(value.into_owned()),
-                "row" => row = number.ok(),
-                "status" => asked.status = value.into_owned(),
-                "whole" => asked.is_whole = value == "1",
-                _ => {}
-            }
-        }
-        asked.place = file.zip(row).map(|(file, row)| InputRow { file, row });
-        asked
-    }
-
-    fn sorted(&self) -> Vec<(&'static str, bool)> {
-        let by = ORDERS.iter().find(|(name, ..)| *name == self.order).map_or(&[][..], |(.., by)| by);
-        by.iter().chain(&BY_PLACE).copied().collect()
-    }
-
-    /// The address of a page with the same filter and order.
-    fn link(&self, page: &str, more: &[(&str, &str)]) -> String {
-        let kept = [("where", self.filter.as_str()), ("sort", &self.order), ("status", &self.status)];
-        let kept = kept.into_iter().filter(|(_, value)| !value.is_empty());
-        address(page, &kept.chain(more.iter().copied()).collect::<Vec<_>>())
-    }
-}
-
-fn address(page: &str, pairs: &[(&str, &str)]) -> String {
-    format!("{page}?{}", form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish())
 }
 
 /// Serves the pages until a signal ends the process. Prints their address, and opens it if `is_opened`.
@@ -285,22 +213,28 @@ impl Server {
         let made = match (name, &asked.wrong) {
             // Links of pages are relative to the address with a slash.
             ("", _) => return (StatusCode::PERMANENT_REDIRECT, String::new()),
-            ("/", _) => Ok(Some(self.report.html(Some(&address)))),
-            ("/chains" | "/chain" | "/rejects", Some(wrong)) => plan_err!("{wrong}"),
-            ("/chains", None) => self.chains(&asked).await.map(Some),
-            ("/chain", None) => self.chain(&asked).await,
-            ("/rejects", None) => self.rejects(&asked).await.map(Some),
-            _ => return (StatusCode::NOT_FOUND, "there is no such page".to_string()),
+            ("/", _) => Ok(Some(self.report.html(Some(&address), &[]))),
+            ("/chains" | "/chain" | "/rejects" | "/reject", Some(wrong)) => plan_err!("{wrong}"),
+            ("/chains", None) => self.report.chains_page(&asked).await.map(Some),
+            ("/chain", None) => self.report.chain_page(&asked).await,
+            ("/reject", None) => self.report.reject_page(&asked).await,
+            ("/rejects", None) => self.report.rejects_page(&asked).await.map(Some),
+            _ => Ok(None),
         };
         let (status, body) = match made {
             Ok(Some(body)) => (StatusCode::OK, body),
             Ok(None) => (
                 StatusCode::NOT_FOUND,
-                html! { h1 { "There is no such chain" } p { "The output may have changed, or the filter excludes it." } },
+                match name {
+                    "/chain" | "/reject" => {
+                        html! { h1 { "There is no such chain" } p { "The output may have changed, or the filter excludes it." } }
+                    }
+                    _ => html! { h1 { "There is no such page" } p { a href="./" { "Overview" } } },
+                },
             ),
             Err(error) => {
                 // The form stays, so that a filter can be corrected.
-                let form = (name != "/rejects").then(|| form(&asked));
+                let form = (!name.starts_with("/reject")).then(|| form(&asked));
                 let message = error_line(&error);
                 (
                     StatusCode::BAD_REQUEST,
@@ -311,146 +245,6 @@ impl Server {
         let title = format!("asap view {}", self.report.title());
         (status, page(&title, "'self'", nav(name), body, &KEYS))
     }
-
-    async fn chains(&self, asked: &Asked) -> Result<Markup> {
-        let source = &self.report.source;
-        let filter = Condition::typed(&asked.filter, &source.schema)?;
-        let total = source.selected(filter.as_ref()).await?;
-        let counted = ["id", "original_tokens", "pruned_tokens", "cardinality(steps) AS steps"];
-        let listing = Listing {
-            table: &source.location,
-            columns: &[&PLACE[..], &counted].concat(),
-            condition: filter.as_ref(),
-            order: &asked.sorted(),
-            first: asked.from,
-            rows: Some(PAGE),
-        };
-        let rows = source.listed(&listing).await?;
-        let questions = self.questions(&rows).await?;
-        Ok(html! {
-            h1 { "Chains" }
-            (form(asked))
-            p.facts { @if total == 0 { "No chain matches the filter." } @else { (several(total, "chain")) } }
-            div.scroll role="region" aria-label="Chains" tabindex="0" {
-                table {
-                    thead { tr { @for head in ["chain", "tokens before", "after", "kept", "steps", "question"] { th.n[!matches!(head, "chain" | "question")] scope="col" { (head) } } } }
-                    tbody {
-                        @for (index, row) in rows.iter().enumerate() {
-                            @let place = InputRow::of(row);
-                            tr {
-                                td { a href=(asked.link("chain", &[("at", &(asked.from + index as u64).to_string())])) { (visible(&place.to_string())) } }
-                                td.n { (count(row.count("original_tokens"))) }
-                                td.n { (count(row.count("pruned_tokens"))) }
-                                td.n { (percent(row.number("pruned_tokens"), row.number("original_tokens"))) }
-                                td.n { (count(row.count("steps"))) }
-                                td.line dir="auto" { (visible(questions.iter().find(|question| InputRow::of(*question) == place).map_or("", |row| row.text("question")))) }
-                            }
-                        }
-                    }
-                }
-            }
-            (pager(asked, "chains", total))
-            (shown(&listing))
-        })
-    }
-
-    /// The beginnings of the questions of rows, so that only these rows' texts are read.
-    async fn questions(&self, rows: &QueryRows) -> Result<QueryRows> {
-        if rows.rows.is_empty() {
-            return Ok(QueryRows::default());
-        }
-        let places: Vec<_> = rows.iter().map(InputRow::of).collect();
-        let (source, condition) = (&self.report.source, chain::at(&places));
-        let columns = &[PLACE[0], PLACE[1], "left(question, 300) AS question"];
-        source.listed(&Listing { columns, ..chain::query(&source.location, &condition) }).await
-    }
-
-    /// None if there is no such chain.
-    async fn chain(&self, asked: &Asked) -> Result<Option<Markup>> {
-        let source = &self.report.source;
-        let (place, before, after) = match (&asked.place, asked.at) {
-            (Some(place), _) => (Some(place.clone()), None, None),
-            (None, at) => self.neighbors(asked, at.unwrap_or(0)).await?,
-        };
-        let Some(place) = place else { return Ok(None) };
-        let found = chain::read(source, &source.location, std::slice::from_ref(&place)).await?;
-        let Some(chain) = found.first() else {
-            let reject = chain::reject(source, &place).await?;
-            return Ok(
-                reject.map(|reject| html! { h1 { "Chain " (visible(&place.to_string())) } p { (visible(&reject)) } })
-            );
-        };
-        let other = self.report.other(std::slice::from_ref(&place)).await?;
-        let row = place.row.to_string();
-        let own = [("file", place.file.as_str()), ("row", &row)];
-        Ok(Some(html! {
-            article {
-                h1 { "Chain " (visible(&place.to_string())) }
-                p.facts {
-                    @if let Some(at) = before { a rel="prev" href=(asked.link("chain", &[("at", &at.to_string())])) { "← previous" } " · " }
-                    @if let Some(at) = after { a rel="next" href=(asked.link("chain", &[("at", &at.to_string())])) { "next →" } " · " }
-                    a href=(address("chain", &own)) { "link to this chain" } " · "
-                    @if !asked.is_whole { a href=(address("chain", &[own[0], own[1], ("whole", "1")])) { "all text" } " · " }
-                    a href=(asked.link("chains", &[])) { "list" }
-                }
-                (chain.html(other.first(), if asked.is_whole { On::WholePage } else { On::Page }))
-            }
-            (shown(&chain::query(&source.location, &chain::at(&[place]))))
-        }))
-    }
-
-    /// The place of a chain of the list, and the indices of the chains around it.
-    async fn neighbors(&self, asked: &Asked, at: u64) -> Result<(Option<InputRow>, Option<u64>, Option<u64>)> {
-        let source = &self.report.source;
-        let filter = Condition::typed(&asked.filter, &source.schema)?;
-        let listing = Listing {
-            table: &source.location,
-            columns: &PLACE,
-            condition: filter.as_ref(),
-            order: &asked.sorted(),
-            first: at,
-            rows: Some(2),
-        };
-        let rows = source.listed(&listing).await?;
-        let places: Vec<_> = rows.iter().map(InputRow::of).collect();
-        Ok((places.first().cloned(), at.checked_sub(1), (places.len() > 1).then_some(at.saturating_add(1))))
-    }
-
-    async fn rejects(&self, asked: &Asked) -> Result<Markup> {
-        let source = &self.report.source;
-        let rejects = &source.status.rejects;
-        if rejects.is_empty() {
-            return Ok(html! { h1 { "Rejects" } p { "No row was rejected." } });
-        }
-        let status = (!asked.status.is_empty()).then(|| Condition::is("status", &asked.status));
-        let total = rejects.iter().filter(|(status, _)| asked.status.is_empty() || **status == asked.status);
-        let total = total.map(|(_, rows)| rows).sum();
-        let listing = Listing {
-            table: &source.rejects(),
-            columns: &["status", PLACE[0], PLACE[1], "error"],
-            condition: status.as_ref(),
-            order: &BY_PLACE,
-            first: asked.from,
-            rows: Some(PAGE),
-        };
-        let rows = source.listed(&listing).await?;
-        let cell = |row: QueryRow<'_>, column| visible(row.text(column)).into_owned();
-        Ok(html! {
-            h1 { "Rejects" }
-            p {
-                a href="rejects" { "all" }
-                @for (status, rows) in rejects { " · " a href=(address("rejects", &[("status", status)])) { (visible(status)) " (" (count(*rows)) ")" } }
-            }
-            div.scroll role="region" aria-label="Rejects" tabindex="0" {
-                table {
-                    thead { tr { @for head in ["status", "row", "error"] { th scope="col" { (head) } } } }
-                    tbody { @for row in rows.iter() { tr { td { (cell(row, "status")) } td { a href=(address("chain", &[("file", row.text("file")), ("row", &row.count("row").to_string())])) { (visible(&InputRow::of(row).to_string())) } } td.long { (cell(row, "error")) } } } }
-                }
-            }
-            (pager(asked, "rejects", total))
-            (shown(&listing))
-        })
-    }
 }
 
 fn nav(page: &str) -> Markup {
@@ -460,28 +254,4 @@ fn nav(page: &str) -> Markup {
             @for (name, link, title) in pages { a href=(link) aria-current=[(name == page).then_some("page")] { (title) } }
         }
     }
-}
-
-fn form(asked: &Asked) -> Markup {
-    html! {
-        form action="chains" method="get" {
-            label.wide { "Filter: an SQL condition over the columns" input name="where" value=(asked.filter) placeholder="pruned_tokens > 100 AND id LIKE 'a%'" autocomplete="off" spellcheck="false"; }
-            label { "Order" select name="sort" { @for (name, title, _) in ORDERS { option value=(name) selected[asked.order == name] { (title) } } } }
-            button { "Show" }
-        }
-    }
-}
-
-fn pager(asked: &Asked, page: &str, total: u64) -> Markup {
-    let link = |from: u64| asked.link(page, &[("from", &from.to_string())]);
-    html! {
-        p {
-            @if asked.from > 0 { a rel="prev" href=(link(asked.from.saturating_sub(PAGE))) { "← previous" } " " }
-            @if asked.from.saturating_add(PAGE) < total { a rel="next" href=(link(asked.from.saturating_add(PAGE))) { "next →" } }
-        }
-    }
-}
-
-fn shown(listing: &Listing) -> Markup {
-    html! { details { summary { "SQL" } pre.sql tabindex="0" { code { (visible(&listing.sql())) } } } }
 }

@@ -36,6 +36,8 @@ const COLUMNS: [&str; 9] = [
 ];
 
 const STEPS: &str = "asap.chain.steps";
+/// The name of the rows of an output, with the tokens that the other output has of the same chain.
+const PAIRS: &str = "both outputs";
 
 pub(crate) struct Source {
     context: SessionContext,
@@ -45,6 +47,8 @@ pub(crate) struct Source {
     pub schema: DFSchema,
     /// The columns of [`COLUMNS`] of a second output with the same input.
     pub against: Option<String>,
+    /// The query of [`PAIRS`], if there is a second output.
+    pairs: Option<String>,
     /// The table of an exam.
     pub exam: Option<String>,
 }
@@ -92,7 +96,24 @@ impl Source {
             }
             None => None,
         };
-        Ok(Self { context, location, status, schema, against, exam })
+        let pairs = against.as_deref().map(|against| {
+            format!(
+                "SELECT one.*, other.pruned_tokens AS other_tokens FROM {} AS one LEFT JOIN {} AS other\n    \
+                 ON one.source['file'] = other.source['file'] AND one.source['row'] = other.source['row']",
+                quoted(&location),
+                quoted(against)
+            )
+        });
+        if let Some(pairs) = &pairs {
+            let pairs = context.sql(pairs).await?.into_view();
+            context.register_table(TableReference::bare(PAIRS), pairs)?;
+        }
+        Ok(Self { context, location, status, schema, against, pairs, exam })
+    }
+
+    /// The table that lists of chains read.
+    pub(crate) fn chains(&self) -> &str {
+        if self.pairs.is_some() { PAIRS } else { &self.location }
     }
 
     /// Runs a query of a page.
@@ -106,11 +127,25 @@ impl Source {
         collected(listing.over(rows)?).await
     }
 
-    /// The number of chains that pass a filter. It is no filter here: the reader of files would evaluate it and wrap its
-    /// errors.
+    /// The columns of a table, as SQL names them.
+    pub(crate) async fn columns(&self, table: &str) -> Result<Vec<String>> {
+        let rows = self.context.table(TableReference::bare(table)).await?;
+        let names = rows.schema().fields().iter().map(|field| format!("\"{}\"", field.name().replace('"', "\"\"")));
+        Ok(names.collect())
+    }
+
+    /// The number of chains that pass a filter.
     pub(crate) async fn selected(&self, filter: Option<&Condition>) -> Result<u64> {
-        let Some(filter) = filter else { return Ok(self.status.rows) };
-        let rows = self.context.table(TableReference::bare(self.location.as_str())).await?;
+        match filter {
+            Some(filter) => self.passed(&self.location, filter).await,
+            None => Ok(self.status.rows),
+        }
+    }
+
+    /// The number of rows of a table that pass a filter. It is no filter here: the reader of files would evaluate it and
+    /// wrap its errors.
+    pub(crate) async fn passed(&self, table: &str, filter: &Condition) -> Result<u64> {
+        let rows = self.context.table(TableReference::bare(table)).await?;
         let passed = when(filter.expr.clone(), lit(1)).otherwise(lit(0))?;
         let found = collected(rows.aggregate(vec![], vec![sum(passed).alias("chains")])?).await?;
         Ok(found.first().map_or(0, |row| row.count("chains")))
@@ -154,8 +189,12 @@ impl Listing<'_> {
     }
 
     /// The same query for asap sql.
-    pub(crate) fn sql(&self) -> String {
-        let mut lines = vec![format!("SELECT {}", self.columns.join(", ")), format!("FROM {}", quoted(self.table))];
+    pub(crate) fn sql(&self, source: &Source) -> String {
+        let table = match &source.pairs {
+            Some(pairs) if self.table == PAIRS => format!("({pairs})"),
+            _ => quoted(self.table),
+        };
+        let mut lines = vec![format!("SELECT {}", self.columns.join(", ")), format!("FROM {table}")];
         lines.extend(self.condition.map(|condition| format!("WHERE {}", condition.text)));
         let by =
             |(by, is_largest_first): &(&str, bool)| format!("{by}{}", if *is_largest_first { " DESC" } else { "" });
@@ -290,6 +329,10 @@ impl QueryRows {
 pub(crate) struct QueryRow<'a>(&'a Map<String, Value>);
 
 impl<'a> QueryRow<'a> {
+    pub(crate) fn of(row: &'a Map<String, Value>) -> Self {
+        Self(row)
+    }
+
     pub(crate) fn get(self, column: &str) -> &'a Value {
         self.0.get(column).unwrap_or(&Value::Null)
     }

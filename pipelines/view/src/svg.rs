@@ -127,17 +127,52 @@ pub(crate) fn lines(label: &str, lines: &[Line]) -> Markup {
     }
 }
 
-/// The steps of a chain, a cell per step as wide as its tokens. Dropped steps are lower, so that color is not needed.
-pub(crate) fn strip(label: &str, cells: &[(f64, &'static str)]) -> Markup {
+/// Cells next to each other, with the height of kept steps. Dropped steps are lower, so that color is not needed.
+pub(crate) fn strip(label: &str, cells: &[(f64, &'static str)], height: usize) -> Markup {
     let total = cells.iter().map(|(width, _)| width).sum::<f64>().max(1.0);
     let widths: Vec<_> = cells.iter().map(|(width, class)| (width / total, *class)).collect();
     html! {
-        svg class="strip" role="img" aria-label=(label) width="100%" height="24" {
+        svg class="strip" role="img" aria-label=(label) width="100%" height=(height) {
             @for (x, width, class) in placed(&widths) {
-                @let height = match class { "k" => 24, "r" => 14, _ => 7 };
-                rect class=(class) x=(share(x)) y=(24 - height) width=(share(width)) height=(height) {}
+                @let own = match class { "k" => height, "r" => height * 7 / 12, _ => height * 7 / 24 };
+                rect class=(class) x=(share(x)) y=(height - own) width=(share(width)) height=(own) {}
             }
         }
+    }
+}
+
+/// Points of the same series.
+pub(crate) struct Points {
+    pub label: String,
+    pub class: &'static str,
+    /// x and y from 0 to 1, and what each point is.
+    pub points: Vec<(f64, f64, String)>,
+}
+
+/// Points over two equal axes, on whose diagonal x is y. A mark is a horizontal line at a height.
+pub(crate) fn scatter(label: &str, series: &[Points], ticks: &[(f64, String)], mark: Option<(f64, String)>) -> Markup {
+    const SIDE: f64 = 220.0;
+    let y = |value: f64| px(8.0 + (1.0 - value) * SIDE);
+    let x = |value: f64| share(0.12 + 0.86 * value);
+    html! {
+        svg role="img" aria-label=(label) width="100%" height=(px(SIDE + 32.0)) {
+            @for (at, tick) in ticks {
+                line class="axis" x1=(x(0.0)) x2=(x(1.0)) y1=(y(*at)) y2=(y(*at)) {}
+                text class="tick" x=(share(0.11)) y=(px(12.0 + (1.0 - at) * SIDE)) text-anchor="end" { (tick) }
+                text class="tick" x=(x(*at)) y=(px(SIDE + 26.0)) text-anchor="middle" { (tick) }
+            }
+            line class="control" x1=(x(0.0)) y1=(y(0.0)) x2=(x(1.0)) y2=(y(1.0)) {}
+            @if let Some((at, mark)) = mark {
+                line class="mark" x1=(x(0.0)) x2=(x(1.0)) y1=(y(at)) y2=(y(at)) {}
+                text class="tick" x=(x(1.0)) y=(px(4.0 + (1.0 - at) * SIDE)) text-anchor="end" { (mark) }
+            }
+            @for series in series {
+                g class=(series.class) {
+                    @for (at, value, what) in &series.points { circle cx=(x(*at)) cy=(y(*value)) r="3" { title { (what) } } }
+                }
+            }
+        }
+        @if series.len() > 1 { ul.legend { @for series in series { li class=(series.class) { (series.label) } } } }
     }
 }
 

@@ -1,20 +1,12 @@
-//! The contract of a kind of backend, and the registry of all kinds.
+//! The contract of a kind of backend.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use asap_kernels::memo::Memory;
 use asap_lm::{Dtype, LmError, LoadedModel, Tokenizer};
-use parking_lot::RwLock;
 
-use super::own::{Cpu, Cuda};
-use super::{candle::Candle, served::ServedKind, torch::PyTorch};
-use crate::settings::{Devices, ScorerBackend, Settings};
-
-/// The kinds of this crate, in the order in which `auto` tries them.
-const OWN: [&dyn Kind; 5] = [&Cuda, &Cpu, &PyTorch, &Candle, &ServedKind];
-/// Kinds that programs registered.
-static KINDS: RwLock<Vec<&'static dyn Kind>> = RwLock::new(vec![]);
+use crate::settings::{Devices, Settings};
 
 /// What a scoring model is computed with. The settings of a run take it, and the identity of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +45,7 @@ pub struct Opening<'a> {
 
 /// A kind of backend: a way to run scoring models.
 ///
-/// To add one, implement this and [`register`] it. A kind of this crate is a file, a line in the registry and a sentence
+/// To add one, implement this and [`register`] it. A kind of this crate is a file, a line in `registry.rs` and a sentence
 /// in `docs/models.md`.
 pub trait Kind: Send + Sync {
     /// Its name in settings, messages and identities of outputs.
@@ -79,20 +71,4 @@ pub trait Kind: Send + Sync {
     /// # Errors
     /// If the model cannot be opened. The error says what is missing.
     fn open(&self, settled: &Settled, opening: &Opening) -> asap_lm::Result<LoadedModel>;
-}
-
-/// Adds a kind after the others. Its name becomes a value of `asap.scorer.backend`.
-pub fn register(kind: &'static dyn Kind) {
-    ScorerBackend::register(kind.name());
-    KINDS.write().push(kind);
-}
-
-/// Returns all kinds, in the order in which `auto` tries them.
-pub fn kinds() -> Vec<&'static dyn Kind> {
-    OWN.into_iter().chain(KINDS.read().iter().copied()).collect()
-}
-
-/// Returns the kind that settings name; None for `auto`.
-pub(super) fn named(settings: &Settings) -> Option<&'static dyn Kind> {
-    kinds().into_iter().find(|kind| kind.name() == settings.scorer_backend.name())
 }

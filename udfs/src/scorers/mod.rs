@@ -6,6 +6,7 @@ mod encoder;
 mod kind;
 mod own;
 mod place;
+mod registry;
 mod served;
 mod torch;
 
@@ -22,8 +23,9 @@ use datafusion::common::config::ExtensionOptions;
 use crate::settings::{CompressorBackend, ScorerBackend, Settings};
 
 pub(crate) use encoder::open_encoder;
-pub use kind::{Fit, Kind, Opening, Runs, Settled, kinds, register};
+pub use kind::{Fit, Kind, Opening, Runs, Settled};
 pub use place::Place;
+pub use registry::{kinds, register};
 
 /// The settings that decide what computes scores, and with which type.
 pub const BACKEND: &str = "asap.scorer.backend";
@@ -80,12 +82,12 @@ pub fn settle(settings: &mut Settings, held: Option<&BTreeMap<String, String>>) 
 
 /// Returns what computes by settings that are settled; asap's own engine on CPUs for those that are not.
 pub fn settled(settings: &Settings) -> Settled {
-    kind::named(settings).unwrap_or(&own::Cpu).settled(settings)
+    registry::named(settings).unwrap_or(&own::Cpu).settled(settings)
 }
 
 /// What determines scores and compressions besides the models: the backends and the data type. Empty for f32 on CPUs.
 pub fn identity(settings: &Settings) -> Vec<(&'static str, String)> {
-    let kind = kind::named(settings).unwrap_or(&own::Cpu);
+    let kind = registry::named(settings).unwrap_or(&own::Cpu);
     let is_cpu = kind.name() == own::Cpu.name();
     let backend = (!is_cpu).then(|| (BACKEND, kind.name().to_string()));
     let dtype = kind.settled(settings).dtype.filter(|dtype| !is_cpu || *dtype != Dtype::F32);
@@ -98,7 +100,7 @@ pub fn identity(settings: &Settings) -> Vec<(&'static str, String)> {
 fn choose(folder: &Path, settings: &Settings) -> asap_lm::Result<(&'static dyn Kind, Settled)> {
     // An address names the kind too.
     let is_served = settings.scorer_backend == ScorerBackend::AUTO && settings.scorer_base_url.is_some();
-    match if is_served { Some(&served::ServedKind as &dyn Kind) } else { kind::named(settings) } {
+    match if is_served { Some(&served::ServedKind as &dyn Kind) } else { registry::named(settings) } {
         None => auto(folder, settings),
         Some(kind) => match kind.fits(folder, settings) {
             Ok(settled) => Ok((kind, settled)),

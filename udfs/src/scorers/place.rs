@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::kind::{self, Kind, Settled};
-use super::{choose, encoder, torch};
+use super::kind::{Kind, Settled};
+use super::{choose, encoder, registry, torch};
 use crate::settings::{Devices, Settings};
 
 /// What computes a model by settings that are settled.
@@ -25,7 +25,7 @@ pub struct Place {
 impl Place {
     /// Where `asap.scorer.model` is computed. Looks at no device: `lacks` is None.
     pub fn of_scorer(settings: &Settings) -> Self {
-        match kind::named(settings) {
+        match registry::named(settings) {
             Some(kind) => Self::of(kind, &kind.settled(settings), settings),
             None => Self { backend: "auto", device: None, dtype: None, lacks: None },
         }

@@ -1,0 +1,328 @@
+//! Pages of the server: the list of chains, a chain, and the rejects.
+
+use datafusion::common::Result;
+use maud::{Markup, html};
+use url::form_urlencoded;
+
+use super::chain::{self, On, steps};
+use super::filter::Condition;
+use super::list::{self, COLUMNS, Column, Entry};
+use super::place::{BY_PLACE, InputRow, PLACE};
+use super::reject;
+use super::report::Report;
+use super::source::{Listing, QueryRow, QueryRows};
+use crate::output::{count, several};
+use crate::terminal::visible;
+
+/// Rows of a list.
+const PAGE: u64 = 50;
+
+/// What an address asks for.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    filter: String,
+    /// The name of a column, after a `-` if the largest is first.
+    order: String,
+    from: u64,
+    at: Option<u64>,
+    place: Option<InputRow>,
+    status: String,
+    is_whole: bool,
+    /// The first argument that is no number.
+    pub wrong: Option<String>,
+}
+
+/// Where a row is in its list.
+struct Position {
+    place: Option<InputRow>,
+    at: u64,
+    has_next: bool,
+}
+
+impl Asked {
+    pub(super) fn of(query: Option<&str>) -> Self {
+        let (mut asked, mut file, mut row) = (Self::default(), None, None);
+        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            let number = value.parse::<u64>();
+            if matches!(name.as_ref(), "from" | "at" | "row") && number.is_err() {
+                asked.wrong.get_or_insert(format!("{name}={value}: expected a whole number"));
+            }
+            match name.as_ref() {
+                "where" => asked.filter = value.into_owned(),
+                "sort" => asked.order = value.into_owned(),
+                "from" => asked.from = number.unwrap_or(0),
+                "at" => asked.at = number.ok(),
+                "file" => file = Some(value.into_owned()),
+                "row" => row = number.ok(),
+                "status" => asked.status = value.into_owned(),
+                "whole" => asked.is_whole = value == "1",
+                _ => {}
+            }
+        }
+        asked.place = file.zip(row).map(|(file, row)| InputRow { file, row });
+        asked
+    }
+
+    /// The column of the order, and whether the largest is first.
+    fn sorted(&self, has_other: bool) -> (&'static Column, bool) {
+        let order = if self.order.is_empty() && has_other { "-difference" } else { self.order.as_str() };
+        let (name, is_largest_first) = order.strip_prefix('-').map_or((order, false), |name| (name, true));
+        let known = COLUMNS.iter().find(|column| column.name == name && (has_other || !column.is_of_other));
+        known.map_or((&COLUMNS[0], false), |column| (column, is_largest_first))
+    }
+
+    /// The condition that rejects have the status.
+    fn of_status(&self) -> Option<Condition> {
+        (!self.status.is_empty()).then(|| Condition::is("status", &self.status))
+    }
+
+    /// The address of a page with the same filter and order.
+    fn link(&self, page: &str, more: &[(&str, &str)]) -> String {
+        let kept = [("where", self.filter.as_str()), ("sort", &self.order), ("status", &self.status)];
+        let is_kept = |(name, value): &(&str, &str)| !value.is_empty() && more.iter().all(|(other, _)| other != name);
+        let kept = kept.into_iter().filter(is_kept);
+        address(page, &kept.chain(more.iter().copied()).collect::<Vec<_>>())
+    }
+}
+
+pub(super) fn address(page: &str, pairs: &[(&str, &str)]) -> String {
+    format!("{page}?{}", form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish())
+}
+
+/// The address of the page of a row.
+pub(super) fn row_address(place: &InputRow) -> String {
+    address("chain", &[("file", &place.file), ("row", &place.row.to_string())])
+}
+
+impl Report {
+    pub(super) async fn chains_page(&self, asked: &Asked) -> Result<Markup> {
+        let source = &self.source;
+        let has_other = source.against.is_some();
+        let filter = Condition::typed(&asked.filter, &source.schema)?;
+        let total = source.selected(filter.as_ref()).await?;
+        let counted = ["original_tokens", "pruned_tokens", "other_tokens"];
+        let (by, is_largest_first) = asked.sorted(has_other);
+        let listing = Listing {
+            table: source.chains(),
+            columns: &[&PLACE[..], &counted[..2 + usize::from(has_other)]].concat(),
+            condition: filter.as_ref(),
+            order: &by.order(is_largest_first),
+            first: asked.from,
+            rows: Some(PAGE),
+        };
+        let rows = source.listed(&listing).await?;
+        let texts = self.texts(&rows).await?;
+        let entry = |(index, row): (usize, QueryRow<'_>)| {
+            let place = InputRow::of(row);
+            let text = texts.iter().find(|text| InputRow::of(*text) == place);
+            Entry {
+                link: asked.link("chain", &[("at", &(asked.from + index as u64).to_string())]),
+                original: row.count("original_tokens"),
+                pruned: row.count("pruned_tokens"),
+                other: row.get("other_tokens").as_u64(),
+                steps: text.map(steps).unwrap_or_default(),
+                question: text.map_or(String::new(), |text| text.text("question").to_string()),
+                place,
+            }
+        };
+        let entries: Vec<_> = rows.iter().enumerate().map(entry).collect();
+        let head = |column: &Column| {
+            let is_first = by.name == column.name;
+            let next = if is_first { !is_largest_first } else { column.is_number() };
+            let order = format!("{}{}", if next { "-" } else { "" }, column.name);
+            let arrow = if !is_first {
+                ""
+            } else if is_largest_first {
+                " ↓"
+            } else {
+                " ↑"
+            };
+            let sorted = is_first.then_some(if is_largest_first { "descending" } else { "ascending" });
+            (html! { a href=(asked.link("chains", &[("sort", &order)])) { (column.head) (arrow) } }, sorted)
+        };
+        Ok(html! {
+            h1 { "Chains" }
+            (form(asked))
+            (found(filter.as_ref(), total))
+            (list::table("Chains", &entries, has_other, &head))
+            (pager(asked, "chains", total))
+            (self.shown(&listing))
+        })
+    }
+
+    /// The steps of rows and the beginnings of their questions, so that only these rows' texts are read.
+    async fn texts(&self, rows: &QueryRows) -> Result<QueryRows> {
+        if rows.rows.is_empty() {
+            return Ok(QueryRows::default());
+        }
+        let places: Vec<_> = rows.iter().map(InputRow::of).collect();
+        let (source, condition) = (&self.source, chain::at(&places));
+        let columns = &[PLACE[0], PLACE[1], "left(question, 300) AS question", "steps"];
+        source.listed(&Listing { columns, ..chain::query(&source.location, &condition) }).await
+    }
+
+    /// None if there is no such chain.
+    pub(super) async fn chain_page(&self, asked: &Asked) -> Result<Option<Markup>> {
+        let source = &self.source;
+        let filter = Condition::typed(&asked.filter, &source.schema)?;
+        // A row that an address names has its place in the order of places.
+        let place = asked.place.as_ref();
+        let (by, is_largest_first) =
+            if place.is_some() { (&COLUMNS[0], false) } else { asked.sorted(source.against.is_some()) };
+        let order = by.order(is_largest_first);
+        let position = self.position(source.chains(), filter.as_ref(), &order, asked).await?;
+        let Some(place) = place.or(position.place.as_ref()) else { return Ok(None) };
+        let Some(chain) = chain::read(source, &source.location, std::slice::from_ref(place)).await?.pop() else {
+            return self.reject_page(asked).await;
+        };
+        let other = self.other(std::slice::from_ref(place)).await?;
+        let own = row_address(place);
+        Ok(Some(html! {
+            article {
+                h1 { "Chain " (visible(&place.to_string())) }
+                (around(asked, "chain", place, &position, html! {
+                    a href=(own) { "link to this chain" }
+                    @if !asked.is_whole { a href={ (own) "&whole=1" } { "all text" } }
+                    a href=(asked.link("chains", &[])) { "list" }
+                }))
+                (chain.html(other.first(), if asked.is_whole { On::WholePage } else { On::Page }))
+            }
+            (self.shown(&chain::query(&source.location, &chain::at(std::slice::from_ref(place)))))
+        }))
+    }
+
+    /// The page of a rejected row. None if the row was not rejected.
+    pub(super) async fn reject_page(&self, asked: &Asked) -> Result<Option<Markup>> {
+        if self.source.status.rejects.is_empty() {
+            return Ok(None);
+        }
+        let (rejects, order) = (self.source.rejects(), COLUMNS[0].order(false));
+        let position = self.position(&rejects, asked.of_status().as_ref(), &order, asked).await?;
+        let Some(place) = asked.place.as_ref().or(position.place.as_ref()) else { return Ok(None) };
+        let Some(row) = reject::read(&self.source, place).await? else { return Ok(None) };
+        Ok(Some(html! {
+            article {
+                h1 { "Reject " (visible(&place.to_string())) }
+                (around(asked, "reject", place, &position, html! { a href=(asked.link("rejects", &[])) { "list" } }))
+                (reject::html(&row))
+            }
+        }))
+    }
+
+    /// Where the row is that was asked for, and the row there.
+    async fn position(
+        &self,
+        table: &str,
+        condition: Option<&Condition>,
+        order: &[(&str, bool)],
+        asked: &Asked,
+    ) -> Result<Position> {
+        let at = match &asked.place {
+            Some(place) => self.source.passed(table, &place.before().and(condition)).await?,
+            None => asked.at.unwrap_or(0),
+        };
+        let listing = Listing { table, columns: &PLACE, condition, order, first: at, rows: Some(2) };
+        let rows = self.source.listed(&listing).await?;
+        Ok(Position { place: rows.first().map(InputRow::of), at, has_next: rows.rows.len() > 1 })
+    }
+
+    pub(super) async fn rejects_page(&self, asked: &Asked) -> Result<Markup> {
+        let source = &self.source;
+        let rejects = &source.status.rejects;
+        if rejects.is_empty() {
+            return Ok(html! { h1 { "Rejects" } p { "No row was rejected." } });
+        }
+        let status = asked.of_status();
+        let total = rejects.iter().filter(|(status, _)| asked.status.is_empty() || **status == asked.status);
+        let total = total.map(|(_, rows)| rows).sum();
+        let listing = Listing {
+            table: &source.rejects(),
+            columns: &["status", PLACE[0], PLACE[1], "error"],
+            condition: status.as_ref(),
+            order: &BY_PLACE,
+            first: asked.from,
+            rows: Some(PAGE),
+        };
+        let rows = source.listed(&listing).await?;
+        let cell = |row: QueryRow<'_>, column| visible(row.text(column)).into_owned();
+        let row_link =
+            |place: &InputRow| asked.link("reject", &[("file", &place.file), ("row", &place.row.to_string())]);
+        Ok(html! {
+            h1 { "Rejects" }
+            p {
+                a href="rejects" { "all" }
+                @for (status, rows) in rejects { " · " a href=(address("rejects", &[("status", status)])) { (visible(status)) " (" (count(*rows)) ")" } }
+            }
+            div.scroll role="region" aria-label="Rejects" tabindex="0" {
+                table.list {
+                    thead { tr { @for head in ["row", "status", "error"] { th scope="col" { (head) } } } }
+                    tbody {
+                        @for row in rows.iter() {
+                            @let place = InputRow::of(row);
+                            tr { td { a href=(row_link(&place)) { (visible(&place.to_string())) } } td { (cell(row, "status")) } td.long { (cell(row, "error")) } }
+                        }
+                    }
+                }
+            }
+            (pager(asked, "rejects", total))
+            (self.shown(&listing))
+        })
+    }
+
+    fn shown(&self, listing: &Listing<'_>) -> Markup {
+        html! { details { summary { "SQL" } pre.sql tabindex="0" { code { (visible(&listing.sql(&self.source))) } } } }
+    }
+}
+
+pub(super) fn form(asked: &Asked) -> Markup {
+    html! {
+        form action="chains" method="get" {
+            label.wide { "Search question, chain and answer, or filter by a condition in SQL" input name="where" value=(asked.filter) placeholder="prime numbers, or pruned_tokens > 100 AND id LIKE 'a%'" autocomplete="off" spellcheck="false"; }
+            @if !asked.order.is_empty() { input type="hidden" name="sort" value=(asked.order); }
+            button { "Search" }
+        }
+    }
+}
+
+/// How many chains a filter found, and as what it was read.
+fn found(filter: Option<&Condition>, total: u64) -> Markup {
+    let not_sql = filter.and_then(|filter| filter.not_sql.as_ref());
+    html! {
+        div.facts {
+            @match (total, not_sql) {
+                (0, None) => "No chain matches the filter.",
+                (0, Some(_)) => "No question, chain or answer contains these words.",
+                (total, None) => (several(total, "chain")),
+                (total, Some(_)) => { (several(total, "chain")) ", searched for these words" }
+            }
+            @if let Some(why) = not_sql { details { summary { "Not read as SQL" } p { (visible(why)) } } }
+        }
+    }
+}
+
+/// Links to the rows around a row of a list. `page` is the page of each.
+fn around(asked: &Asked, page: &str, place: &InputRow, position: &Position, more: Markup) -> Markup {
+    // The filter may exclude the row.
+    let is_here = position.place.as_ref() == Some(place);
+    let sort = if asked.place.is_some() { "chain" } else { asked.order.as_str() };
+    let order: &[_] = if sort.is_empty() { &[] } else { &[("sort", sort)] };
+    let link = |at: u64| asked.link(page, &[&[("at", at.to_string().as_str())][..], order].concat());
+    html! {
+        nav.around aria-label="Around this row" {
+            @if is_here && position.at > 0 { a rel="prev" href=(link(position.at - 1)) { "← previous" } }
+            @if is_here && position.has_next { a rel="next" href=(link(position.at + 1)) { "next →" } }
+            @if is_here { span { (page) " " (count(position.at + 1)) } }
+            (more)
+        }
+    }
+}
+
+fn pager(asked: &Asked, page: &str, total: u64) -> Markup {
+    let link = |from: u64| asked.link(page, &[("from", &from.to_string())]);
+    html! {
+        p {
+            @if asked.from > 0 { a rel="prev" href=(link(asked.from.saturating_sub(PAGE))) { "← previous" } " " }
+            @if asked.from.saturating_add(PAGE) < total { a rel="next" href=(link(asked.from.saturating_add(PAGE))) { "next →" } }
+        }
+    }
+}

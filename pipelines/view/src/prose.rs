@@ -1,0 +1,271 @@
+//! Texts of a corpus as pages show them: Markdown and LaTeX rendered, next to the raw text, which a switch shows.
+//!
+//! Nothing of a text becomes markup or an address: its HTML, links and images are shown as they are written.
+
+use maud::{Markup, PreEscaped, html};
+use pulldown_cmark::html::push_html;
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+use pulldown_latex::config::DisplayMode;
+use pulldown_latex::event::{Content, Event as Part};
+use pulldown_latex::{ParserError, RenderConfig, Storage, push_mathml};
+use std::ops::Range;
+
+use crate::terminal::visible;
+
+/// The longest formula that is rendered, in bytes. The parser of LaTeX recurses, so it gets a stack for this length.
+const FORMULA: usize = 2_000;
+const STACK: usize = 32 << 20;
+/// Definitions expand, and colors and characters by number are not for a page that has its own.
+const REFUSED: [&str; 6] = ["\\def", "\\let", "\\futurelet", "command", "\\char", "color"];
+
+/// The fence of code that the texts before left open: code with blank lines spans several steps.
+#[derive(Debug, Default)]
+pub(crate) struct Fence(Option<String>);
+
+/// A text, rendered and raw; only once if both are equal.
+pub(crate) fn prose(text: &str, fence: &mut Fence) -> Markup {
+    let text = visible(text);
+    let source = match &fence.0 {
+        Some(open) => format!("{open}\n{text}"),
+        None => text.to_string(),
+    };
+    for line in text.lines().map(str::trim_start) {
+        let mark = if line.starts_with("```") { "```" } else { "~~~" };
+        let marks = line.len() - line.trim_start_matches(&mark[..1]).len();
+        fence.0 = match fence.0.take() {
+            Some(open) if line.starts_with(&open) && line[marks..].trim().is_empty() => None,
+            None if marks >= 3 => Some(line[..marks].to_string()),
+            open => open,
+        };
+    }
+    html! {
+        @match rendered(&source) {
+            Some(rendered) => {
+                div.md dir="auto" { (PreEscaped(rendered)) }
+                div.raw.t dir="auto" { (text) }
+            }
+            None => div.t dir="auto" { (text) }
+        }
+    }
+}
+
+/// None if the text is only text.
+fn rendered(source: &str) -> Option<String> {
+    let source = with_dollars(source);
+    if !source.contains('$') {
+        return markdown(&source);
+    }
+    std::thread::scope(|scope| {
+        let rendering = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || markdown(&source));
+        rendering.ok()?.join().ok()?
+    })
+}
+
+fn markdown(source: &str) -> Option<String> {
+    let parser = Parser::new_ext(source, Options::ENABLE_TABLES | Options::ENABLE_MATH);
+    if parser.reference_definitions().iter().next().is_some() {
+        // A page would not show them.
+        return None;
+    }
+    let (mut events, mut depth) = (Vec::new(), 0usize);
+    for (event, range) in parser.into_offset_iter() {
+        match &event {
+            // Within a link.
+            _ if depth > 0 => {
+                depth = match event {
+                    Event::Start(_) => depth + 1,
+                    Event::End(_) => depth - 1,
+                    _ => depth,
+                };
+            }
+            Event::Start(Tag::Link { .. } | Tag::Image { .. }) => {
+                depth = 1;
+                events.push(Event::Text(source[range].into()));
+            }
+            _ => shown(event, source, &range, &mut events),
+        }
+    }
+    if is_plain(&events, source) {
+        return None;
+    }
+    let mut page = String::new();
+    push_html(&mut page, events.into_iter());
+    Some(page)
+}
+
+/// What a page shows of an event.
+fn shown<'a>(event: Event<'a>, source: &'a str, range: &Range<usize>, events: &mut Vec<Event<'a>>) {
+    let raw = || Event::Text(source[range.clone()].into());
+    match event {
+        // The headings of a page are its own.
+        Event::Start(Tag::Heading { .. }) => events.extend([Event::Start(Tag::Paragraph), Event::Start(Tag::Strong)]),
+        Event::End(TagEnd::Heading(_)) => {
+            events.extend([Event::End(TagEnd::Strong), Event::End(TagEnd::Paragraph)]);
+        }
+        Event::Start(Tag::HtmlBlock) => events.push(Event::Start(Tag::Paragraph)),
+        Event::End(TagEnd::HtmlBlock) => events.push(Event::End(TagEnd::Paragraph)),
+        Event::Html(text) => events.extend([Event::Text(text.trim_end().to_string().into()), Event::HardBreak]),
+        Event::InlineHtml(text) => events.push(Event::Text(text)),
+        Event::SoftBreak => events.push(Event::HardBreak),
+        Event::Start(Tag::Emphasis) | Event::End(TagEnd::Emphasis) if is_product(source, range) => {
+            events.push(Event::Text("*".into()));
+        }
+        Event::Start(Tag::Strong) | Event::End(TagEnd::Strong) if is_product(source, range) => {
+            events.push(Event::Text("**".into()));
+        }
+        // Amounts of money.
+        Event::InlineMath(_) if source[range.end..].starts_with(char::is_alphanumeric) => events.push(raw()),
+        Event::InlineMath(tex) => {
+            events.push(formula(&tex, DisplayMode::Inline).map_or_else(raw, |math| Event::InlineHtml(math.into())));
+        }
+        Event::DisplayMath(tex) => {
+            events.push(formula(&tex, DisplayMode::Block).map_or_else(raw, |math| Event::InlineHtml(math.into())));
+        }
+        event => events.push(event),
+    }
+}
+
+/// Whether stars stand between factors: `2*3*4`, `x**2 + y**2` and `(a)*(b)*(c)` have no emphasis.
+fn is_product(source: &str, range: &Range<usize>) -> bool {
+    let ends = |letter: char| letter.is_alphanumeric() || ")]}".contains(letter);
+    let begins = |letter: char| letter.is_alphanumeric() || "([{".contains(letter);
+    source[..range.start].ends_with(ends) || source[range.end..].starts_with(begins)
+}
+
+fn is_plain(events: &[Event<'_>], source: &str) -> bool {
+    let mut text = String::new();
+    for event in events {
+        match event {
+            Event::Text(part) => text += part,
+            Event::HardBreak => text.push('\n'),
+            Event::Start(Tag::Paragraph) | Event::End(TagEnd::Paragraph) => {}
+            _ => return false,
+        }
+    }
+    text == source.trim()
+}
+
+/// Writes formulas between `\(…\)`, `\[…\]` and lines of dollars as Markdown does. Code stays as it is.
+fn with_dollars(text: &str) -> String {
+    const PAIRS: [(&str, &str, &str); 3] = [("\\(", "\\)", "$"), ("\\[", "\\]", "$$"), ("$$", "$$", "$$")];
+    let (mut written, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(['`', '\\', '$']) {
+        written += &rest[..at];
+        rest = &rest[at..];
+        let pair = PAIRS.iter().find(|(opening, ..)| rest.starts_with(opening));
+        let inner = pair.and_then(|(_, closing, _)| rest[2..].find(closing).map(|end| &rest[2..2 + end]));
+        let is_formula =
+            |inner: &&str| !inner.trim().is_empty() && !inner.contains(['$', '`']) && !inner.contains("\n\n");
+        let end = match (pair, inner.filter(is_formula)) {
+            (Some((.., dollars)), Some(inner)) => {
+                // A line of a formula is no item of a list.
+                written += &format!("{dollars}{}{dollars}", inner.trim().replace('\n', " "));
+                rest = &rest[inner.len() + 4..];
+                continue;
+            }
+            _ if rest.starts_with('`') => {
+                let ticks = rest.len() - rest.trim_start_matches('`').len();
+                let closed = rest[ticks..].find(&rest[..ticks]).map(|end| 2 * ticks + end);
+                closed.unwrap_or(if ticks < 3 { ticks } else { rest.len() })
+            }
+            // With what a backslash escapes.
+            _ => rest.char_indices().nth(if rest.starts_with('\\') { 2 } else { 1 }).map_or(rest.len(), |(end, _)| end),
+        };
+        written += &rest[..end];
+        rest = &rest[end..];
+    }
+    written + rest
+}
+
+/// LaTeX as MathML. None if the parser does not know it.
+fn formula(tex: &str, display_mode: DisplayMode) -> Option<String> {
+    if tex.len() > FORMULA || REFUSED.iter().any(|refused| tex.contains(refused)) {
+        return None;
+    }
+    let (storage, tex) = (Storage::new(), tex.replace("\\boxed", ""));
+    let parts: Vec<_> = pulldown_latex::Parser::new(&tex, &storage).collect::<Result<_, ParserError>>().ok()?;
+    // The writer escapes texts, and neither names of functions nor single characters.
+    let is_markup =
+        |part: &Part<'_>| matches!(part, Part::Content(Content::Function(name)) if name.contains(['<', '>', '&']));
+    if parts.iter().any(is_markup) {
+        return None;
+    }
+    let mut math = String::new();
+    let config = RenderConfig { display_mode, ..RenderConfig::default() };
+    push_mathml(&mut math, parts.into_iter().map(Ok::<_, ParserError>), config).ok()?;
+    Some(math.replace("><<", ">&lt;<").replace(">&<", ">&amp;<"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> String {
+        rendered(text).unwrap_or_else(|| format!("plain: {text}")).trim_end().to_string()
+    }
+
+    #[test]
+    fn markdown_is_rendered_and_plain_text_stays() {
+        assert_eq!(of("So 1 < 2.\nThen."), "plain: So 1 < 2.\nThen.");
+        assert_eq!(of("**So** `a<b`"), "<p><strong>So</strong> <code>a&lt;b</code></p>");
+        assert_eq!(of("# Plan\n- a\n- b"), "<p><strong>Plan</strong></p>\n<ul>\n<li>a</li>\n<li>b</li>\n</ul>");
+        assert_eq!(
+            of("2*3*4, x**2 + y**2, (a)*(b)*(c), `c`"),
+            "<p>2*3*4, x**2 + y**2, (a)*(b)*(c), <code>c</code></p>"
+        );
+        assert_eq!(of("[1]: the first"), "plain: [1]: the first");
+    }
+
+    #[test]
+    fn code_with_blank_lines_spans_steps() {
+        let mut fence = Fence::default();
+        let steps = ["```python\ndef f():", "    return 1", "```", "    So **x**"];
+        let shown: Vec<_> = steps.iter().map(|step| prose(step, &mut fence).into_string()).collect();
+        assert!(
+            shown[1].starts_with("<div class=\"md\" dir=\"auto\"><pre><code>    return 1</code></pre>"),
+            "{}",
+            shown[1]
+        );
+        assert!(fence.0.is_none() && shown[3].contains("So **x**"), "{shown:?}");
+    }
+
+    #[test]
+    fn nothing_of_a_text_is_markup() {
+        let hostile = [
+            "<img src=x onerror=alert(1)>",
+            "a <b onclick=x>b</b> **c**",
+            "<div>\n<script>alert(1)</script>\n</div>",
+            "[a](javascript:alert(1)) ![b](https://evil.example/x.png) <https://evil.example>",
+            "$\\operatorname{<img src=x onerror=alert(1)>}$",
+            "$\\text{<img src=x>} < \\char60 img$",
+            "```\"><script>alert(1)</script>\nx\n```",
+            "| <script>alert(1)</script> |\n|---|\n| <img src=x> |",
+            "$\\mathop{<script>alert(1)</script>}$ $x < y$",
+        ];
+        for text in hostile {
+            let shown = of(text).replace("plain: ", "").to_lowercase();
+            let page = if rendered(text).is_some() { shown } else { String::new() };
+            for tag in ["<img", "<script", "<div", "<b ", "<a", "href", "src=\""] {
+                assert!(!page.contains(tag), "{text}: {page}");
+            }
+        }
+    }
+
+    #[test]
+    fn formulas_become_mathml() {
+        let math = "<math display=\"inline\"><msup><mi>x</mi><mn>2</mn></msup><mo>&lt;</mo><mn>3</mn></math>";
+        assert_eq!(of("So \\( x^2 < 3 \\)."), format!("<p>So {math}.</p>"));
+        assert_eq!(of("So $x^2 < 3$."), format!("<p>So {math}.</p>"));
+        assert!(
+            of("\\[\nx\n= \\frac{1}{2}\n\\]").starts_with("<p><math display=\"block\"><mi>x</mi><mo>=</mo><mfrac>")
+        );
+        assert!(of("\\[ \\boxed{5} \\]").contains("<mn>5</mn>"));
+        // What is not understood stays as it is written.
+        assert_eq!(of("From $5 to $6, or $5-$6."), "plain: From $5 to $6, or $5-$6.");
+        assert_eq!(of("$\\unknown{x}$"), "plain: $\\unknown{x}$");
+        assert_eq!(of("`\\(x\\)` and \\(open"), "<p><code>\\(x\\)</code> and (open</p>");
+        for deep in ["\\not", "\\frac1", "\\sqrt", "{", "\\mathop", "\\xrightarrow[1]"] {
+            of(&format!("${}$", deep.repeat(FORMULA / deep.len())));
+        }
+    }
+}
