@@ -72,7 +72,7 @@ def _check(function: str, argument: Argument, value: Any) -> None:
         if isinstance(item, items) or not isinstance(item, _PLAIN):
             return
         found += f" of {type(item).__name__}"
-    elif is_column and items:
+    elif is_column and kinds == _LISTS:
         advice = f". A list is a column with a value for each row: write the {argument.name} of one row as a tuple"
     found = f"a list of {found}" if is_column else f"{_data.article(found)} {found}"
     takes = f"{argument.name} of asap.{function} takes {expected}, or a list of them as a column"
