@@ -94,12 +94,12 @@ fn told(row: Args) -> Cell<Vec<Trajectory>> {
     Ok(vec![Trajectory { place: 0, asked, cot: cot.into(), answer: answer.into() }])
 }
 
-fn correct(row: Args) -> Cell<Vec<Trajectory>> {
+fn correct<'a>(row: Args<'a>) -> Cell<Vec<Trajectory<'a>>> {
     let (asked, generations, gold) = (row.asked(0)?, row.texts(1)?, row.text(2)?);
-    let read = |(place, generation): (usize, &'_ str)| {
+    let read = |(place, generation): (usize, &'a str)| {
         let cot = think(generation).filter(|cot| !cot.is_empty())?;
-        let is_correct = asap_verify::verify(gold, generation);
-        is_correct.then(|| Trajectory { place, asked, cot, answer: response(generation).unwrap_or_default() })
+        let answer = response(generation).unwrap_or_default();
+        asap_verify::verify(gold, generation).then_some(Trajectory { place, asked, cot, answer })
     };
     let correct: Vec<Trajectory> = generations.into_iter().enumerate().filter_map(read).collect();
     if correct.is_empty() { Err(NoValue::Null) } else { Ok(correct) }
