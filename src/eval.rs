@@ -67,6 +67,10 @@ pub struct EvalArgs {
     /// Write the responses to this folder: a new folder, or the folder of an evaluation of the same model and benchmark
     #[arg(long, value_name = "LOC")]
     to: Option<String>,
+    /// Also write one row for each question, with all responses to it, for the pipelines shortest_correct and
+    /// closest_correct
+    #[arg(long, value_name = "LOC", requires = "bench")]
+    generations: Option<String>,
     /// Run programs with this Python
     #[arg(long, value_name = "PATH", default_value = "python3")]
     python: String,
@@ -128,6 +132,7 @@ pub async fn run(args: EvalArgs) -> Result<(), Failure> {
         concurrency,
         limit,
         to,
+        generations,
         python,
         table,
         base,
@@ -155,6 +160,7 @@ pub async fn run(args: EvalArgs) -> Result<(), Failure> {
         concurrency,
         limit,
         to,
+        generations,
         python,
         table,
         base,

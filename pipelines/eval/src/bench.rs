@@ -44,6 +44,8 @@ pub enum Bench {
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub id: String,
+    /// What is asked, without the words of the prompt. Empty for programs.
+    pub question: String,
     /// The message to the model.
     pub prompt: String,
     pub check: Check,
@@ -158,30 +160,34 @@ impl Bench {
         }
         let row: Value = serde_json::from_str(line).map_err(|error| format!("found no JSON ({error})"))?;
         let numbered = || format!("{}/{index}", self.name());
-        let (id, prompt, check) = match self {
+        let (id, question, prompt, check) = match self {
             Self::Gsm8k => {
                 let [question, answer] = fields(&row, ["question", "answer"])?;
                 let Some((_, gold)) = answer.rsplit_once("####") else {
                     return Err("found no final answer after #### in the field answer".to_string());
                 };
-                (numbered(), wording.prompt(MATH, &question, None), Check::Answer(gold.trim().to_string()))
+                let prompt = wording.prompt(MATH, &question, None);
+                (numbered(), question, prompt, Check::Answer(gold.trim().to_string()))
             }
             Self::Math500 => {
                 let [question, answer] = fields(&row, ["problem", "answer"])?;
                 let id = row["unique_id"].as_str().map_or_else(numbered, str::to_string);
-                (id, wording.prompt(MATH, &question, None), Check::Answer(answer))
+                let prompt = wording.prompt(MATH, &question, None);
+                (id, question, prompt, Check::Answer(answer))
             }
             // The published prompt already asks for a box.
             _ if row["prompt"].is_string() => {
-                let [prompt, answer] = fields(&row, ["prompt", "answer"])?;
-                (numbered(), wording.prompt("{question}", &prompt, None), Check::Answer(answer))
+                let [question, answer] = fields(&row, ["prompt", "answer"])?;
+                let prompt = wording.prompt("{question}", &question, None);
+                (numbered(), question, prompt, Check::Answer(answer))
             }
             _ => {
                 let [question, answer] = fields(&row, ["problem", "answer"])?;
-                (numbered(), wording.prompt(MATH, &question, None), Check::Answer(answer))
+                let prompt = wording.prompt(MATH, &question, None);
+                (numbered(), question, prompt, Check::Answer(answer))
             }
         };
-        Ok(Problem { id, prompt, check })
+        Ok(Problem { id, question, prompt, check })
     }
 }
 
@@ -229,7 +235,7 @@ fn programmed(program: Program, wording: &Wording) -> Result<Problem, String> {
         (None, None) => STDIN,
     };
     let prompt = wording.prompt(template, &program.question, program.starter.as_deref());
-    Ok(Problem { id: program.id.clone(), prompt, check: Check::Program(Box::new(program)) })
+    Ok(Problem { id: program.id.clone(), question: String::new(), prompt, check: Check::Program(Box::new(program)) })
 }
 
 /// Fills a template. A text that looks like a field is not filled again.

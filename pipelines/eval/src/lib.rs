@@ -16,6 +16,7 @@ mod compare;
 pub mod exam;
 mod figure;
 mod formats;
+mod generations;
 mod grade;
 mod grid;
 mod left_out;
@@ -50,6 +51,7 @@ pub use bench::Bench;
 use bench::{Check, Problem, Wording};
 use clock::Asking;
 use figure::Axis;
+use generations::Generations;
 use row::Graded;
 use summary::{AtBudget, Summary};
 
@@ -87,6 +89,8 @@ pub struct Request {
     pub limit: Option<usize>,
     /// Write the responses to this folder: a new folder, or the folder of an evaluation of the same model and benchmark
     pub to: Option<String>,
+    /// Also write one row for each question, with all responses to it
+    pub generations: Option<String>,
     /// Run programs with this Python
     pub python: String,
     /// Put the evaluation LOC into the tables as NAME. May be repeated; a name may have several benchmarks, and several
@@ -216,6 +220,14 @@ pub async fn run(args: Request) -> Result<(), Failure> {
     budgets.dedup();
     let (url, identity) = (location::folder(to)?, identity(bench, model, &args, &wording));
     whole_table::check_identity(&url, PROPERTY, &identity).await?;
+    let generations = match &args.generations {
+        Some(_) if bench.runs_programs() => {
+            let what = "--generations needs a benchmark with answers, since a program has no answer to compare";
+            return Err(Failure::Usage(format!("{what}: leave it out for {}", bench.name())));
+        }
+        Some(location) => Some(Generations::at(location, &identity, &problems).await?),
+        None => None,
+    };
     let (sandbox, left_out) = match bench.runs_programs() {
         true => {
             // Where a program reads the tests or earlier responses, its grade means nothing.
@@ -236,6 +248,9 @@ pub async fn run(args: Request) -> Result<(), Failure> {
     let ids = left_out.iter().map(|(id, _)| id.clone()).collect();
     left_out::save(&url, &ids).await?;
     whole_table::replace(&url, &whole_table::batch(&row::COLUMNS, &rows)?, properties).await?;
+    if let Some(generations) = generations {
+        generations.write(&rows).await?;
+    }
     let evaluation = Evaluation::new(to, rows, clock::total(&url).await?, ids);
     let left_out = left_out.iter().map(named_reason).collect();
     let summary = summarize(&args, bench, model, left_out, &evaluation);
