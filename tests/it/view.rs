@@ -163,7 +163,7 @@ fn no_bin_of_lengths_is_on_both_sides_of_the_budget() {
     let lengths = found["pictures"].as_array().unwrap().iter().find(|picture| picture["name"] == "lengths").unwrap();
     let beyond = |series: &str| -> u64 {
         let rows = lengths["rows"].as_array().unwrap().iter();
-        let rows = rows.filter(|row| row["series"] == series && row["bin"].as_i64().unwrap() > 0);
+        let rows = rows.filter(|row| row["series"] == series && row["at_most"].as_f64().unwrap() > 200.0);
         rows.map(|row| row["chains"].as_u64().unwrap()).sum()
     };
     let sql = "SELECT count(*) AS original FROM 'out' WHERE original_tokens > 200";
