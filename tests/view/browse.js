@@ -60,7 +60,7 @@ async function keys(browser) {
   await page.waitForURL(/at=1/);
   assert.strictEqual(at(), "1");
   const marked = () => page.locator("li.at").evaluateAll((steps) => steps.map((step) => step.value));
-  await page.goto(`${server}chain?at=0&sort=longest`);
+  await page.goto(`${server}chain?at=0&sort=-before`);
   // Of steps that are folded too.
   await page.keyboard.press("d");
   await page.keyboard.press("n");

@@ -12,7 +12,7 @@ use super::prose::{Fence, prose};
 use super::reject;
 use super::source::{Listing, QueryRow, Source};
 use super::svg;
-use super::text::{FOLDED, folded};
+use super::text::{FOLDED, beginning, folded};
 use crate::failure::Failure;
 use crate::output::{count, percent, quoted, several};
 use crate::terminal::{one_line, visible};
@@ -22,6 +22,8 @@ pub(crate) const COUNTED_ALONE: &str =
 
 /// Lines of the preview of a chain.
 const PREVIEW: usize = 10;
+/// Characters of each.
+const LINE: usize = 200;
 
 /// Where a chain is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,14 +227,14 @@ impl Chain {
     /// The beginning of the chain, a line per step.
     pub(crate) fn preview(&self) -> Markup {
         let runs: Vec<_> = self.runs().collect();
-        let line = |step: &Step| step.text.split_whitespace().take(40).collect::<Vec<_>>().join(" ");
+        let line = |text: &str| beginning(text, LINE);
         html! {
-            p.line dir="auto" { (visible(&self.question)) }
+            p.line dir="auto" { (visible(&line(&self.question))) }
             (self.strip("this output"))
             ol.steps.preview {
                 @for (place, run) in runs.iter().take(PREVIEW) {
                     li class=(class(&run[0])) value=(place + 1) dir="auto" {
-                        @if let [step] = run { (visible(&line(step))) } @else { (folded_steps(run)) }
+                        @if let [step] = run { (visible(&line(&step.text))) } @else { (folded_steps(run)) }
                     }
                 }
             }

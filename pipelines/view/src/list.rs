@@ -7,6 +7,9 @@ use super::place::{BY_PLACE, InputRow};
 use crate::output::{count, percent};
 use crate::terminal::visible;
 
+/// Characters of a question in a list.
+pub(crate) const QUESTION: usize = 240;
+
 /// A column of a list.
 pub(crate) struct Column {
     /// What an address calls it.

@@ -6,11 +6,12 @@ use url::form_urlencoded;
 
 use super::chain::{self, On, steps};
 use super::filter::Condition;
-use super::list::{self, COLUMNS, Column, Entry};
+use super::list::{self, COLUMNS, Column, Entry, QUESTION};
 use super::place::{BY_PLACE, InputRow, PLACE};
 use super::reject;
 use super::report::Report;
 use super::source::{Listing, QueryRow, QueryRows};
+use super::text::beginning;
 use crate::output::{count, several};
 use crate::terminal::visible;
 
@@ -121,7 +122,7 @@ impl Report {
                 pruned: row.count("pruned_tokens"),
                 other: row.get("other_tokens").as_u64(),
                 steps: text.map(steps).unwrap_or_default(),
-                question: text.map_or(String::new(), |text| text.text("question").to_string()),
+                question: text.map_or(String::new(), |text| beginning(text.text("question"), QUESTION)),
                 place,
             }
         };
@@ -295,7 +296,7 @@ fn found(filter: Option<&Condition>, total: u64) -> Markup {
                 (total, None) => (several(total, "chain")),
                 (total, Some(_)) => { (several(total, "chain")) ", searched for these words" }
             }
-            @if let Some(why) = not_sql { details { summary { "Not read as SQL" } p { (visible(why)) } } }
+            @if let Some(why) = not_sql { details open[total == 0] { summary { "Not read as SQL" } p { (visible(why)) } } }
         }
     }
 }

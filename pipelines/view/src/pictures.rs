@@ -24,7 +24,7 @@ pub(crate) fn picture(of: &Picture, edge: i64, stages: &[&str]) -> Markup {
         "reasons" => counted(of, |row| fate(row.text("fate")), "tokens"),
         "fates" => counted(
             of,
-            |row| (row.text("fate").to_string(), if row.text("fate") == "pruned" { "k" } else { "a" }),
+            |row| (row.text("fate").to_string(), if row.text("fate") == "pruned" { "k" } else { "u" }),
             "rows",
         ),
         "rungs" => counted(of, |row| (format!("{:.0} %", 100.0 * row.number("rung")), "k"), "chains"),
@@ -136,7 +136,7 @@ fn tenths(of: &Picture) -> Markup {
 }
 
 fn lengths(of: &Picture, edge: i64) -> Markup {
-    let bin = |row: QueryRow<'_>| row.number("bin") as i64;
+    let bin = |row: QueryRow<'_>| (2.0 * (row.number("at_most") / edge as f64).log2()).round() as i64;
     let (Some(least), Some(most)) = (of.rows.iter().map(bin).min(), of.rows.iter().map(bin).max()) else {
         return html! {};
     };
@@ -230,7 +230,7 @@ fn words(of: &Picture) -> Markup {
     let bar = |row: QueryRow<'_>| Bar {
         label: visible(row.text("words")).into_owned(),
         value: format!("{} dropped, {} kept", count(row.count("dropped")), count(row.count("kept"))),
-        parts: vec![(row.number("dropped") / most, "r"), (row.number("kept") / most, "k")],
+        parts: vec![(row.number("dropped") / most, "u"), (row.number("kept") / most, "k")],
     };
     bars(of.title, &of.rows.iter().map(bar).collect::<Vec<_>>())
 }

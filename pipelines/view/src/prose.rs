@@ -51,17 +51,18 @@ pub(crate) fn prose(text: &str, fence: &mut Fence) -> Markup {
 
 /// None if the text is only text.
 fn rendered(source: &str) -> Option<String> {
-    let source = with_dollars(source);
-    if !source.contains('$') {
-        return markdown(&source);
+    let written = with_dollars(source);
+    if !written.contains('$') {
+        return markdown(&written, source);
     }
     std::thread::scope(|scope| {
-        let rendering = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || markdown(&source));
+        let rendering =
+            std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || markdown(&written, source));
         rendering.ok()?.join().ok()?
     })
 }
 
-fn markdown(source: &str) -> Option<String> {
+fn markdown(source: &str, text: &str) -> Option<String> {
     let parser = Parser::new_ext(source, Options::ENABLE_TABLES | Options::ENABLE_MATH);
     if parser.reference_definitions().iter().next().is_some() {
         // A page would not show them.
@@ -85,7 +86,7 @@ fn markdown(source: &str) -> Option<String> {
             _ => shown(event, source, &range, &mut events),
         }
     }
-    if is_plain(&events, source) {
+    if is_plain(&events, text) {
         return None;
     }
     let mut page = String::new();
@@ -102,10 +103,7 @@ fn shown<'a>(event: Event<'a>, source: &'a str, range: &Range<usize>, events: &m
         Event::End(TagEnd::Heading(_)) => {
             events.extend([Event::End(TagEnd::Strong), Event::End(TagEnd::Paragraph)]);
         }
-        Event::Start(Tag::HtmlBlock) => events.push(Event::Start(Tag::Paragraph)),
-        Event::End(TagEnd::HtmlBlock) => events.push(Event::End(TagEnd::Paragraph)),
-        Event::Html(text) => events.extend([Event::Text(text.trim_end().to_string().into()), Event::HardBreak]),
-        Event::InlineHtml(text) => events.push(Event::Text(text)),
+        Event::Html(text) | Event::InlineHtml(text) => events.push(Event::Text(text)),
         Event::SoftBreak => events.push(Event::HardBreak),
         Event::Start(Tag::Emphasis) | Event::End(TagEnd::Emphasis) if is_product(source, range) => {
             events.push(Event::Text("*".into()));
@@ -132,24 +130,25 @@ fn is_product(source: &str, range: &Range<usize>) -> bool {
     source[..range.start].ends_with(ends) || source[range.end..].starts_with(begins)
 }
 
-fn is_plain(events: &[Event<'_>], source: &str) -> bool {
-    let mut text = String::new();
+fn is_plain(events: &[Event<'_>], text: &str) -> bool {
+    let mut shown = String::new();
     for event in events {
         match event {
-            Event::Text(part) => text += part,
-            Event::HardBreak => text.push('\n'),
+            Event::Text(part) => shown += part,
+            Event::HardBreak => shown.push('\n'),
             Event::Start(Tag::Paragraph) | Event::End(TagEnd::Paragraph) => {}
             _ => return false,
         }
     }
-    text == source.trim()
+    shown == text.trim()
 }
 
-/// Writes formulas between `\(…\)`, `\[…\]` and lines of dollars as Markdown does. Code stays as it is.
+/// Writes formulas between `\(…\)`, `\[…\]` and lines of dollars as Markdown does, and a tag that begins a line as text:
+/// it would begin a block of HTML, in which nothing else is Markdown. Code stays as it is.
 fn with_dollars(text: &str) -> String {
     const PAIRS: [(&str, &str, &str); 3] = [("\\(", "\\)", "$"), ("\\[", "\\]", "$$"), ("$$", "$$", "$$")];
     let (mut written, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(at) = rest.find(['`', '\\', '$']) {
+    while let Some(at) = rest.find(['`', '\\', '$', '<']) {
         written += &rest[..at];
         rest = &rest[at..];
         let pair = PAIRS.iter().find(|(opening, ..)| rest.starts_with(opening));
@@ -167,6 +166,13 @@ fn with_dollars(text: &str) -> String {
                 let ticks = rest.len() - rest.trim_start_matches('`').len();
                 let closed = rest[ticks..].find(&rest[..ticks]).map(|end| 2 * ticks + end);
                 closed.unwrap_or(if ticks < 3 { ticks } else { rest.len() })
+            }
+            _ if rest.starts_with('<') => {
+                let line = written.rfind('\n').map_or(0, |end| end + 1);
+                if written[line..].trim().is_empty() {
+                    written.push('\\');
+                }
+                1
             }
             // With what a backslash escapes.
             _ => rest.char_indices().nth(if rest.starts_with('\\') { 2 } else { 1 }).map_or(rest.len(), |(end, _)| end),
@@ -213,6 +219,9 @@ mod tests {
             of("2*3*4, x**2 + y**2, (a)*(b)*(c), `c`"),
             "<p>2*3*4, x**2 + y**2, (a)*(b)*(c), <code>c</code></p>"
         );
+        assert_eq!(of("<think>\nSo 1.\n</think>"), "plain: <think>\nSo 1.\n</think>");
+        let think = "<p>&lt;think&gt;<br />\nSo <code>1</code>.<br />\n&lt;/think&gt;</p>";
+        assert_eq!(of("<think>\nSo `1`.\n</think>"), think);
         assert_eq!(of("[1]: the first"), "plain: [1]: the first");
     }
 

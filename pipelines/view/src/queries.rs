@@ -44,12 +44,12 @@ pub(crate) async fn drawn(source: &Source, condition: Option<&Condition>, rows: 
 
 /// The place of a chain to show first: one that was pruned and is neither short nor long, else any.
 pub(crate) async fn example(source: &Source) -> Result<Option<InputRow>> {
-    let by = "pruned_tokens < original_tokens AND pruned_tokens > 0 AND cardinality(steps) BETWEEN 6 AND 40";
-    let hash = draw("chain");
-    let order = [(by, true), (hash.as_str(), false)];
-    let (table, condition) = (source.location.as_str(), None);
-    let listing = Listing { table, columns: &PLACE, condition, order: &order, first: 0, rows: Some(1) };
-    Ok(source.listed(&listing).await?.first().map(InputRow::of))
+    let typical = "pruned_tokens < original_tokens AND pruned_tokens > 0 AND cardinality(steps) BETWEEN 6 AND 40";
+    let typical = Condition::checked(typical, &source.schema)?;
+    match drawn(source, Some(&typical), 1).await?.pop() {
+        Some(place) => Ok(Some(place)),
+        None => Ok(drawn(source, None, 1).await?.pop()),
+    }
 }
 
 pub(crate) struct Overview {
@@ -108,10 +108,10 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
     ), "output, file, row")).await?);
     let edge = edge(source);
     let lengths = ["original_tokens", "coarse_tokens", "pruned_tokens"].map(|column| format!(
-        "SELECT '{}' AS series, CAST(ceil(2 * log2(greatest({column}, 1) / {edge}.0)) AS INT) AS bin, count(*) AS chains FROM {table} GROUP BY bin",
+        "SELECT '{}' AS series, round({edge} * power(2.0, ceil(2 * log2(greatest({column}, 1) / {edge}.0)) / 2), 1) AS at_most, count(*) AS chains FROM {table} GROUP BY at_most",
         &column[..column.len() - 7]
     ));
-    pictures.push(of("lengths", "Lengths of chains", &format!("Chains by their length in tokens, before and after pruning. A chain in bin b has at most {edge} * 2^(b/2) tokens, and more than in the bin before."), lengths.join("\nUNION ALL\n") + "\nORDER BY series, bin").await?);
+    pictures.push(of("lengths", "Lengths of chains", "Chains by their length in tokens, before and after pruning. Each row of the numbers counts chains of at most at_most tokens that no row before counts.", lengths.join("\nUNION ALL\n") + "\nORDER BY series, at_most").await?);
     let limits = of("limits", "Lengths against the trainer's limit", "Chains that are longer than a limit, and their tokens beyond it, before and after pruning. Question and answer need room too.", format!(
         "SELECT max_length, count(*) AS chains_before, sum(original_tokens - max_length) AS tokens_lost_before,\n       sum(CASE WHEN pruned_tokens > max_length THEN 1 ELSE 0 END) AS chains_after, sum(greatest(pruned_tokens - max_length, 0)) AS tokens_lost_after\nFROM {table} CROSS JOIN (VALUES {LIMITS}) AS limits(max_length)\nWHERE original_tokens > max_length GROUP BY max_length ORDER BY max_length"
     )).await?;

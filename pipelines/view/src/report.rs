@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use super::chain::{self, COUNTED_ALONE, Chain, On};
 use super::faults::{self, Kind};
 use super::filter::Condition;
-use super::list::{self, Entry};
+use super::list::{self, Entry, QUESTION};
 use super::page::page;
 use super::pictures::{legend, picture, reading};
 use super::place::InputRow;
 use super::queries::{Overview, Picture, drawn, edge, example, overview, said};
 use super::source::{QueryRow, QueryRows, Source};
-use super::text::cell;
+use super::text::{beginning, cell};
 use crate::output::{count, percent, several};
 use crate::terminal::visible;
 
@@ -94,7 +94,7 @@ impl Report {
             pruned: chain.pruned_tokens,
             other: other.as_ref().map(|other| other.pruned_tokens),
             steps: chain.steps.clone(),
-            question: chain.question.chars().take(300).collect(),
+            question: beginning(&chain.question, QUESTION),
         };
         let entries: Vec<_> = chains.iter().enumerate().map(entry).collect();
         let has_other = self.source.against.is_some();
@@ -276,9 +276,28 @@ impl Report {
                 p { @for sentence in &sentences { (visible(sentence)) " " } }
                 @if let Some(command) = command { p { "To measure it: " code { (visible(&command)) } } }
             }
-            @if let Some(warning) = self.warning() { p.warning { (visible(&warning)) "." } }
+            @if let Some(warning) = self.warning() { p.warning { "Note: " (visible(&warning)) "." } }
             div.first {
-                (self.picture(&self.overview.tokens))
+                div {
+                    (self.picture(&self.overview.tokens))
+                    section.things.warning[!things.is_empty()] id="things" {
+                        h2 { "Things to look at" }
+                        @if things.is_empty() { p { "None of the checks found a chain in " (said(&self.source)) "." } }
+                        @else {
+                            p.about { "In " (said(&self.source)) ":" }
+                            ul {
+                                @for (what, example, filter) in &things {
+                                    li {
+                                        @if let Some(link) = link { a href=(link("chains", &[("where", filter)])) { (what) } } @else { (what) }
+                                        ", such as " (named(example))
+                                    }
+                                }
+                            }
+                            @if link.is_none() { p.about { "To read the first: " code { (visible(&self.reading(&things[0].1))) } } }
+                        }
+                        (numbers(&self.overview.things, true))
+                    }
+                }
                 @if let Some(chain) = &self.example {
                     section.picture {
                         h2 { "A chain" }
@@ -287,23 +306,6 @@ impl Report {
                         (legend("kept", &self.stages()))
                     }
                 }
-            }
-            section.things.warning[!things.is_empty()] id="things" {
-                h2 { "Things to look at" }
-                @if things.is_empty() { p { "None of the checks found a chain in " (said(&self.source)) "." } }
-                @else {
-                    p.about { "In " (said(&self.source)) ":" }
-                    ul {
-                        @for (what, example, filter) in &things {
-                            li {
-                                @if let Some(link) = link { a href=(link("chains", &[("where", filter)])) { (what) } } @else { (what) }
-                                ", such as " (named(example))
-                            }
-                        }
-                    }
-                    @if link.is_none() { p.about { "To read the first: " code { (visible(&self.reading(&things[0].1))) } } }
-                }
-                (numbers(&self.overview.things, true))
             }
             div.pictures id="numbers" {
                 @for each in &self.overview.pictures { (self.picture(each)) }

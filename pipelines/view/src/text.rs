@@ -13,6 +13,15 @@ pub(crate) fn folded(text: &str, limit: usize) -> (&str, usize) {
     }
 }
 
+/// The beginning of a text, in one line.
+pub(crate) fn beginning(text: &str, limit: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match folded(&line, limit) {
+        (_, 0) => line,
+        (beginning, _) => format!("{beginning}…"),
+    }
+}
+
 /// A value of a query as a cell of a table.
 pub(crate) fn cell(value: &serde_json::Value) -> String {
     match value {
@@ -40,5 +49,6 @@ mod tests {
     fn a_fold_counts_characters() {
         assert_eq!(folded("äöü", 3), ("äöü", 0));
         assert_eq!(folded("äöüß", 2), ("äö", 2));
+        assert_eq!((beginning("ä\n ö", 3), beginning("ä\n ö", 2)), ("ä ö".to_string(), "ä …".to_string()));
     }
 }
