@@ -6,7 +6,7 @@ WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked && cp target/release/asap /usr/local/bin/asap
+    cargo build --release --locked --features candle && cp target/release/asap /usr/local/bin/asap
 
 FROM debian:trixie-slim
 RUN apt-get update \

@@ -173,7 +173,7 @@ def test_what_is_shown_is_short():
 
 
 def test_the_names_of_the_package():
-    assert Version(asap.__version__).public == metadata.version("asap")
+    assert Version(asap.__version__).public == metadata.version("asap-cot")
     assert {"prune", "run", "sql", "Pruner", "functions"} <= set(dir(asap)) and "steps" not in dir(asap)
     with pytest.raises(AttributeError, match=r"has no attribute 'step' \(did you mean steps\?\)"):
         asap.step  # noqa: B018

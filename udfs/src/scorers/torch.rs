@@ -26,7 +26,7 @@ pub(super) use encoder::open as open_encoder;
 pub(super) use python::has_card;
 use python::lacks;
 
-const SCRIPT: &str = include_str!("../../../python/python/asap/scorer.py");
+const SCRIPT: &str = include_str!("torch/scorer.py");
 /// Deaths without a finished batch that end a run.
 const DEATHS: usize = 3;
 /// A plain text. A child that cannot score it is broken, whatever rows it was asked before.

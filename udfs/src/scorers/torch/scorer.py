@@ -1,0 +1,1 @@
+../../../../python/python/asap/scorer.py
