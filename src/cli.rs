@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
 use crate::failure::Failure;
-use crate::output::{IS_WIDE, Log, complain, complain_as_json, first_paragraph, print};
+use crate::output::{IS_QUIET, IS_WIDE, Log, complain, complain_as_json, first_paragraph, print};
 #[cfg(feature = "schedule")]
 use crate::schedule;
 use crate::signals::unless_interrupted;
@@ -48,6 +48,12 @@ Examples:
 Run a command with --help for its options and examples: asap run --help"
 )]
 struct Cli {
+    /// Print only results and errors: no notes, no progress, and no summary of work except as json
+    #[arg(short, long, global = true, display_order = 0)]
+    quiet: bool,
+    /// Log events to stderr, as --log text
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    verbose: bool,
     /// Log events to stderr, one event per line (default: warnings only)
     #[arg(long, global = true, value_enum, value_name = "FORMAT")]
     log: Option<LogFormat>,
@@ -141,14 +147,10 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
             return if error.use_stderr() { 2 } else { 0 };
         }
     };
-    log_events(cli.log);
+    log_events(cli.log.or(cli.verbose.then_some(LogFormat::Text)));
+    IS_QUIET.store(cli.quiet, Ordering::Relaxed);
     IS_WIDE.store(cli.wide, Ordering::Relaxed);
-    let is_quiet = match &cli.command {
-        Command::Sql(args) => args.quiet,
-        Command::Run(args) => args.quiet,
-        _ => false,
-    };
-    if !is_quiet {
+    if !cli.quiet {
         downloads::show();
     }
     let result = match cli.command {
@@ -216,6 +218,9 @@ const FORMER_COMMANDS: [(&str, &str); 3] = [
     ("experiment", "asap experiment has gone; docs/evidence.md names the commit that ran it, and shows its figures"),
 ];
 
+/// Words for what a command does, with its name.
+const OTHER_WORDS: [(&str, &str); 3] = [("prune", "run"), ("query", "sql"), ("report", "view")];
+
 /// A hint for words where clap's own tip does not help: former commands and flags, settings as flags, and SQL without
 /// `-c`.
 fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
@@ -259,7 +264,9 @@ fn unknown_command(command: &clap::Command, path: &str, typed: &str) -> String {
         None if is_of_table => format!("asap {typed} is now asap table {typed}"),
         None => {
             let known = command.get_subcommands().map(|command| command.get_name());
-            format!("there is no command {path} {typed}{}; {path} --help lists them", typo::hint(typed, known))
+            let meant = OTHER_WORDS.iter().find(|(word, _)| path == "asap" && *word == typed);
+            let hint = meant.map_or_else(|| typo::hint(typed, known), |(_, name)| format!(" (did you mean {name}?)"));
+            format!("there is no command {path} {typed}{hint}; {path} --help lists them")
         }
     }
 }

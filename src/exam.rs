@@ -59,7 +59,7 @@ pub async fn run(args: ExamArgs) -> Result<(), Failure> {
     let ExamArgs { from, pipelines, shares, questions, max_tokens, seed, to, print, format, settings: _ } = args;
     exam::run(
         Request { from, pipelines, shares, questions, max_tokens, seed, to, print, format, settings },
-        model::tokens_per_second,
+        model::speed,
     )
     .await
 }

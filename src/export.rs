@@ -5,7 +5,7 @@ use asap_pipelines::outputs::upload;
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, complain, count, print_as, several};
+use crate::output::{SummaryFormat, count, note, print_summary, several};
 
 /// Write the rows of an output as plain Parquet with a dataset card, for trainers and the datasets library
 #[derive(Debug, Args)]
@@ -28,6 +28,9 @@ pub struct ExportArgs {
     /// Show what would be uploaded to the Hub, and upload nothing
     #[arg(long)]
     dry_run: bool,
+    /// Export the columns of an output without rows, too
+    #[arg(long)]
+    allow_empty: bool,
     /// Set the output format; json prints a single line
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
     format: SummaryFormat,
@@ -40,11 +43,12 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
             let what = "--replace and --dry-run are for a dataset of the Hub: --to hf://datasets/org/name";
             return Err(Failure::Usage(what.to_string()));
         }
-        let done = export::export(&args.location, &args.to, about.as_deref()).await?;
+        let done = export::export(&args.location, &args.to, about.as_deref(), args.allow_empty).await?;
         note_unfinished(&done);
-        return Ok(print_as(args.format, &done, || line(&done))?);
+        return Ok(print_summary(args.format, &done, || line(&done))?);
     }
-    let done = upload::upload(&args.location, &args.to, about.as_deref(), args.replace, args.dry_run).await?;
+    let ExportArgs { location, to, replace, dry_run, allow_empty, .. } = &args;
+    let done = upload::upload(location, to, about.as_deref(), *replace, *dry_run, *allow_empty).await?;
     note_unfinished(&done.exported);
     let lines = || {
         let files = done.uploads.iter().map(|(file, bytes)| format!("\n  {file}, {} bytes", count(*bytes)));
@@ -52,12 +56,12 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
         let planned = if args.dry_run { "would upload " } else { "" };
         format!("{planned}{}{replaced}{}", line(&done.exported), files.collect::<String>())
     };
-    Ok(print_as(args.format, &done, lines)?)
+    Ok(print_summary(args.format, &done, lines)?)
 }
 
 fn note_unfinished(done: &Exported) {
     if !done.finished {
-        complain("note: the output is not finished: asap table status shows which rows are missing");
+        note("the output is not finished: asap table status shows which rows are missing");
     }
 }
 

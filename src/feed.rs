@@ -131,7 +131,7 @@ pub async fn run(args: FeedArgs) -> Result<(), Failure> {
         part: (args.rank, args.world),
     };
     let size = args.step_tokens.map_or(StepSize::Examples(args.step), StepSize::Tokens);
-    let rows = while_opening(std::slice::from_ref(&args.data), false, Rows::open(&context, &config)).await?;
+    let rows = while_opening(std::slice::from_ref(&args.data), Rows::open(&context, &config)).await?;
     let deciding = Deciding::of(&rows, &config, &encoder);
     if let Some(mark) = &args.resume {
         mark.check(&deciding)?;

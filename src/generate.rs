@@ -132,7 +132,7 @@ pub async fn run(args: GenerateArgs) -> Result<(), Failure> {
         }
         (None, Some(location)) => {
             let opened = opened(&context, location, args.column.as_deref());
-            let corpus = while_opening(std::slice::from_ref(location), false, opened).await?;
+            let corpus = while_opening(std::slice::from_ref(location), opened).await?;
             bar.begin(corpus.rows() * u64::from(args.samples), 1);
             tokio::spawn(async move {
                 if let Err(failure) = send_all(&context, &corpus, &send).await {

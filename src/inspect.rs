@@ -113,7 +113,7 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
     let context = asap_pipelines::session::session(Settings::default(), &Llm::default())?;
     let state = context.state();
     let looked = Corpus::look(&state, &args.from, args.columns.as_ref());
-    let corpus = while_opening(std::slice::from_ref(&args.from), false, looked).await?;
+    let corpus = while_opening(std::slice::from_ref(&args.from), looked).await?;
     corpus.notes.iter().for_each(note);
     let failures: Vec<String> = corpus.failures.iter().map(ToString::to_string).collect();
     let folder = args.model.as_deref().map(locate_tokenizer).transpose()?;
@@ -196,7 +196,7 @@ fn table(location: &str, inspection: &Inspection) -> String {
             schema.columns.iter().map(|(name, kind)| format!("{} ({kind})", one_line(name))).collect();
         let parts = [
             ("question", Some(schema.question.clone())),
-            ("chain", Some(schema.cot.clone())),
+            ("cot", Some(schema.cot.clone())),
             ("answer", Some(schema.answer.clone())),
             ("system", schema.system.clone()),
             ("columns", Some(columns.join(", "))),
@@ -214,7 +214,7 @@ fn table(location: &str, inspection: &Inspection) -> String {
 
 fn show_row(lines: &mut Vec<String>, row: &InspectedRow) {
     lines.push(format!("  row {} of {}", row.row, row.file));
-    for (what, text) in [("question", &row.question), ("chain", &row.cot), ("answer", &row.answer)] {
+    for (what, text) in [("question", &row.question), ("cot", &row.cot), ("answer", &row.answer)] {
         lines.push(format!("    {what:<8}  {}", shortened(text.as_deref(), SHOWN_CHARACTERS)));
     }
     let system = row.system.as_deref();

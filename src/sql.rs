@@ -9,6 +9,7 @@ mod watch;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use asap_llm::Llm;
 use asap_pipelines::answers::SharedAnswers;
@@ -24,7 +25,7 @@ use datafusion::prelude::SessionContext;
 
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
-use crate::output::{calls, complain, missing_table, no_table, note, parsed};
+use crate::output::{IS_QUIET, calls, complain, missing_table, no_table, note, parsed};
 use crate::progress::while_opening;
 use crate::signals::{Stop, unless_interrupted};
 use print::{Print, RowFormat, max_rows};
@@ -61,9 +62,6 @@ pub struct SqlArgs {
     /// Show at most this many rows of a table: a number, or inf
     #[arg(long, default_value = "40", value_parser = max_rows)]
     maxrows: usize,
-    /// Print rows only
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
     /// Highlight SQL at the prompt
     #[arg(long)]
     color: bool,
@@ -83,7 +81,7 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     };
     let session = Session { context, corpus };
     let mut commands = typed(&args)?;
-    let (format, max_rows, quiet) = (args.format, args.maxrows, args.quiet);
+    let (format, max_rows, quiet) = (args.format, args.maxrows, IS_QUIET.load(Ordering::Relaxed));
     let print = Print { format, max_rows, quiet, is_expanded: false, is_whole: false };
     if commands.is_empty() && std::io::stdin().is_terminal() {
         let done = Prompt { session: &session, print, llm: &llm, watch: &watch, has_color: args.color }.run().await;
@@ -107,9 +105,9 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
 
 async fn with_corpus(context: &SessionContext, from: &str, args: &SqlArgs) -> std::result::Result<Corpus, Failure> {
     let (state, places) = (context.state(), [from.to_string()]);
-    let open = while_opening(&places, args.quiet, Corpus::open(&state, from, args.columns.as_ref()));
+    let open = while_opening(&places, Corpus::open(&state, from, args.columns.as_ref()));
     let opened = unless_interrupted(async { Ok(open.await?) }).await?;
-    opened.notes.iter().filter(|_| !args.quiet).for_each(note);
+    opened.notes.iter().for_each(note);
     context.register_table(CORPUS, Arc::new(opened.view(&context.state())?))?;
     Ok(opened)
 }

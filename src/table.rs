@@ -16,7 +16,7 @@ use clap::{Args, Subcommand};
 use url::Url;
 
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, count, print_as, several, table, time, time_or_dash};
+use crate::output::{SummaryFormat, count, print_as, print_summary, several, table, time, time_or_dash};
 
 /// Show and maintain the output of a run: its state, commits, shards and paid answers
 #[derive(Debug, Args)]
@@ -156,7 +156,7 @@ pub async fn run(args: TableArgs) -> Result<(), Failure> {
         TableCommand::Vacuum(args) => args.run().await?,
         TableCommand::Optimize { place, target_bytes } => {
             let done = optimize(&place.location, target_bytes).await?;
-            print_as(place.format, &done, || optimized(&done))?;
+            print_summary(place.format, &done, || optimized(&done))?;
         }
     }
     Ok(())
@@ -176,13 +176,13 @@ impl VacuumArgs {
         }
         if !answers {
             let done = vacuum(&place.location, retain.unwrap_or(WEEK), dry_run).await?;
-            return Ok(print_as(place.format, &done, || vacuumed(&done))?);
+            return Ok(print_summary(place.format, &done, || vacuumed(&done))?);
         }
         let url = answers::find(&place.location).await?;
         let oldest = retain.map(|retain| SystemTime::now().checked_sub(retain).unwrap_or(SystemTime::UNIX_EPOCH));
         let oldest = oldest.map(|oldest| DateTime::<Utc>::from(oldest).timestamp_millis());
         let done = answers::compact(&url, oldest, dry_run).await?;
-        Ok(print_as(place.format, &done, || compacted(&url, &done))?)
+        Ok(print_summary(place.format, &done, || compacted(&url, &done))?)
     }
 }
 

@@ -58,9 +58,9 @@ impl From<DataFusionError> for Failure {
                 Some(RunError::Interrupted) => Failure::Stopped(message),
                 Some(RunError::OtherSnapshot { .. } | RunError::OtherCommit { .. }) => Failure::Conflict(message),
                 Some(RunError::Superseded { .. } | RunError::OtherTable { .. }) => Failure::OtherRun(message),
-                Some(RunError::TooManyRejects { .. } | RunError::AllRejected { .. }) => {
-                    Failure::TooManyRejects(message)
-                }
+                Some(
+                    RunError::TooManyRejects { .. } | RunError::AllRejected { .. } | RunError::NothingToExport { .. },
+                ) => Failure::TooManyRejects(message),
                 None => Failure::Failed(message),
             },
             _ => Failure::Failed(message),

@@ -70,6 +70,12 @@ pub fn print_as(format: SummaryFormat, found: &impl Serialize, table: impl FnOnc
     }
 }
 
+/// Prints what a command did, as [`print_as`]. With `--quiet`, only JSON.
+pub fn print_summary(format: SummaryFormat, done: &impl Serialize, table: impl FnOnce() -> String) -> io::Result<()> {
+    let is_hidden = format == SummaryFormat::Table && IS_QUIET.load(Ordering::Relaxed);
+    if is_hidden { Ok(()) } else { print_as(format, done, table) }
+}
+
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Makes [`complain`] write JSON from now on, like all other lines on stderr.
@@ -103,8 +109,13 @@ fn indented(text: &str) -> String {
     })
 }
 
+/// Whether notes, progress and summaries of work are left out, as `--quiet` asks.
+pub static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
 pub fn note(text: impl Display) {
-    complain(&format!("note: {text}"));
+    if !IS_QUIET.load(Ordering::Relaxed) {
+        complain(&format!("note: {text}"));
+    }
 }
 
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);

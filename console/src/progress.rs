@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use asap_llm::Usage;
@@ -13,7 +14,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-use crate::output::{complain, count, rough, show_below};
+use crate::output::{IS_QUIET, complain, count, rough, show_below};
 use crate::terminal::visible;
 
 pub const LINES: Duration = Duration::from_secs(30);
@@ -47,8 +48,8 @@ impl Drop for Shown {
 }
 
 /// Awaits `work`, which opens these locations. Shows progress if it takes long, as it may for JSON files.
-pub async fn while_opening<T>(locations: &[String], is_quiet: bool, work: impl Future<Output = T>) -> T {
-    let _shown = (!is_quiet).then(|| opening(locations));
+pub async fn while_opening<T>(locations: &[String], work: impl Future<Output = T>) -> T {
+    let _shown = (!IS_QUIET.load(Ordering::Relaxed)).then(|| opening(locations));
     work.await
 }
 
@@ -152,8 +153,9 @@ impl Bar {
         (reached.rows, reached.all_rows, reached.usage)
     }
 
-    /// A bar that appears when work begins, unless `is_quiet`. `verb` names the work.
+    /// A bar that appears when work begins, unless `is_quiet` or with `--quiet`. `verb` names the work.
     pub fn new(verb: &'static str, is_quiet: bool) -> Self {
+        let is_quiet = is_quiet || IS_QUIET.load(Ordering::Relaxed);
         Self { verb, is_quiet, reached: Arc::default(), shown: Mutex::default() }
     }
 

@@ -154,7 +154,7 @@ async fn benchmark(session: &dyn Session, bench: &str) -> Result<Vec<Asked>> {
         format!("expected a file of Parquet or JSON lines with one question per row, in a text column named {names}");
     let table = files_table(session, bench.parse()?, |_| ()).await;
     let other = |error: DataFusionError| match error.find_root() {
-        DataFusionError::Execution(why) => config_datafusion_err!("{bench} is not a benchmark: {expected}; {why}"),
+        DataFusionError::Execution(why) => config_datafusion_err!("{bench} is not a benchmark: {why}; {expected}"),
         _ => error,
     };
     let table = table.map_err(other)?;

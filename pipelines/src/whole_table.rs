@@ -64,16 +64,17 @@ pub fn batch<T: Serialize>(columns: &[(DataType, &str)], rows: &[T]) -> Result<R
     Ok(decoder.flush()?.unwrap_or_else(|| RecordBatch::new_empty(schema)))
 }
 
-/// Checks that a table at `url`, if there is one, has the value `identity` in `property`. It reads no row.
+/// Checks that a table at `url`, if there is one, has the value `identity` in `property`. It reads no row. Returns
+/// whether there is a table.
 ///
 /// # Errors
 /// If there is another table, or the store fails.
-pub async fn check_identity(url: &Url, property: &str, identity: &str) -> Result<()> {
+pub async fn check_identity(url: &Url, property: &str, identity: &str) -> Result<bool> {
     stores::register();
-    let Some(log) = Log::open(url).await? else { return Ok(()) };
+    let Some(log) = Log::open(url).await? else { return Ok(false) };
     let shown = location::display(url);
     match log.state.metadata.configuration.get(property) {
-        Some(found) if found == identity => Ok(()),
+        Some(found) if found == identity => Ok(true),
         Some(found) => {
             config_err!("{shown} has {property} with {}: choose another folder", differences(found, identity))
         }

@@ -3,7 +3,6 @@
 mod metrics;
 mod tables;
 
-use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::sync::OnceLock;
@@ -17,13 +16,14 @@ use asap_pipelines::location::command;
 use asap_pipelines::run::{
     MaxRejects, Observer, OnChange, OnSchemaChange, Originals, Part, Request, Summary, estimate, run as run_pipeline,
 };
+use chrono::Utc;
 use clap::{Args, FromArgMatches};
-use serde::Serialize;
 
 use crate::config::{self, SettingArgs};
 use crate::failure::{Failure, is_unreachable};
 use crate::output::{
     SummaryFormat, at_least_one, complain, error_line, failed_files, first_paragraph, note, parsed, print, print_as,
+    print_summary, time,
 };
 use crate::progress::Bar;
 use crate::signals::Stop;
@@ -136,9 +136,6 @@ pub struct RunArgs {
     /// Set the output format of the summary; json prints one object on the last line
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
     format: SummaryFormat,
-    /// Print only errors, and the summary if its format is json
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
     #[command(flatten)]
     settings: SettingArgs,
 }
@@ -222,26 +219,25 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
         let sql = builtin::pipeline(&args.pipeline).map_err(Failure::Usage)?;
         return Ok(print(sql.trim_end())?);
     }
-    let (talk, dry_run, watch) = (Talk { format: args.format, is_quiet: args.quiet }, args.dry_run, args.watch);
-    let metrics_addr = args.metrics_addr;
+    let RunArgs { format, dry_run, watch, metrics_addr, .. } = args;
     let request = args.request()?;
     let stop = Stop::listen("committing the finished slices");
     if dry_run {
-        let bar = Bar::new("pruning", talk.is_quiet).opening(&request.from);
+        let bar = Bar::new("pruning", false).opening(&request.from);
         let result = estimate(request, &bar, stop.asked()).await;
         bar.finish();
         let estimate = result?;
-        return Ok(print_as(talk.format, &estimate, || tables::estimate_table(&estimate))?);
+        return Ok(print_as(format, &estimate, || tables::estimate_table(&estimate))?);
     }
     let metrics = match metrics_addr {
         Some(address) => Metrics::serve(address).await?,
         None => Metrics::default(),
     };
-    let Some(pause) = watch else { return run_once(&request, talk, &metrics, &stop).await };
-    let mut last = None;
+    let Some(pause) = watch else { return run_once(&request, format, &metrics, &stop, None).await };
+    let (mut last, mut idle, mut error) = (None, String::new(), String::new());
     loop {
         // The process ends with the result of its last run that read rows.
-        let ended = match (run_once(&request, talk, &metrics, &stop).await, last) {
+        let ended = match (run_once(&request, format, &metrics, &stop, Some(&mut idle)).await, last) {
             (Err(Failure::Stopped(_)), Some(last)) => return last,
             (ended, _) => ended,
         };
@@ -249,14 +245,19 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
             return ended;
         }
         match &ended {
-            Ok(()) => {}
+            Ok(()) => error.clear(),
             Err(
                 Failure::TooManyRejects(message)
                 | Failure::FileFailed(message)
                 | Failure::OtherRun(message)
                 | Failure::TryLater(message)
                 | Failure::Conflict(message),
-            ) => complain(&format!("error: {message}")),
+            ) => {
+                if error != *message {
+                    complain(&format!("error: {message} (at {})", now()));
+                    error.clone_from(message);
+                }
+            }
             Err(_) => return ended,
         }
         tokio::select! {
@@ -264,19 +265,6 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
             () = stop.asked() => return ended,
         }
         last = Some(ended);
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Talk {
-    format: SummaryFormat,
-    is_quiet: bool,
-}
-
-impl Talk {
-    fn print(self, summary: &impl Serialize, table: impl FnOnce() -> String) -> io::Result<()> {
-        let is_printed = !self.is_quiet || self.format == SummaryFormat::Json;
-        if is_printed { print_as(self.format, summary, table) } else { Ok(()) }
     }
 }
 
@@ -317,8 +305,19 @@ impl Observer for Watchers<'_> {
     }
 }
 
-async fn run_once(request: &Request, talk: Talk, metrics: &Metrics, stop: &Stop) -> Result<(), Failure> {
-    let bar = Bar::new("pruning", talk.is_quiet).opening(&request.from);
+fn now() -> String {
+    time(Utc::now().timestamp_millis()).map_or(String::new(), |time| format!("{time} UTC"))
+}
+
+/// Runs once. A watch passes what its last round said if that had nothing to do, and says the time and only news.
+async fn run_once(
+    request: &Request,
+    format: SummaryFormat,
+    metrics: &Metrics,
+    stop: &Stop,
+    idle: Option<&mut String>,
+) -> Result<(), Failure> {
+    let bar = Bar::new("pruning", false).opening(&request.from);
     let watchers = Watchers { bar, metrics, broken: OnceLock::new() };
     let result = run_pipeline(request.clone(), &watchers, stop.asked()).await;
     watchers.bar.finish();
@@ -327,16 +326,22 @@ async fn run_once(request: &Request, talk: Talk, metrics: &Metrics, stop: &Stop)
         Ok(summary) => summary,
         Err(error) => {
             // Before the first answer there is nothing to sum up.
-            let is_worked = talk.format == SummaryFormat::Json || !is_unreachable(&error);
+            let is_worked = format == SummaryFormat::Json || !is_unreachable(&error);
             if let Some(summary) = watchers.broken.get().filter(|_| is_worked) {
                 let broken = tables::Broken { summary, error: error_line(&error) };
-                talk.print(&broken, || tables::table(summary))?;
+                print_summary(format, &broken, || tables::table(summary))?;
             }
             return Err(error.into());
         }
     };
-    summary.notes.iter().filter(|_| !talk.is_quiet).for_each(note);
-    talk.print(&summary, || tables::table(&summary))?;
+    let is_watch = idle.is_some();
+    let said = format!("{}{:?}", tables::table(&summary), summary.notes);
+    let is_news = idle.is_none_or(|idle| std::mem::replace(idle, said.clone()) != said);
+    if is_news || format == SummaryFormat::Json {
+        summary.notes.iter().for_each(note);
+        let at = || if is_watch { format!("{}\n", now()) } else { String::new() };
+        print_summary(format, &summary, || format!("{}{}", at(), tables::table(&summary)))?;
+    }
     verdict(&summary, request.retry_rejects.is_some())
 }
 

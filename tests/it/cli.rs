@@ -11,7 +11,8 @@ fn timeless(text: &str) -> String {
 
 /// The help of a command without the flags that most commands have.
 fn own_flags(help: &str) -> String {
-    let common = ["--log <", "--wide", "--format <", "--set <", "--config <", "--help", "--version"];
+    let common =
+        ["--quiet", "--verbose", "--log <", "--wide", "--format <", "--set <", "--config <", "--help", "--version"];
     let (mut kept, mut is_common) = (String::new(), false);
     for line in help.lines() {
         let text = line.trim_start();

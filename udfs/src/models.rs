@@ -8,7 +8,7 @@ use asap_kernels::front_end::Setting;
 use asap_kernels::memo::Memory;
 use asap_lm::compressor::Compressor;
 use asap_lm::example::ExampleTemplate;
-use asap_lm::{Dtype, LmError, LoadedModel, PromptTemplate, Scorer, Tokenizer};
+use asap_lm::{Dtype, LmError, LoadedModel, PromptTemplate, Scorer, TokenCount, Tokenizer};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err};
 use parking_lot::Mutex;
@@ -68,7 +68,7 @@ impl<K: PartialEq, V> Slot<K, V> {
 /// Tokens that models would have read.
 #[derive(Debug, Default)]
 struct Counted {
-    scorer: Arc<AtomicU64>,
+    scorer: Arc<TokenCount>,
     encoder: Arc<AtomicU64>,
 }
 
@@ -136,7 +136,12 @@ impl Models {
 
     /// Returns the tokens that the scoring model of [`Models::counting`] would have read; 0 for other models.
     pub fn counted(&self) -> u64 {
-        self.loaded.lock().counted.as_ref().map_or(0, |tokens| tokens.scorer.load(Ordering::Relaxed))
+        self.loaded.lock().counted.as_ref().map_or(0, |tokens| tokens.scorer.all.load(Ordering::Relaxed))
+    }
+
+    /// The part of [`Models::counted`] that the scoring model would write, at most.
+    pub fn counted_written(&self) -> u64 {
+        self.loaded.lock().counted.as_ref().map_or(0, |tokens| tokens.scorer.written.load(Ordering::Relaxed))
     }
 
     /// As [`Models::counted`], of the encoder that compresses texts.

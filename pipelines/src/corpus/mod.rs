@@ -133,8 +133,12 @@ pub async fn list(
             continue;
         }
         let listing = Listing::new(session, source).await?;
+        if !listing.nameless.is_empty() {
+            all.notes.push(format!("files left out: {}", listing.nameless.join(", ")));
+        }
         if !listing.left_out.is_empty() {
-            all.notes.push(format!("files left out: {}", listing.left_out.join(", ")));
+            let why = "in a folder, asap reads only Parquet or, without any, *.jsonl: name others, or a pattern such as '*.json'";
+            all.notes.push(format!("files left out: {} ({why})", listing.left_out.join(", ")));
         }
         all.notes.extend(listing.note);
         if listing.files.is_empty() {

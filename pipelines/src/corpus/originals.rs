@@ -178,13 +178,17 @@ pub(crate) fn delta_notes(originals: &[Original]) -> Vec<String> {
         let mut changes = Vec::new();
         let name = delta_name(&original.name);
         if name != original.name {
-            changes.push(format!("is called {name}"));
+            changes.push(format!("is called {name} in the table"));
         }
         let data_type = delta_type(&original.data_type);
         if is_other_kind(&original.data_type, &data_type) {
-            changes.push(format!("is {} ({} in the files)", kind(&data_type), kind(&original.data_type)));
+            changes.push(format!(
+                "has {} in the files and {} in the table",
+                kind(&original.data_type),
+                kind(&data_type)
+            ));
         }
-        (!changes.is_empty()).then(|| format!("column {} {} in the table", original.name, changes.join(" and ")))
+        (!changes.is_empty()).then(|| format!("column {} {}", original.name, changes.join(" and ")))
     });
     notes.collect()
 }

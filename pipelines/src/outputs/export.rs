@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use crate::corpus::{guarded_future, guarded_next};
 use crate::delta::{LiveFile, Log, store_of};
 use crate::outputs::{open, rejects_by_status, table};
+use crate::run::RunError;
 use crate::run::output::Output;
 use crate::run::output::provenance::Provenance;
 use crate::run::output::receipt::Counts;
@@ -45,8 +46,12 @@ pub struct Exported {
 }
 
 /// Writes the rows of an output to an empty folder, or to that of a killed export, with a description for the datasets
-/// library and a dataset card, which contains `about`.
-pub async fn export(location: &str, to: &str, about: Option<&str>) -> Result<Exported> {
+/// library and a dataset card, which contains `about`. An output without rows
+/// leaves nothing, unless `allow_empty`.
+///
+/// # Errors
+/// [`RunError::NothingToExport`], or if the output or the folder is wrong.
+pub async fn export(location: &str, to: &str, about: Option<&str>, allow_empty: bool) -> Result<Exported> {
     let output = open(location).await?;
     let log = table(&output)?;
     let to = location::folder(to)?;
@@ -69,6 +74,12 @@ pub async fn export(location: &str, to: &str, about: Option<&str>) -> Result<Exp
         bytes,
         finished: says_finished(&log.state),
     };
+    if exported.rows == 0 && !allow_empty {
+        for object in objects::list(store.as_ref(), &Path::default()).await? {
+            objects::delete(store.as_ref(), &object.location).await?;
+        }
+        return Err(RunError::NothingToExport { location: location.to_string() }.into());
+    }
     let rejects = rejects_by_status(&output).await?;
     let parts = output.identity().map(|identity| identity.parts().clone()).unwrap_or_default();
     let card = card(output.provenance().as_ref(), &parts, &exported, &counts, &rejects);

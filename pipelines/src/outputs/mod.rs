@@ -17,6 +17,7 @@ use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use futures::TryStreamExt;
 use object_store::path::Path;
 
+use crate::corpus::files::listing::neighbor;
 use crate::delta::Log;
 use crate::location;
 use crate::objects::existing;
@@ -28,6 +29,13 @@ use crate::shards::texts;
 pub async fn open(location: &str) -> Result<Output> {
     crate::delta::stores::register();
     let folder = location::folder(location)?;
+    if location::local_path(&folder).is_some_and(|path| !path.exists()) {
+        return exec_err!(
+            "there is no folder {location}{}: pass the folder that was the {} of asap run",
+            neighbor(&folder),
+            Flag("--to")
+        );
+    }
     // A folder without a log gets this message, not advice for a new output.
     let store = crate::delta::store_of(&folder)?;
     let is_table = store.list(Some(&Path::from(crate::delta::FOLDER))).try_next().await;
@@ -57,7 +65,7 @@ fn table(output: &Output) -> Result<&Log> {
     output.table().ok_or_else(|| exec_datafusion_err!("{} has no table", location::display(&output.url)))
 }
 
-async fn rejects_by_status(output: &Output) -> Result<BTreeMap<String, u64>> {
+pub(crate) async fn rejects_by_status(output: &Output) -> Result<BTreeMap<String, u64>> {
     let mut found = BTreeMap::new();
     for (log, shard) in output.valid_rejects() {
         let mut rows = log.rows_of(shard, &["status"]).await?;

@@ -47,6 +47,7 @@ pub async fn upload(
     about: Option<&str>,
     may_replace: bool,
     is_planned: bool,
+    allow_empty: bool,
 ) -> Result<Uploaded> {
     let name = to.strip_prefix(SCHEME).unwrap_or_default().trim_end_matches('/');
     if name.split('/').filter(|part| !part.is_empty()).count() != 2 || name.contains('@') {
@@ -62,7 +63,7 @@ pub async fn upload(
         );
     }
     let folder = tempfile::tempdir()?;
-    let mut exported = export(location, &folder.path().to_string_lossy(), about).await?;
+    let mut exported = export(location, &folder.path().to_string_lossy(), about, allow_empty).await?;
     exported.to = format!("{SCHEME}{name}");
     let uploads = files(folder.path())?;
     let replaces = !matches!(held, Held::Nothing);

@@ -4,6 +4,7 @@ use asap_kernels::front_end::{Again, Flag, Setting, either};
 use datafusion::common::DataFusionError;
 
 use super::request::MaxRejects;
+use crate::location::command;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -35,6 +36,12 @@ pub enum RunError {
         .most.flag()
     )]
     TooManyRejects { rejected: u64, rows: u64, most: MaxRejects, reasons: String },
+    #[error(
+        "{location} has no rows, so nothing was exported: {} shows what became of its input; {} exports the columns alone",
+        command(&["asap", "table", "status", location]),
+        Flag("--allow-empty")
+    )]
+    NothingToExport { location: String },
     #[error(
         "the first {rows} rows are all rejected ({reasons}), so the answers of the language model are unusable. None of \
          these rows is committed, and the answers are kept: change {} or its prompts ({}), or try {} first",

@@ -33,6 +33,8 @@ pub struct Estimate {
     /// replace it here. It is also approximate if scores are computed again after each removed step, since all scores
     /// are equal here.
     pub scored_tokens: u64,
+    /// Those of `scored_tokens` that the model would write, at most.
+    pub written_tokens: u64,
     /// Whether `scored_tokens` is approximate.
     pub scored_is_estimate: bool,
     /// Tokens that the encoder of `asap.compressor.model` would read.
@@ -88,6 +90,7 @@ pub async fn estimate(
         rows,
         anchor,
         scored_tokens: job.models.counted(),
+        written_tokens: job.models.counted_written(),
         scored_is_estimate: used.reads_by_scores || anchor.calls > 0,
         encoder_tokens: job.models.counted_of_encoder(),
         scorer: used.scorer.then(|| Place::of_scorer_here(&request.settings)),

@@ -232,7 +232,11 @@ impl Opened {
         let listed = corpus::list(&state, sources, |source| pins.since(source)).await;
         let listed = listed.map_err(|error| error.context(CORPUS))?;
         if !*new_generation {
-            output.check_identity(identity)?;
+            if let Err(differs) = output.check_identity(identity) {
+                // A missing model differs from the one that filled the output, and another output would not help.
+                output.identity().map_or(Ok(()), |held| held.check_models(&request.settings))?;
+                return Err(differs);
+            }
             notes.extend(output.compare_sums().await?);
             check_partition_by(output, request)?;
             output.find_missing().await?.files.iter().for_each(|path| ledger.forget(path));
@@ -240,7 +244,10 @@ impl Opened {
         let (mut files, tables) = (listed.files, listed.tables);
         notes.extend(listed.notes);
         let mut again = match &request.retry_rejects {
-            Some(statuses) if !*new_generation => retry::find(output, statuses).await?,
+            Some(statuses) if !*new_generation => {
+                retry::check(output, statuses, &request.sql).await?;
+                retry::find(output, statuses).await?
+            }
             _ => vec![],
         };
         again.retain(|again| ledger.file(&again.slice.path).is_some());
@@ -444,15 +451,15 @@ impl Job {
             .into_iter()
             .map(|name| (name.clone(), is_held(&name) || !is_left_out(&name) && is_kept(&name)))
             .collect();
-        // The output has a column with one of these names, so the user does not miss the original.
-        let is_missed = |name: &str| !["question", "cot", "answer"].contains(&name);
-        let left_out = kept.iter().filter(|(_, is_kept)| !is_kept).map(|(name, _)| name.as_str());
-        let left_out: Vec<&str> = left_out.filter(|name| is_missed(name)).collect();
-        if *asked == Originals::Needed && !left_out.is_empty() && self.output.table().is_none() {
+        let is_lost = |name: &String| is_left_out(name) && !is_elsewhere(name);
+        let lost = kept.iter().filter(|(name, is_kept)| !is_kept && is_lost(name)).map(|(name, _)| name.as_str());
+        let lost: Vec<&str> = lost.collect();
+        if *asked == Originals::Needed && !lost.is_empty() {
             self.summary.notes.push(format!(
-                "not copied, since the columns question, cot, answer and system hold their content: {} ({} copies them)",
-                left_out.join(", "),
-                Flag("--originals all")
+                "the output has no column for {}: in its first files, other columns held the same, but not in these. To \
+                 keep the values, use another output or {}",
+                lost.join(", "),
+                Flag("--new-generation")
             ));
         }
         Ok(kept)

@@ -3,21 +3,64 @@
 //! An attempt that retries rows of a slice does the whole slice again together with its rejects: those that fail again,
 //! and those that were not retried. So it is settled like every slice, in the commit that names its attempt.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use asap_kernels::front_end::Flag;
+use asap_udfs::typo;
 use datafusion::arrow::array::{AsArray, BooleanArray, RecordBatch};
 use datafusion::arrow::compute::filter_record_batch;
-use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::common::{Result, config_err, exec_datafusion_err};
 use deltalake_core::kernel::Add;
 use futures::TryStreamExt;
 
 use super::output::Output;
 use crate::delta::LiveFile;
+use crate::outputs::rejects_by_status;
 use crate::run::ledger::{Attempt, Before, RetriedSlice, SliceName};
 use crate::run::output::outcomes::with_columns;
 use crate::run::output::rejects::ShardPath;
 use crate::shards::{SHARD_BYTES, Shards, sources};
+
+/// The statuses of asap, which docs/layouts.md and docs/pipelines.md explain.
+const STATUSES: [&str; 22] = [
+    "unverified",
+    "multi_turn",
+    "no_question",
+    "no_generation",
+    "no_tags",
+    "empty_chain",
+    "no_answer",
+    "text_before_chain",
+    "tags_in_answer",
+    "too_long",
+    "no_score",
+    "no_prompt",
+    "no_anchor",
+    "no_match",
+    "refused",
+    "denied",
+    "bad_response",
+    "timeout",
+    "rate_limited",
+    "unavailable",
+    "emptied",
+    "not_pruned",
+];
+
+/// Checks that each of `asked` is a status of asap, of the pipeline `sql`, or of the output's rejects.
+pub async fn check(output: &Output, asked: &[String], sql: &str) -> Result<()> {
+    let unknown = |status: &&String| !STATUSES.contains(&status.as_str()) && !sql.contains(&format!("'{status}'"));
+    if !asked.iter().any(|status| unknown(&status)) {
+        return Ok(());
+    }
+    let held = rejects_by_status(output).await?;
+    let Some(status) = asked.iter().filter(unknown).find(|status| !held.contains_key(*status)) else { return Ok(()) };
+    let known = || held.keys().map(String::as_str).chain(STATUSES);
+    let (flag, hint) = (Flag("--retry-rejects"), typo::hint(status, known()));
+    let known: BTreeSet<&str> = known().collect();
+    config_err!("{flag}: there is no status {status}{hint}; expected {}", Vec::from_iter(known).join(", "))
+}
 
 /// The rejected rows of an output with one of these statuses, or all if `statuses` is empty.
 pub async fn find(output: &Output, statuses: &[String]) -> Result<Vec<RetriedSlice>> {

@@ -32,7 +32,7 @@ use datafusion::prelude::SessionContext;
 use asap_console::{failure, output, progress, rows, signals};
 
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, note, print_as, show_below};
+use crate::output::{SummaryFormat, note, print_summary, show_below};
 use crate::signals::Stop;
 use base::Base;
 use settings::{Settings, Started};
@@ -166,7 +166,7 @@ pub async fn run(args: Request) -> Result<(), Failure> {
     }
     if let Some(summary) = whole {
         note(format!("nothing to do: {} is already trained", out.shown()));
-        return Ok(print_as(args.format, &summary, || summary.table())?);
+        return Ok(print_summary(args.format, &summary, || summary.table())?);
     }
     if let (Some(held), Some(_)) = (&held, &checkpoint) {
         let (before, now) = (held.settings.pass_tokens, settings.pass_tokens);
@@ -183,7 +183,7 @@ pub async fn run(args: Request) -> Result<(), Failure> {
     };
     let training = Training::prepare(&args, &context, out, base, settings, checkpoint, resume).await?;
     let summary = trained(training, &args, &context, &stop, begun).await?;
-    Ok(print_as(args.format, &summary, || summary.table())?)
+    Ok(print_summary(args.format, &summary, || summary.table())?)
 }
 
 async fn trained(

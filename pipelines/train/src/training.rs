@@ -74,7 +74,7 @@ impl Training {
             let survey = if settings.follow { None } else { Some(rows.survey(&encoder).await?) };
             Ok::<_, Failure>((rows, survey))
         };
-        let (rows, survey) = while_opening(std::slice::from_ref(&args.data), false, survey).await?;
+        let (rows, survey) = while_opening(std::slice::from_ref(&args.data), survey).await?;
         let table = rows.table.clone();
         let plan = planned(args, &settings, &base, survey.as_ref(), &out).await?;
         survey.iter().filter_map(|survey| without_system(survey.counts.without_system)).for_each(note);

@@ -168,12 +168,18 @@ impl Report {
         match self.survival() {
             Some(survival) => said.extend(survival),
             None => {
-                said.push("Whether the answers survive was not measured.".to_string());
                 let (from, pipeline) = self.provenance().map_or(("LOC", "PIPELINE"), |made| {
                     (made.input.first().map_or("LOC", String::as_str), made.pipeline.as_str())
                 });
-                let words = ["asap", "exam", "--from", from, "--pipelines", pipeline, "--to", "out/exam"];
-                to_measure = Some(command(&words));
+                let (why, scorer) = match self.provenance() {
+                    Some(made) if !made.is_by_small() => ("", made.tokens_of.as_str()),
+                    _ => (": asap's small model states almost no answer, so it takes another model", "DIR"),
+                };
+                said.push(format!("Whether the answers survive was not measured{why}."));
+                let model = format!("asap.scorer.model={scorer}");
+                let to = ["--to", "out/exam", "--set", &model];
+                to_measure =
+                    Some(command(&[&["asap", "exam", "--from", from, "--pipelines", pipeline], &to[..]].concat()));
             }
         }
         let sum = |name: &str| self.overview.runs.rows.iter().map(|run| run.number(name)).sum::<f64>();

@@ -61,6 +61,7 @@ pub use fingerprint::{fingerprint, model_files};
 pub use locate::{SMALL, find, locate, locate_folder, locate_tokenizer, parameters};
 pub use model::pass::tokens_read;
 pub use model::{config, decoder, weights};
+pub use score::counted::TokenCount;
 pub use score::loaded::{Computed, Dtype, LoadedModel};
 pub use score::row::{QuestionAndSteps, Scores, Wanted};
 pub use score::scorer::{Prepared, Reading, Scored, Scorer};

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A variant is a pipeline at a share of the tokens. Its SQL is wrapped by the exam's, and runs like any pipeline, so a
-//! killed exam resumes. The last step gathers all variants in one table.
+//! killed exam resumes. After each variant, the rows of all variants so far are gathered in one table.
 
 mod rows;
 mod sample;
@@ -15,10 +15,12 @@ pub(crate) mod variants;
 
 use std::collections::BTreeSet;
 
+use asap_lm::SMALL;
 use asap_pipelines::location;
 use asap_pipelines::run::{Summary as RunSummary, estimate, run as run_pipeline};
 use asap_pipelines::whole_table;
 use asap_udfs::Settings;
+use asap_udfs::settings::Effect;
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
@@ -51,14 +53,24 @@ pub struct Request {
     pub settings: Settings,
 }
 
-/// Compares pipelines. `tokens_per_second` measures how many tokens the scoring model reads in a second on this machine.
+/// How fast the scoring model is on this machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Speed {
+    /// Tokens that the model reads in a second.
+    pub tokens_per_second: f64,
+    /// Seconds of a pass that reads a short text.
+    pub seconds_per_pass: f64,
+}
+
+/// Texts to which a pass adds a token while the model writes.
+const WRITTEN_AT_ONCE: f64 = 8.0;
+
+/// Compares pipelines. `speed` measures the scoring model.
 ///
 /// # Errors
-/// If a pipeline is missing or ignores the budget, or the corpus has no question that fits.
-pub async fn run(
-    args: Request,
-    tokens_per_second: impl AsyncFn(&Settings) -> Result<f64, Failure>,
-) -> Result<(), Failure> {
+/// If a pipeline is missing or ignores the budget, the corpus has no question that fits, or the folder holds an exam of
+/// other questions or settings. [`Failure::TryLater`] if it is interrupted.
+pub async fn run(args: Request, speed: impl AsyncFn(&Settings) -> Result<Speed, Failure>) -> Result<(), Failure> {
     let variants = variants::all(&args.pipelines, &args.shares, args.seed)?;
     if args.print {
         let sql = |variant: &Variant| {
@@ -71,60 +83,102 @@ pub async fn run(
     };
     let settings = &args.settings;
     let url = location::folder(to)?;
-    let identity = serde_json::json!({
-        "from": from, "questions": args.questions, "max_tokens": args.max_tokens, "seed": args.seed,
-    })
-    .to_string();
-    whole_table::check_identity(&url, rows::PROPERTY, &identity).await?;
+    let identity = identity(&args, from);
+    let is_there = whole_table::check_identity(&url, rows::PROPERTY, &identity).await?;
     let questions = format!("{:x}", Sha256::digest(&identity));
     let folder = format!("{}/.asap/exam/{questions:.8}", to.trim_end_matches('/'));
     let sample = sample::take(from, &folder, &args, settings).await?;
-    announce(&variants, &sample, &folder, settings, tokens_per_second).await?;
-    let stop = Stop::listen("committing the finished rows");
+    announce(&variants, &sample, &folder, settings, speed).await?;
+    let mut found = Vec::new();
+    for variant in &variants {
+        found.push(rows::of(&folder, variant).await?);
+    }
+    let mut rows = Vec::new();
+    if !is_there {
+        // From now on, the folder refuses an exam of other questions.
+        rows = rows::write(&url, &found, &identity).await?;
+    }
+    let stop = Stop::listen("keeping the rows that are done");
     let mut noted = BTreeSet::new();
     for (index, variant) in variants.iter().enumerate() {
         note(format!("{} of {} variants: {}", index + 1, variants.len(), variant.name()));
         let bar = Bar::new("examining", false);
         let ended = run_pipeline(variant.request(&sample, &folder, settings), &bar, stop.asked()).await;
         bar.finish();
-        check(ended?, &mut noted)?;
+        let (is_whole, is_new) = match ended.map_err(Failure::from) {
+            Ok(summary) => check(summary, &mut noted),
+            Err(Failure::Stopped(_)) => (false, false),
+            Err(failure) => return Err(failure),
+        };
+        let (done, all) = (index + usize::from(is_whole), variants.len());
+        if is_new {
+            found[index] = rows::of(&folder, variant).await?;
+        }
+        if is_new || done == all {
+            rows = rows::write(&url, &found, &identity).await?;
+        }
+        if done < all && (stop.is_asked() || !is_whole) {
+            return Err(Failure::TryLater(format!(
+                "interrupted: {done} of {all} variants are done, and {to} has their rows; run the same command to compute \
+                 the rest"
+            )));
+        }
     }
-    let rows = rows::gather(&url, &folder, &variants, identity).await?;
     let summary = summary::Summary::of(&rows, to, &args.pipelines);
     Ok(print_as(args.format, &summary, || summary.table())?)
 }
 
-/// Prints how many tokens the scoring model will read, and how long that takes on this machine.
+/// What all variants of an exam share: the questions, and the settings that change results.
+fn identity(args: &Request, from: &str) -> String {
+    let mut identity = serde_json::json!({
+        "from": from, "questions": args.questions, "max_tokens": args.max_tokens, "seed": args.seed,
+    });
+    // Each variant has a budget of its own.
+    let settings = Settings { refine_ratio: None, refine_max_tokens: None, ..args.settings.clone() };
+    let settings = settings.of_results().into_iter();
+    for (key, value, _) in settings.filter(|(_, _, effect)| *effect != Effect::Backend) {
+        identity[key] = value.into();
+    }
+    identity.to_string()
+}
+
+/// Prints how many tokens the scoring model will read and write, and how long that takes on this machine.
 async fn announce(
     variants: &[Variant],
     sample: &str,
     folder: &str,
     settings: &Settings,
-    tokens_per_second: impl AsyncFn(&Settings) -> Result<f64, Failure>,
+    speed: impl AsyncFn(&Settings) -> Result<Speed, Failure>,
 ) -> Result<(), Failure> {
-    let mut tokens = 0;
+    let (mut scored, mut written) = (0, 0);
     for variant in variants {
         let bar = Bar::new("estimating", true);
-        tokens +=
-            estimate(variant.request(sample, folder, settings), &bar, std::future::pending()).await?.scored_tokens;
+        let found = estimate(variant.request(sample, folder, settings), &bar, std::future::pending()).await?;
+        (scored, written) = (scored + found.scored_tokens, written + found.written_tokens);
     }
-    if tokens > 0 {
-        let rate = tokens_per_second(settings).await?;
-        let left = rough((tokens as f64 / rate).ceil() as u64);
-        note(format!("the scoring model reads about {} tokens, which takes about {left}", count(tokens)));
+    if scored > 0 {
+        let Speed { tokens_per_second, seconds_per_pass } = speed(settings).await?;
+        let read = scored - written;
+        let seconds = read as f64 / tokens_per_second + written as f64 / WRITTEN_AT_ONCE * seconds_per_pass;
+        note(format!(
+            "the scoring model reads about {} tokens and writes at most {}, which takes about {}",
+            count(read),
+            count(written),
+            rough(seconds.ceil() as u64)
+        ));
+        if settings.scorer_model == SMALL {
+            note("asap's small model states almost no answer, so this exam shows only how an exam works");
+        }
     }
     Ok(())
 }
 
-/// Fails if a run was interrupted. Prints each of its notes once.
-fn check(summary: RunSummary, noted: &mut BTreeSet<String>) -> Result<(), Failure> {
+/// Prints each note of a run once. Returns whether all its rows are done, and whether it did any.
+fn check(summary: RunSummary, noted: &mut BTreeSet<String>) -> (bool, bool) {
     for text in summary.notes {
         if noted.insert(text.clone()) {
             note(text);
         }
     }
-    if summary.interrupted && summary.slices_left > 0 {
-        return Err(Failure::TryLater("interrupted; run the same command to resume".to_string()));
-    }
-    Ok(())
+    (!summary.interrupted || summary.slices_left == 0, !summary.nothing_to_do)
 }

@@ -67,27 +67,24 @@ const COLUMNS: [(DataType, &str); 11] = [
     (DataType::Boolean, "unstated_survives"),
 ];
 
-/// Reads the rows of all variants and writes them to the table of the exam.
-pub(super) async fn gather(
-    url: &Url,
-    folder: &str,
-    variants: &[Variant],
-    identity: String,
-) -> Result<Vec<ExamRow>, Failure> {
-    let mut rows = Vec::new();
-    for variant in variants {
-        let table = whole_table::read(&location::folder(&format!("{folder}/{}", variant.name()))?).await?;
-        let found = table.unwrap_or_default().rows()?.into_iter().map(|OfRun { source, examined }| ExamRow {
-            pipeline: variant.pipeline.clone(),
-            share: variant.share,
-            draw: variant.draw as i64,
-            place: source.row,
-            examined,
-        });
-        rows.extend(found);
-    }
+/// Reads the rows of a variant that its runs have committed.
+pub(super) async fn of(folder: &str, variant: &Variant) -> Result<Vec<ExamRow>, Failure> {
+    let table = whole_table::read(&location::folder(&format!("{folder}/{}", variant.name()))?).await?;
+    let found = table.unwrap_or_default().rows()?.into_iter().map(|OfRun { source, examined }| ExamRow {
+        pipeline: variant.pipeline.clone(),
+        share: variant.share,
+        draw: variant.draw as i64,
+        place: source.row,
+        examined,
+    });
+    Ok(found.collect())
+}
+
+/// Writes the rows of all variants to the table of the exam, and returns them.
+pub(super) async fn write(url: &Url, of: &[Vec<ExamRow>], identity: &str) -> Result<Vec<ExamRow>, Failure> {
+    let mut rows = of.concat();
     rows.sort_by_key(|row| row.place);
     let batch = whole_table::batch(&COLUMNS, &rows)?;
-    whole_table::replace(url, &batch, HashMap::from([(PROPERTY.to_string(), Some(identity))])).await?;
+    whole_table::replace(url, &batch, HashMap::from([(PROPERTY.to_string(), Some(identity.to_string()))])).await?;
     Ok(rows)
 }

@@ -29,7 +29,7 @@ pub(super) async fn take(from: &str, folder: &str, args: &Request, settings: &Se
     }
     let context = session(settings.clone(), &Llm::default())?;
     let state = context.state();
-    let corpus = while_opening(&[from.to_string()], false, Corpus::open(&state, from, None)).await?;
+    let corpus = while_opening(&[from.to_string()], Corpus::open(&state, from, None)).await?;
     corpus.notes.iter().for_each(note);
     context.register_table("corpus", Arc::new(corpus.view(&state)?))?;
     let Request { questions, max_tokens, seed, .. } = args;

@@ -124,10 +124,11 @@ pub(crate) async fn refuse_file<T>(store: &dyn ObjectStore, file: &ObjectMeta, n
         );
     }
     match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'{' | b'[') => exec_err!(
-            "{name} is JSON, not Parquet: give it the ending .jsonl, or .json (in folders asap reads only *.jsonl, because other \
-             JSON files often describe the data: name a .json file, or a glob pattern such as '*.json')"
+        Some(b'{' | b'[') if is_named(".json") => exec_err!(
+            "{name} is JSON. In folders, asap reads only *.parquet and *.jsonl, because other JSON files often describe the \
+             data: name the file itself, or a pattern such as '{folder}/*.json'"
         ),
+        Some(b'{' | b'[') => exec_err!("{name} is JSON, not Parquet: give it the ending .jsonl or .json"),
         _ if is_named(".csv") => refuse_csv(name, &start, "CSV", ""),
         _ if is_named(".tsv") => refuse_csv(name, &start, "TSV", "'format.delimiter' E'\\t', "),
         _ => exec_err!("{name} is not a Parquet file: neither its first nor its last bytes are PAR1"),

@@ -88,7 +88,14 @@ pub(crate) async fn convert(store: &dyn ObjectStore, file: &CorpusFile) -> Resul
 }
 
 fn temporary() -> Result<TempPath> {
-    Ok(NamedTempFile::with_prefix("asap-")?.into_temp_path())
+    let file = NamedTempFile::with_prefix("asap-").map_err(|error| {
+        let folder = std::env::temp_dir();
+        exec_datafusion_err!(
+            "cannot write to {}, the folder for temporary files ({error}): set TMPDIR to a folder that you can write to",
+            folder.display()
+        )
+    })?;
+    Ok(file.into_temp_path())
 }
 
 struct Json {

@@ -1,5 +1,7 @@
 //! Lists the files of a location, never from a cache.
 
+use std::path::Path as FilePath;
+
 use asap_udfs::typo::nearest;
 use datafusion::catalog::Session;
 use datafusion::common::{Result, exec_err};
@@ -25,7 +27,10 @@ type FoundFile = (Vec<String>, ObjectMeta);
 
 pub(crate) struct Listing {
     pub files: Vec<CorpusFile>,
+    /// Data files in other formats.
     pub left_out: Vec<String>,
+    /// Names that are no paths, with the reason.
+    pub nameless: Vec<String>,
     /// What else is to be known about the files.
     pub note: Option<String>,
 }
@@ -63,7 +68,7 @@ impl Listing {
             foreign::refuse_part_of_table(store.as_ref(), &root, &shown).await?;
             let parts = [root.filename().unwrap_or_default().to_string()];
             let files = vec![corpus_file(source, &store_url, meta, &parts)];
-            return Ok((Self { files, left_out: vec![], note: None }, None));
+            return Ok((Self { files, left_out: vec![], nameless: vec![], note: None }, None));
         }
         let (found, nameless) = list(store.as_ref(), &root).await.map_err(|error| match url.scheme() {
             "file" => location::failed(&format!("cannot list {shown}"), error.into()),
@@ -75,8 +80,8 @@ impl Listing {
         }
         foreign::refuse_tables(found.iter().map(|(parts, _)| parts.as_slice()), &shown)?;
         foreign::refuse_part_of_table(store.as_ref(), &root, &shown).await?;
-        let left_out = unlisted(source, &store_url, &root, nameless);
-        let mut listing = Self { files: vec![], left_out, note: None };
+        let nameless = unlisted(source, &store_url, &root, nameless);
+        let mut listing = Self { files: vec![], left_out: vec![], nameless, note: None };
         let other = listing.choose(source, &store_url, found);
         Ok((listing, other))
     }
@@ -130,15 +135,25 @@ impl Listing {
     }
 }
 
-/// A suggestion from the folder that would hold a missing local file or folder.
-fn neighbor(url: &Url) -> String {
+/// Names in a message at most.
+const NAMED: usize = 5;
+
+/// A suggestion from the folder that would hold a missing local file or folder: a name like it, or those of its kind.
+pub(crate) fn neighbor(url: &Url) -> String {
     let path = location::local_path(url).unwrap_or_default();
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return String::new() };
     let entries = folder.read_dir().into_iter().flatten().flatten();
-    let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    let shown = nearest(&name.to_string_lossy(), names.iter().map(String::as_str))
-        .and_then(|name| Url::from_file_path(folder.join(name)).ok());
-    shown.map_or(String::new(), |url| format!(" (did you mean {}?)", location::display(&url)))
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.retain(|name| !is_hidden(name));
+    names.sort_unstable();
+    let near = nearest(&name.to_string_lossy(), names.iter().map(String::as_str));
+    if let Some(url) = near.and_then(|near| Url::from_file_path(folder.join(near)).ok()) {
+        return format!(" (did you mean {}?)", location::display(&url));
+    }
+    let ending = path.extension();
+    let of_kind = names.iter().filter(|name| ending.is_some() && FilePath::new(name).extension() == ending);
+    let of_kind: Vec<&str> = of_kind.take(NAMED).map(String::as_str).collect();
+    if of_kind.is_empty() { String::new() } else { format!(" (its folder has {})", of_kind.join(", ")) }
 }
 
 fn corpus_file(source: &Source, store_url: &ObjectStoreUrl, mut meta: ObjectMeta, parts: &[String]) -> CorpusFile {
@@ -152,11 +167,14 @@ fn corpus_file(source: &Source, store_url: &ObjectStoreUrl, mut meta: ObjectMeta
     CorpusFile { path, name, store_url, meta, partitions, in_table: None, temporary: None }
 }
 
-/// Advice for a location that looks like the name of a Hub dataset.
+/// Advice for a location that looks like the name of a Hub dataset, and not like a file or a path in a local folder.
 fn of_hub(typed: &str) -> String {
-    let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".parquet");
+    let is_part = |part: &str| !part.is_empty() && !part.starts_with('.');
+    let is_file = |name: &str| name.ends_with(".parquet") || is_other_format(name);
     match typed.split('/').collect::<Vec<_>>().as_slice() {
-        [organisation, name] if is_part(organisation) && is_part(name) => {
+        [organisation, name]
+            if is_part(organisation) && is_part(name) && !is_file(name) && !FilePath::new(organisation).is_dir() =>
+        {
             format!("; a dataset of the Hugging Face Hub is hf://datasets/{typed}")
         }
         _ => String::new(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use asap_kernels::front_end::Setting;
-use datafusion::common::{Result, internal_err, plan_datafusion_err};
+use datafusion::common::{Result, config_err, internal_err, plan_datafusion_err};
 use datafusion::sql::parser::DFParserBuilder;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -65,18 +65,10 @@ impl Identity {
         }
         let backend = scorers::identity(settings).into_iter();
         parts.extend(backend.map(|(name, value)| (name.to_string(), value)));
-        // A missing folder adds nothing: a pipeline that needs the model is refused during planning.
-        let mut add = |setting: &str, found: asap_lm::Result<PathBuf>| -> Result<()> {
-            let Ok(folder) = found else { return Ok(()) };
+        for (setting, _, found) in models(settings) {
+            // A missing folder adds nothing: a pipeline that needs the model is refused during planning.
+            let Ok(folder) = found else { continue };
             parts.extend(contents.of_folder(&folder)?.map(|hash| (format!("{FILES_OF}{setting}"), hash)));
-            Ok(())
-        };
-        add("asap.scorer.model", settings.scorer_folder())?;
-        if let Some(compressor) = &settings.compressor_model {
-            add("asap.compressor.model", asap_lm::locate_folder(compressor))?;
-        }
-        if is_local {
-            add("asap.anchor.model", asap_lm::locate(settings.anchor_model.as_deref().unwrap_or_default()))?;
         }
         if settings.anchor_provider.is_language_model() {
             let prompts = Prompts::of(settings)?;
@@ -84,6 +76,19 @@ impl Identity {
             parts.insert("prompt of coarse prunings".to_string(), prompts.coarse.hash().to_string());
         }
         Ok(Self(parts))
+    }
+
+    /// Checks that models are there, of which this identity has files.
+    ///
+    /// # Errors
+    /// Names the setting of the first one that is missing.
+    pub(crate) fn check_models(&self, settings: &Settings) -> Result<()> {
+        for (setting, named, found) in models(settings) {
+            if let (true, Err(error)) = (self.0.contains_key(&format!("{FILES_OF}{setting}")), found) {
+                return config_err!("{} = '{named}': {error}", Setting(setting));
+            }
+        }
+        Ok(())
     }
 
     /// A hash of what determines the result of a pipeline for a row, including the version of asap.
@@ -124,6 +129,19 @@ impl Identity {
         let keys = self.0.keys().chain(other.0.keys().filter(|key| !self.0.contains_key(*key)));
         keys.filter(|key| self.0.get(*key) != other.0.get(*key))
     }
+}
+
+/// The settings that name models, with the names and the folders.
+fn models(settings: &Settings) -> Vec<(&'static str, &str, asap_lm::Result<PathBuf>)> {
+    let mut models = vec![("asap.scorer.model", settings.scorer_model.as_str(), settings.scorer_folder())];
+    if let Some(named) = &settings.compressor_model {
+        models.push(("asap.compressor.model", named, asap_lm::locate_folder(named)));
+    }
+    if settings.anchor_provider == Provider::Local {
+        let named = settings.anchor_model.as_deref().unwrap_or_default();
+        models.push(("asap.anchor.model", named, asap_lm::locate(named)));
+    }
+    models
 }
 
 fn difference(key: &str, held: Option<&String>, found: Option<&String>) -> String {

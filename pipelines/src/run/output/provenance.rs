@@ -60,6 +60,11 @@ impl Provenance {
         }
     }
 
+    /// Whether the model that is used without another choice counted the tokens. It answers almost no question.
+    pub fn is_by_small(&self) -> bool {
+        self.tokens_of == SMALL
+    }
+
     /// A warning if default models made an output.
     pub fn warning(&self) -> Option<String> {
         let set = match self.default_models.len() {

@@ -7,14 +7,22 @@ use crate::Result;
 use crate::ask::survival::CountedChecks;
 use crate::backend::{Backend, Continuation, Continued, Fork, IsWanted, Packed, Target, TokenScore};
 
+/// The tokens that a model would read and write.
+#[derive(Debug, Default)]
+pub struct TokenCount {
+    pub all: AtomicU64,
+    /// Those of [`Self::all`] that it would write, at most.
+    pub written: AtomicU64,
+}
+
 #[derive(Debug)]
 pub(crate) struct Counted {
-    tokens: Arc<AtomicU64>,
+    tokens: Arc<TokenCount>,
     checks: CountedChecks,
 }
 
 impl Counted {
-    pub(crate) fn new(tokens: Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(tokens: Arc<TokenCount>) -> Self {
         Self { tokens, checks: CountedChecks::default() }
     }
 }
@@ -31,19 +39,21 @@ impl Backend for Counted {
     }
 
     fn score(&mut self, chains: Packed, targets: &[Target], _: &IsWanted) -> Result<Vec<TokenScore>> {
-        self.tokens.fetch_add(chains.ids.len() as u64, Ordering::Relaxed);
+        self.tokens.all.fetch_add(chains.ids.len() as u64, Ordering::Relaxed);
         Ok(vec![ZERO; targets.len()])
     }
 
     fn score_forks(&mut self, texts: &[Fork], _: &IsWanted) -> Result<Vec<TokenScore>> {
-        self.tokens.fetch_add(texts.iter().map(|text| text.ids.len() as u64).sum(), Ordering::Relaxed);
+        self.tokens.all.fetch_add(texts.iter().map(|text| text.ids.len() as u64).sum(), Ordering::Relaxed);
         Ok(vec![ZERO; texts.iter().map(|text| text.scored.len()).sum()])
     }
 
     fn continue_greedily(&mut self, texts: &[&Continuation], _: &IsWanted) -> Result<Vec<Continued>> {
         let counted = self.checks.check(texts);
-        let tokens = counted.iter().map(|survival| (survival.tokens_read + survival.tokens_written) as u64);
-        self.tokens.fetch_add(tokens.sum(), Ordering::Relaxed);
+        let read: usize = counted.iter().map(|survival| survival.tokens_read).sum();
+        let written: usize = counted.iter().map(|survival| survival.tokens_written).sum();
+        self.tokens.all.fetch_add((read + written) as u64, Ordering::Relaxed);
+        self.tokens.written.fetch_add(written as u64, Ordering::Relaxed);
         Ok(counted)
     }
 }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use crate::ask::survival::{Checker, Reader};
 use crate::backend::{Backend, Continuation, Continued, Fork, IsWanted, Packed, TOKENS_PER_PASS, Target, TokenScore};
@@ -14,7 +13,7 @@ use crate::model::output::{rows_of, targets_in};
 use crate::model::pass::groups;
 use crate::model::weights::Weights;
 use crate::ops::{self, Bf16Matrix, F32Matrix, Projection};
-use crate::score::counted::Counted;
+use crate::score::counted::{Counted, TokenCount};
 use crate::score::thread::ModelThread;
 use crate::{LmError, Result, Tokenizer};
 use asap_kernels::memo::Memory;
@@ -81,7 +80,12 @@ impl LoadedModel {
     }
 
     /// A stub without weights: adds the tokens that it would read to `tokens`, and scores every token with 0.
-    pub fn counted(folder: &Path, tokens: Arc<AtomicU64>, tokenizer: &Tokenizer, memory: &Arc<Memory>) -> Result<Self> {
+    pub fn counted(
+        folder: &Path,
+        tokens: Arc<TokenCount>,
+        tokenizer: &Tokenizer,
+        memory: &Arc<Memory>,
+    ) -> Result<Self> {
         let counted = Box::new(Counted::new(tokens));
         let mut model = Self::with_backends(vec![counted], folder, tokenizer, memory)?;
         if let Ok(config) = ModelConfig::load(folder) {

@@ -157,7 +157,7 @@ fn what_texts_share_is_read_once_in_any_order_and_changes_nothing() {
         assert_eq!((found.tokens_read, found.tokens_written), (together.tokens_read, STATED));
     }
     let sum: usize = found.iter().map(|survival| survival.tokens_read + survival.tokens_written).sum();
-    assert_eq!(counted.load(std::sync::atomic::Ordering::Relaxed), sum as u64);
+    assert_eq!(counted.all.load(std::sync::atomic::Ordering::Relaxed), sum as u64);
     // Without memory for the KV caches, everything is read anew.
     let memory = Arc::new(Memory::default());
     memory.limit(0);
