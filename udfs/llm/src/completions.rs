@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
-use crate::answers::Answers;
 use crate::chat::{CallError, Chat, ChatResponse, Served};
-use crate::config::Config;
+use crate::pay::answers::Answers;
 use crate::request::{ChatRequest, Message};
+use crate::send::config::Config;
 use crate::{Llm, LlmError, Result};
 
 /// A language model that answers conversations.

@@ -23,32 +23,16 @@
 //! | [`config`] | the settings, and checks of those that depend on each other |
 //! | [`flights`] | one computation for equal requests |
 
-pub mod answers;
-mod body;
 pub mod chat;
 pub mod completions;
-pub mod config;
-mod endpoint;
 pub mod flights;
-pub mod form;
-mod health;
-mod http;
-pub mod json;
-mod line;
+mod learn;
 mod local;
 pub mod local_model;
-pub mod meter;
-mod openai;
-pub mod posts;
+mod pay;
 pub mod provider;
-mod refusal;
 pub mod request;
-mod response;
-mod retry;
-mod secret;
-pub mod store;
-mod stream;
-pub mod throttle;
+mod send;
 pub mod usage;
 
 use std::any::Any;
@@ -58,19 +42,22 @@ use asap_kernels::front_end::Setting;
 use asap_kernels::memo::Memory;
 use parking_lot::Mutex;
 
-pub use answers::Statement;
-use answers::{Answers, Statements};
 use chat::{CallError, Chat, Defaults};
 pub use chat::{FailureKind, Standing};
-pub use config::Config;
 use flights::Interrupted;
-use health::OwnCalls;
-use http::HttpChat;
+pub use learn::form;
 use local::Local;
 use local_model::{LocalModel, OpenLocal};
-use meter::Meter;
+pub use pay::answers::Statement;
+use pay::answers::{Answers, Statements};
+use pay::meter::Meter;
+use pay::store::{AnswerStore, Purse, StoreError};
+pub use pay::{answers, meter, store};
 use provider::Provider;
-use store::{AnswerStore, Purse, StoreError};
+pub use send::config::Config;
+use send::health::OwnCalls;
+use send::http::HttpChat;
+pub use send::{config, json, posts, throttle};
 pub use usage::Usage;
 
 /// An error that ends a query with calls to a language model. The failure of one row is its status instead.

@@ -7,12 +7,12 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 
 use crate::chat::{Chat, Reply, Standing};
-use crate::config::Config;
 use crate::flights::Callers;
-use crate::health::{Health, OwnCalls};
 use crate::local_model::LocalModel;
-use crate::meter::{Budget, Meter, Prices};
+use crate::pay::meter::{Budget, Meter, Prices};
 use crate::request::ChatRequest;
+use crate::send::config::Config;
+use crate::send::health::{Health, OwnCalls};
 
 /// Rows in flight. They are enough that the model never idles. They are few enough that the cache still has a row's
 /// prompt when another sample of it is requested.

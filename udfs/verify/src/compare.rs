@@ -1,10 +1,10 @@
 //! Compares two answers.
 
-use super::expression::{Expression, Op};
-use super::number::Number;
-use super::rational::Rational;
-use super::shape::{Interval, Quantity, Shape};
-use super::work::Work;
+use crate::numbers::expression::{Expression, Op};
+use crate::numbers::number::Number;
+use crate::numbers::rational::Rational;
+use crate::numbers::work::Work;
+use crate::read::shape::{Interval, Quantity, Shape};
 
 pub(crate) fn equals(gold: &Shape, answer: &Shape, work: &mut Work) -> bool {
     if gold == answer {

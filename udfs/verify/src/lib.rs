@@ -26,52 +26,26 @@
 
 use std::borrow::Cow;
 
-use characters::unescaped;
 use compare::equals;
-use extract::Stated;
-use family::Family;
-use lexer::{Reading, tokens};
-use markdown::unemphasised;
-use shape::Shape;
-use span::Tokens;
-use token::Token;
-use work::Work;
+use find::extract::Stated;
+use find::markdown::unemphasised;
+use numbers::work::Work;
+use read::characters::unescaped;
+use read::family::Family;
+use read::lexer::{Reading, tokens};
+use read::shape::Shape;
+use read::span::Tokens;
+use read::token::Token;
 
-mod alone;
-mod asked;
-mod ball;
-mod bound;
-mod boxes;
-mod characters;
-mod choices;
-mod clauses;
 mod compare;
-mod expression;
-mod extract;
-mod family;
-mod lexer;
-mod lists;
-mod markdown;
-mod notation;
-mod number;
-mod numerals;
-mod parser;
-mod rational;
-mod reader;
-mod relations;
-mod shape;
-mod span;
-mod stated;
+mod find;
+mod numbers;
+mod read;
 #[cfg(test)]
 mod tests;
-mod token;
-mod units;
-mod values;
-mod words;
-mod work;
 
-pub use extract::{answer, comparable};
-pub use stated::unstated;
+pub use find::extract::{answer, comparable};
+pub use find::stated::unstated;
 
 /// An expected answer of at most this many bytes is no solution, unless it marks its answer.
 const SHORT: usize = 64;
@@ -109,9 +83,9 @@ pub enum Verdict {
 /// ```
 pub fn verdict(gold: &str, response: &str) -> Verdict {
     let is_solution = gold.len() > SHORT || ["box", "nswer", "####"].iter().any(|mark| gold.contains(mark));
-    let gold = if is_solution { extract::said(gold) } else { None }.unwrap_or(Cow::Borrowed(gold));
+    let gold = if is_solution { find::extract::said(gold) } else { None }.unwrap_or(Cow::Borrowed(gold));
     let (gold, response) = (unescaped(&gold), unescaped(response));
-    match extract::stated(&response, true) {
+    match find::extract::stated(&response, true) {
         Stated::Nothing => Verdict::Missing,
         Stated::Ambiguous => Verdict::Ambiguous,
         Stated::Text(found) => judged(&gold, &found),
@@ -134,7 +108,7 @@ fn judged(gold: &str, found: &str) -> Verdict {
     let is_equation = |text: &str| text.contains('=');
     match compared(gold, found) {
         Verdict::Different if is_equation(found) && !is_equation(gold) => {
-            asked::value(found).map_or(Verdict::Different, |value| compared(gold, value))
+            find::asked::value(found).map_or(Verdict::Different, |value| compared(gold, value))
         }
         verdict => verdict,
     }
@@ -148,7 +122,7 @@ fn compared(gold: &str, found: &str) -> Verdict {
     if gold == found {
         return if gold.is_empty() { Verdict::Different } else { Verdict::Equal };
     }
-    if let Some(verdict) = choices::compare(&gold, &found) {
+    if let Some(verdict) = find::choices::compare(&gold, &found) {
         return verdict;
     }
     let (Some(expected), Some(stated)) = (tokens(&gold, Reading::Usual), tokens(&found, Reading::Usual)) else {
@@ -189,7 +163,7 @@ fn means(gold: &[Token], answer: &[Token], work: &mut Work) -> bool {
         return false;
     }
     let (mut gold, mut answer) = (gold, answer);
-    bound::rename(&mut gold, &mut answer);
+    read::bound::rename(&mut gold, &mut answer);
     match (shape(&gold, work), shape(&answer, work)) {
         (Some(gold), Some(answer)) => equals(&gold, &answer, work),
         _ => false,
@@ -197,5 +171,5 @@ fn means(gold: &[Token], answer: &[Token], work: &mut Work) -> bool {
 }
 
 fn shape(tokens: &[Token], work: &mut Work) -> Option<Shape> {
-    Some(reader::read(Tokens::new(tokens)?.whole(), work))
+    Some(read::reader::read(Tokens::new(tokens)?.whole(), work))
 }
