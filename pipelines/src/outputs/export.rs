@@ -19,11 +19,12 @@ use serde_json::{Value, json};
 
 use crate::corpus::{guarded_future, guarded_next};
 use crate::delta::{LiveFile, Log, store_of};
-use crate::outputs::{open, rejects_by_status, table};
+use crate::outputs::{open, table};
 use crate::run::RunError;
 use crate::run::output::Output;
 use crate::run::output::provenance::Provenance;
 use crate::run::output::receipt::Counts;
+use crate::run::output::rejects;
 use crate::run::says_finished;
 use crate::shards::writer_properties;
 use crate::{location, objects};
@@ -80,7 +81,7 @@ pub async fn export(location: &str, to: &str, about: Option<&str>, allow_empty: 
         }
         return Err(RunError::NothingToExport { location: location.to_string() }.into());
     }
-    let rejects = rejects_by_status(&output).await?;
+    let rejects = rejects::by_status(&output).await?;
     let parts = output.identity().map(|identity| identity.parts().clone()).unwrap_or_default();
     let card = card(output.provenance().as_ref(), &parts, &exported, &counts, &rejects);
     let about = about.map_or(String::new(), |about| format!("\n## What pruning did\n\n{about}"));

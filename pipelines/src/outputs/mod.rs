@@ -10,8 +10,6 @@ pub mod upload;
 pub mod vacuum;
 pub mod verify;
 
-use std::collections::BTreeMap;
-
 use asap_kernels::front_end::{Flag, either};
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use futures::TryStreamExt;
@@ -23,7 +21,6 @@ use crate::location;
 use crate::objects::existing;
 use crate::run::ledger::ATTEMPT;
 use crate::run::output::Output;
-use crate::shards::texts;
 
 /// Opens the output of a run at a location as typed.
 pub async fn open(location: &str) -> Result<Output> {
@@ -63,19 +60,6 @@ pub async fn open(location: &str) -> Result<Output> {
 
 fn table(output: &Output) -> Result<&Log> {
     output.table().ok_or_else(|| exec_datafusion_err!("{} has no table", location::display(&output.url)))
-}
-
-pub(crate) async fn rejects_by_status(output: &Output) -> Result<BTreeMap<String, u64>> {
-    let mut found = BTreeMap::new();
-    for (log, shard) in output.valid_rejects() {
-        let mut rows = log.rows_of(shard, &["status"]).await?;
-        while let Some(batch) = rows.try_next().await? {
-            for status in &texts(batch.column(0))? {
-                *found.entry(status.unwrap_or_default().to_string()).or_default() += 1;
-            }
-        }
-    }
-    Ok(found)
 }
 
 /// A path of a log as a path in the store of its table; None if it is outside the folder of the table.

@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use crate::answers::{self, Totals};
 use crate::location;
-use crate::outputs::{open, rejects_by_status, table};
+use crate::outputs::{open, table};
 use crate::run::output::provenance::Provenance;
+use crate::run::output::rejects;
 use crate::run::says_finished;
 
 #[derive(Debug, Serialize)]
@@ -75,7 +76,7 @@ pub async fn status(location: &str) -> Result<Status> {
         rows: state.files.values().filter_map(|shard| shard.rows()).sum(),
         shards: state.files.len() as u64,
         bytes: state.files.values().map(|shard| shard.size).sum(),
-        rejects: rejects_by_status(&output).await?,
+        rejects: rejects::by_status(&output).await?,
         rows_done: ledger.rows,
         files_done: ledger.files().count() as u64 - files_in_part.len() as u64,
         files_in_part,

@@ -16,10 +16,9 @@ use futures::TryStreamExt;
 
 use super::output::Output;
 use crate::delta::LiveFile;
-use crate::outputs::rejects_by_status;
 use crate::run::ledger::{Attempt, Before, RetriedSlice, SliceName};
 use crate::run::output::outcomes::with_columns;
-use crate::run::output::rejects::ShardPath;
+use crate::run::output::rejects::{self, ShardPath};
 use crate::shards::{SHARD_BYTES, Shards, sources};
 
 /// The statuses of asap, which docs/layouts.md and docs/pipelines.md explain.
@@ -54,7 +53,7 @@ pub async fn check(output: &Output, asked: &[String], sql: &str) -> Result<()> {
     if !asked.iter().any(|status| unknown(&status)) {
         return Ok(());
     }
-    let held = rejects_by_status(output).await?;
+    let held = rejects::by_status(output).await?;
     let Some(status) = asked.iter().filter(unknown).find(|status| !held.contains_key(*status)) else { return Ok(()) };
     let known = || held.keys().map(String::as_str).chain(STATUSES);
     let (flag, hint) = (Flag("--retry-rejects"), typo::hint(status, known()));

@@ -7,12 +7,16 @@
 //! the work began, as [`Before`] records. So the log alone decides which shards will never be valid; clocks do not
 //! matter.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use datafusion::common::Result;
+use futures::TryStreamExt;
 use object_store::path::Path;
 
 use crate::delta::{LiveFile, LogState};
 use crate::run::ledger::{ATTEMPT, Attempt, Before, HeldFile, Ledger, SliceName, file_key};
+use crate::run::output::Output;
+use crate::shards::texts;
 
 pub(crate) struct Settled {
     generation: u64,
@@ -112,6 +116,20 @@ impl Settled {
         };
         if may_win { Standing::Open } else { Standing::Stale }
     }
+}
+
+/// The number of rejected rows of each status.
+pub(crate) async fn by_status(output: &Output) -> Result<BTreeMap<String, u64>> {
+    let mut found = BTreeMap::new();
+    for (log, shard) in output.valid_rejects() {
+        let mut rows = log.rows_of(shard, &["status"]).await?;
+        while let Some(batch) = rows.try_next().await? {
+            for status in &texts(batch.column(0))? {
+                *found.entry(status.unwrap_or_default().to_string()).or_default() += 1;
+            }
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use crate::request::ChatRequest;
 
 /// The changes that an endpoint may ask for, in words.
 const CHANGES: [&str; 3] = ["max_completion_tokens in place of max_tokens", "no temperature", "no top_p"];
-pub(super) const COMPLETION_LIMIT: usize = 0;
-pub(super) const NO_TEMPERATURE: usize = 1;
-pub(super) const NO_TOP_P: usize = 2;
+pub(crate) const COMPLETION_LIMIT: usize = 0;
+pub(crate) const NO_TEMPERATURE: usize = 1;
+pub(crate) const NO_TOP_P: usize = 2;
 
 /// What an endpoint accepts of all requests for one model. The default is what a pipeline asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Form {
+pub(crate) struct Form {
     pub changes: [bool; 3],
     /// Most tokens of a prompt with its answer.
     pub window: Option<u64>,
@@ -25,7 +25,7 @@ pub(super) struct Form {
 
 /// How one request is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sent {
+pub(crate) struct Sent {
     pub form: Form,
     /// The limit on the answer's tokens. None: the endpoint ends the answer at its window.
     pub tokens: Option<u32>,
@@ -42,11 +42,11 @@ pub struct Forced {
 
 /// The forms of an endpoint, by the names of its models.
 #[derive(Debug, Default)]
-pub(super) struct Forms(Mutex<HashMap<String, Form>>);
+pub(crate) struct Forms(Mutex<HashMap<String, Form>>);
 
 impl Forms {
     /// Returns how a request is sent, by the settings and by what is known of the endpoint.
-    pub(super) fn of(&self, request: &ChatRequest, forced: Forced) -> Sent {
+    pub(crate) fn of(&self, request: &ChatRequest, forced: Forced) -> Sent {
         let known = self.0.lock().get(&request.model).copied().unwrap_or_default();
         let changes = array::from_fn(|at| forced.changes[at].unwrap_or(known.changes[at]));
         let form = Form { changes, window: forced.window.or(known.window), ..known };
@@ -56,7 +56,7 @@ impl Forms {
     }
 
     /// Keeps the form of a request that the endpoint accepted. Returns in words what is new.
-    pub(super) fn keep(&self, model: &str, accepted: Form, forced: Forced) -> Option<String> {
+    pub(crate) fn keep(&self, model: &str, accepted: Form, forced: Forced) -> Option<String> {
         let mut forms = self.0.lock();
         let known = forms.entry(model.to_string()).or_default();
         let mut news = Vec::new();

@@ -9,7 +9,7 @@ use crate::request::ChatRequest;
 
 /// What to do with a refused request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Advice {
+pub(crate) enum Advice {
     Resend(Sent),
     /// The prompt leaves no room for an answer.
     TooLong,
@@ -64,7 +64,7 @@ const NEAR: usize = 32;
 const FEW: u32 = 16;
 
 /// Returns the endpoint's own words of an error, in lower case.
-pub(super) fn own_words(error: &Value) -> String {
+pub(crate) fn own_words(error: &Value) -> String {
     match error {
         // A proxy may wrap the error of the server after it.
         Value::String(text) => match text.starts_with('{').then(|| serde_json::from_str::<Value>(text)) {
@@ -80,7 +80,7 @@ pub(super) fn own_words(error: &Value) -> String {
 
 /// Returns the sentences of an error, the outer ones first; None if it has none. A gateway says only that its provider
 /// failed, and quotes the provider's words further inside.
-pub(super) fn reasons(error: &Value) -> Option<String> {
+pub(crate) fn reasons(error: &Value) -> Option<String> {
     let (mut said, mut level) = (Vec::<String>::new(), vec![error.clone()]);
     while !level.is_empty() {
         let mut inner = Vec::new();
@@ -121,18 +121,18 @@ fn nested(text: &str) -> Option<Value> {
 }
 
 /// Whether the words are about a prompt that does not fit into the window, perhaps only with its limit.
-pub(super) fn is_too_long(words: &str) -> bool {
+pub(crate) fn is_too_long(words: &str) -> bool {
     says(words, TOO_LONG) || window(words).is_some()
 }
 
 /// Whether the endpoint's list of models may say what these words do not: the window, or whether the prompt fits it.
-pub(super) fn needs_list(words: &str) -> bool {
+pub(crate) fn needs_list(words: &str) -> bool {
     window(words).is_none() || words.contains(NOT_EXACT)
 }
 
 /// Returns what to do with a request that was refused in these words; None if the request itself is the reason.
 /// `is_too_long` says that the words are about the window, and `listed` is the window by the list of models.
-pub(super) fn advice(
+pub(crate) fn advice(
     words: &str,
     is_too_long: bool,
     request: &ChatRequest,

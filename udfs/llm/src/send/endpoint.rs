@@ -16,10 +16,10 @@ use crate::send::health::LastCalls;
 use crate::send::throttle::Throttle;
 use crate::{LlmError, Result};
 
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
-pub(super) struct Endpoint {
+pub(crate) struct Endpoint {
     pub url: Url,
     pub client: Client,
     pub throttle: Arc<Throttle>,
@@ -32,7 +32,7 @@ pub(super) struct Endpoint {
 impl Endpoint {
     /// Returns the process's endpoint at this address, and path after it. The key is the normalized URL: scheme and host in lower case, no
     /// default port, no slash at the end.
-    pub(super) fn at(base_url: &Url, path: &str, owner: Owner) -> Result<Arc<Self>> {
+    pub(crate) fn at(base_url: &Url, path: &str, owner: Owner) -> Result<Arc<Self>> {
         static ENDPOINTS: OnceLock<Mutex<HashMap<String, Arc<Endpoint>>>> = OnceLock::new();
         let address = base_url.as_str().trim_end_matches('/');
         let mut endpoints = ENDPOINTS.get_or_init(Mutex::default).lock();

@@ -12,13 +12,13 @@ use crate::request::{ChatRequest, Message};
 use crate::send::secret::Secret;
 
 /// The path that is appended to `asap.anchor.base_url`.
-pub(super) const PATH: &str = "/chat/completions";
+pub(crate) const PATH: &str = "/chat/completions";
 /// The path of the list of models, in place of another.
-pub(super) const MODELS_PATH: &str = "/models";
+pub(crate) const MODELS_PATH: &str = "/models";
 
 /// A response without an error.
 #[derive(Debug)]
-pub(super) struct Completion {
+pub(crate) struct Completion {
     /// The tokens of the prompt and of the answer, if the endpoint counts them.
     pub tokens: [Option<u64>; 2],
     /// The model's name by the endpoint.
@@ -29,7 +29,7 @@ pub(super) struct Completion {
 
 /// The answer of a response.
 #[derive(Debug)]
-pub(super) struct Choice {
+pub(crate) struct Choice {
     pub text: Option<String>,
     /// The thought, if the endpoint returns it separately.
     pub reasoning: Option<String>,
@@ -41,12 +41,12 @@ pub(super) struct Choice {
 }
 
 /// Returns the headers of a request with this key, without the content type.
-pub(super) fn headers(key: Option<&Secret>) -> HeaderMap {
+pub(crate) fn headers(key: Option<&Secret>) -> HeaderMap {
     key.and_then(Secret::bearer).map(|bearer| (AUTHORIZATION, bearer)).into_iter().collect()
 }
 
 /// Returns the body of a request in the form that the endpoint accepts, as JSON.
-pub(super) fn body(request: &ChatRequest, Sent { form, tokens }: Sent) -> serde_json::Result<Vec<u8>> {
+pub(crate) fn body(request: &ChatRequest, Sent { form, tokens }: Sent) -> serde_json::Result<Vec<u8>> {
     #[derive(Serialize)]
     struct Body<'a> {
         model: &'a str,
@@ -86,7 +86,7 @@ pub(super) fn body(request: &ChatRequest, Sent { form, tokens }: Sent) -> serde_
 }
 
 /// Reads the body of a response with a success status.
-pub(super) fn read(completion: &Value) -> Completion {
+pub(crate) fn read(completion: &Value) -> Completion {
     let tokens = ["prompt_tokens", "completion_tokens"].map(|name| tokens(&completion["usage"][name]));
     let choice = &completion["choices"][0];
     let answer = choice.is_object().then(|| {
@@ -117,7 +117,7 @@ fn reasoning(message: &Value) -> Option<String> {
 }
 
 /// Reads the list of models; None if it is not such a list.
-pub(super) fn served(list: &Value) -> Option<Vec<Served>> {
+pub(crate) fn served(list: &Value) -> Option<Vec<Served>> {
     // A name with a line end could forge a line of the log.
     let name = |model: &Value| word(&model["id"]).filter(|name| !name.contains(char::is_control));
     let model = |model: &Value| Some(Served { id: name(model)?, window: model["max_model_len"].as_u64() });
@@ -125,7 +125,7 @@ pub(super) fn served(list: &Value) -> Option<Vec<Served>> {
 }
 
 /// Returns the error in a response; Null if it has none. Some servers write it without a field around it.
-pub(super) fn error_of(json: &Value) -> &Value {
+pub(crate) fn error_of(json: &Value) -> &Value {
     if json["object"] == "error" { json } else { &json["error"] }
 }
 
@@ -137,7 +137,7 @@ fn tokens(found: &Value) -> Option<u64> {
     found.as_u64().or_else(|| found.as_f64().filter(|tokens| *tokens >= 0.0).map(|tokens| tokens as u64))
 }
 
-pub(super) fn content(found: &Value) -> Option<String> {
+pub(crate) fn content(found: &Value) -> Option<String> {
     match found {
         Value::String(text) => Some(text.clone()),
         Value::Array(parts) => Some(parts.iter().filter_map(|part| part["text"].as_str()).collect()),

@@ -28,7 +28,7 @@ const NO_ACCOUNT: &str = "insufficient_quota|exceeded_current_quota|credit balan
 const BILLING: &str = "billing";
 
 #[derive(Debug, PartialEq)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     pub error: CallError,
     pub is_passing: bool,
     pub after: Option<Duration>,
@@ -53,7 +53,7 @@ impl Failure {
 /// Returns the answer in a response, or the failure. `asked` is the prompt's length in bytes: without token counts in
 /// the response, one token per four bytes is assumed. With `whole`, the seconds of the call, the answer is the whole
 /// response. `redact` removes what must not be shown.
-pub(super) fn read(
+pub(crate) fn read(
     status: StatusCode,
     headers: &HeaderMap,
     body: &str,
@@ -153,7 +153,7 @@ fn whole_response(
 }
 
 /// Reads a response that is no chat completion; else as [`read`].
-pub(super) fn read_with<T>(
+pub(crate) fn read_with<T>(
     Received { status, headers, text }: &Received,
     redact: &dyn Fn(String) -> String,
     read: impl Fn(&str) -> Result<T, Unread>,

@@ -9,7 +9,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Returns the pause before the retry of this number, from 0: exponential backoff, times `jitter`.
-pub(super) fn pause(retry: u32, jitter: f64) -> Duration {
+pub(crate) fn pause(retry: u32, jitter: f64) -> Duration {
     FIRST_PAUSE.saturating_mul(1 << retry.min(16)).min(LONGEST_PAUSE).mul_f64(jitter)
 }
 

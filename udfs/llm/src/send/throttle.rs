@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub(super) use self::state::{Limited, Pause};
+pub(crate) use self::state::{Limited, Pause};
 use self::state::{ThrottleState, time};
 use crate::send::retry;
 
@@ -41,7 +41,7 @@ pub struct Limits {
 pub(crate) struct Throttle {
     /// Calls start in the order of their requests; a call that gives up while it waits uses no capacity.
     turn: tokio::sync::Mutex<()>,
-    pub(super) state: Mutex<ThrottleState>,
+    pub(crate) state: Mutex<ThrottleState>,
     changed: Notify,
 }
 
