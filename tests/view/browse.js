@@ -71,9 +71,9 @@ async function keys(browser) {
   await page.keyboard.press("p");
   assert.deepStrictEqual(await marked(), [first]);
   await page.keyboard.press("s");
-  assert.ok(await page.locator("details").first().evaluate((box) => box.open));
+  assert.ok(await page.locator("details:not(.run *)").first().evaluate((box) => box.open));
   await page.keyboard.press("s");
-  assert.ok(!(await page.locator("details").first().evaluate((box) => box.open)));
+  assert.ok(!(await page.locator("details:not(.run *)").first().evaluate((box) => box.open)));
   await page.goto(`${server}chains`);
   await page.keyboard.press("/");
   await page.keyboard.type("id = 'empty' OR pruned_tokens < 190");
