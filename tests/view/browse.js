@@ -71,9 +71,9 @@ async function keys(browser) {
   await page.keyboard.press("p");
   assert.deepStrictEqual(await marked(), [first]);
   await page.keyboard.press("s");
-  assert.ok(await page.locator("details").first().evaluate((box) => box.open));
+  assert.ok(await page.locator("details:not(.run *)").first().evaluate((box) => box.open));
   await page.keyboard.press("s");
-  assert.ok(!(await page.locator("details").first().evaluate((box) => box.open)));
+  assert.ok(!(await page.locator("details:not(.run *)").first().evaluate((box) => box.open)));
   await page.goto(`${server}chains`);
   await page.keyboard.press("/");
   await page.keyboard.type("id = 'empty' OR pruned_tokens < 190");
@@ -106,6 +106,7 @@ async function reading(browser) {
   assert.match(await page.locator("div.facts").textContent(), /^1 chain, searched for these words/);
   assert.strictEqual(await page.locator("td.bars svg rect").count() > 0, true);
   await page.click("tbody a");
+  await page.waitForURL(/chain\?/);
   const seen = async (selector) => page.locator(`${selector} >> visible=true`).count();
   assert.ok((await seen("math mfrac")) && (await seen(".md strong")) && (await seen(".md pre code")));
   const code = await page.locator(".steps .md pre code").allInnerTexts();
@@ -122,6 +123,7 @@ async function reading(browser) {
   await page.uncheck("#raw");
   await page.goto(`${server}rejects`);
   await page.click("tbody a");
+  await page.waitForURL(/reject\?/);
   assert.ok((await page.locator("mark").count()) > 0);
   page.check();
   await page.goto(report);
