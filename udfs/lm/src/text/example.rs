@@ -401,6 +401,7 @@ mod tests {
                 let text = format!("<think>\n{chain}\n</think>\n4");
                 let tokens = tokenizer.encode(&text, false).unwrap();
                 let prompt = example.ids.len() - tokens.ids.len() - 1;
+                let labels: Vec<i32> = example.labels().collect();
                 // The piece of each byte: tags and answer are learned, and blank lines belong to none.
                 let mut owners = vec![None; text.len()];
                 owners[..8].fill(Some((0, true)));
@@ -413,10 +414,10 @@ mod tests {
                     let own = owners[from..to].iter().flatten().max();
                     let (_, is_learned) = own.or_else(|| owners[from..].iter().flatten().next()).unwrap();
                     let label = if *is_learned { tokens.ids[place] as i32 } else { IGNORED };
-                    assert_eq!(example.labels().nth(prompt + place), Some(label), "{text:?} {steps:?} {from}..{to}");
+                    assert_eq!(labels[prompt + place], label, "{text:?} {steps:?} {from}..{to}");
                 }
-                assert_eq!(example.labels().last(), Some(1));
-                assert!(example.labels().take(prompt).all(|label| label == IGNORED));
+                assert_eq!(labels.last(), Some(&1));
+                assert!(labels[..prompt].iter().all(|label| *label == IGNORED));
                 assert_eq!(example.places().count(), example.learned_tokens());
                 // A tokenizer may begin a text with a space, and compose accents.
                 let is_exact = tokenizer.text(&tokens.ids).unwrap() == text;
