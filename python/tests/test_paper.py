@@ -127,15 +127,18 @@ def test_the_smoke_plan():
     done = run(PLANS / "smoke.toml", "--to", "out/smoke")
     assert done.returncode == 0, done.stderr
     found = {row["arm"]: row for row in table("out/smoke", "efficiency")}
-    assert list(found) == ["original", "random", "asap"]
+    assert list(found) == ["original", "random", "asap", "asap_mask"]
     assert float(found["original"]["share kept"]) == 1.0
     assert 0.4 < float(found["random"]["share kept"]) <= 0.5 and 0.1 < float(found["asap"]["share kept"]) <= 0.5
     assert all(row["paid answers"] == "0.0" and row["rejects"] == "0.0" for row in found.values())
     assert all(row["samples"] == "24.0" and row["steps"] == "3.0" for row in found.values())
     assert float(found["random"]["tokens per sample"]) < float(found["original"]["tokens per sample"])
+    # The masked chains are read whole.
+    assert found["asap_mask"]["share kept"] == found["asap"]["share kept"]
+    assert float(found["asap_mask"]["tokens per sample"]) > float(found["asap"]["tokens per sample"])
     # The accuracies are left out, and the tokens are those of the stored rows.
     rows = table("out/smoke", "methods")
-    assert len(rows) == 8 and all(row["accuracy"] == "" for row in rows)
+    assert len(rows) == 10 and all(row["accuracy"] == "" for row in rows)
     assert "Accuracy is –: the small model solves no problem: this plan checks that all parts work." in done.stdout
     for row in rows:
         folder = "out/smoke/eval/base/sums" if row["method"] == "base" else f"out/smoke/seed-1/eval/sample/{row['method']}/sums"

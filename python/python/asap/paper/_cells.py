@@ -17,6 +17,7 @@ class Cell:
         self.evals: dict[str, str] = {}
         self.prune: list[str] | None = None
         arm, table, own = plan.arms[name], plan.table, f"{plan.to}/seed-{seed}"
+        self.loss, pruned = arm.get("loss", "all"), arm.get("output", name)
         self.is_trained, self.base = plan.is_trained(arm), plan.fill(table["model"], seed)
         self.label = f"{corpus}/{name}" if self.is_trained else name
         self.root, self.id, self.model = own, f"{self.label}-{seed}".replace("/", "-"), f"{own}/models/{self.label}"
@@ -27,12 +28,12 @@ class Cell:
             if not any(self.depends(text) for text in texts):
                 self.root, self.id = plan.to, name
             return
-        given = table["corpora"][corpus]
+        given, arm = table["corpora"][corpus], table["arms"][pruned]
         self.benches, self.data, flags = self.asked(given["benches"]), plan.fill(arm.get("data", ""), seed), plan.prune_flags(given, arm, seed)
         if "pipeline" in arm:
             depends = self.depends(given["from"]) or flags != plan.prune_flags(given, arm, "{seed}")
             folder = f"{own}/pruned" if depends else plan.fill(table["prune"].get("to", "{to}/pruned"), seed)
-            source, self.data = plan.fill(given["from"], seed), f"{folder}/{self.label}"
+            source, self.data = plan.fill(given["from"], seed), f"{folder}/{corpus}/{pruned}"
             self.prune = asap_words(["run", plan.fill(arm["pipeline"], seed), "--from", source, "--to", self.data, *flags, "--format", "json"])
 
     def asked(self, names: Iterable[str]) -> list[str]:
@@ -49,9 +50,9 @@ class Cell:
         if not self.is_trained:
             return []
         table = self.plan.table["train"]
-        values = {"model": self.base, "data": self.data, "out": self.model, "name": self.id}
+        values = {"model": self.base, "data": self.data, "out": self.model, "name": self.id, "loss": self.loss}
         most = str(table.get("max-length", 16_384))
-        count = asap_words(["feed", "--data", self.data, "--model", self.base, "--count", "--max-length", most])
+        count = asap_words(["feed", "--data", self.data, "--model", self.base, "--count", "--max-length", most, "--loss", self.loss])
         return [(f"count/{self.id}", count), (f"train/{self.id}", words(self.plan.fill(table["command"], self.seed, **values)))]
 
     def asking(self) -> list[Step]:

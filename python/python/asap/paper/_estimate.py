@@ -178,13 +178,13 @@ def of_corpus(cell: Cell) -> tuple[int, float, float]:
 
 
 def training(cell: Cell) -> Part:
-    """The kept share of each chain, over all epochs."""
+    """The kept share of each chain, over all epochs; whole chains if others are learned with their context."""
     plan, arm = cell.plan, cell.plan.arms[cell.arm]
     try:
         rows, chain, rest = of_corpus(cell)
     except asap.Error:
         return Part()
-    kept = arm.get("kept", arm.get("ratio", plan.table["prune"].get("ratio", 1.0))) if cell.prune else 1.0
+    kept = arm.get("kept", arm.get("ratio", plan.table["prune"].get("ratio", 1.0))) if cell.prune and cell.loss == "all" else 1.0
     tokens = rows * (kept * chain + rest) * plan.table["train"].get("epochs", 1)
     return by_plan(plan, "trained-tokens", tokens=tokens, device=gpus(plan, "train"))
 

@@ -29,7 +29,7 @@ _KEYS = {
     "serve": "command! url! health wait port gpus",
     "eval": "set concurrency temperature top-p samples stop limit python prompt suffix",
     "benches": "files! budgets! bench arms fetch",
-    "arms": "pipeline data kept set max-tokens ratio eval corpora",
+    "arms": "pipeline data output loss kept set max-tokens ratio eval corpora",
     "speeds": "scored-tokens encoded-tokens trained-tokens generated-tokens calls",
     "prices": "gpu-hour",
 }
@@ -174,6 +174,13 @@ class Plan:
                 for other in each.get(lists, ()):
                     if other not in self.table[known]:
                         raise self.wrong(f"[{name}.{key}] {lists}: expected names of [{known}.NAME], found {other}")
+        for name, arm in self.table["arms"].items():
+            if "pipeline" not in self.table["arms"].get(arm.get("output", name), {}) and "output" in arm:
+                raise self.wrong(f"[arms.{name}] output: expected the name of an arm with a pipeline, found {arm['output']}")
+            if arm.get("loss", "all") not in ("all", "kept"):
+                raise self.wrong(f"[arms.{name}] loss: expected all or kept, found {arm['loss']}")
+            if "loss" in arm and "{loss}" not in self.table["train"].get("command", ""):
+                raise self.wrong(f"[arms.{name}] loss: expected the placeholder {{loss}} in the command of [train], as in --loss {{loss}}")
         for key in ("url", "health"):
             if not str(url := self.table["serve"].get(key, "http://")).startswith(("http://", "https://")):
                 raise self.wrong(f"[serve] {key}: expected a URL such as http://localhost:8000/v1, found {url}")
@@ -195,7 +202,7 @@ class Plan:
 
     @staticmethod
     def is_trained(arm: Table) -> bool:
-        return "pipeline" in arm or "data" in arm
+        return any(key in arm for key in ("pipeline", "data", "output"))
 
     def fill(self, text: str, seed: int | str, **more: str) -> str:
         """The text with its placeholders filled in. With the seed "{seed}", it shows whether it depends on the seed."""
