@@ -404,21 +404,21 @@ def test_an_encoder_that_is_missing_does_not_hide_what_pytorch_lacks(machine):
 def test_the_plan_for_one_card_in_miniature(workplace):
     problems = "".join(json.dumps({"question": f"What is {n} + {n % 3}?", "answer": f"#### {n + n % 3}"}) + "\n" for n in range(4))
     Path("problems.jsonl").write_text(problems)
-    train = "asap train --model {model} --data {data} --out {out} --epochs {epochs} --seed {seed} --accumulate 8 --checkpoint-every 5"
+    train = "asap train --model {model} --data {data} --out {out} --epochs {epochs} --seed {seed} --accumulate 8 --checkpoint-every 5 --loss {loss}"
     changes = ["model=small", "prune.set.scorer.model=small", "prune.set.scorer.device=", "serve=", f"train.command={train}", "train.epochs=1",
                f"corpora.math.from={ROOT}/data/sample/openr1-math.parquet", "corpora.math.sample=40", "corpora.math.benches=['gsm8k']",
                "benches.math500=", "benches.gsm8k.files=['problems.jsonl']", "benches.gsm8k.budgets=[8]", "no-accuracy=a stub"]
     done = run(PLANS / "one-card.toml", "--to", "out", "--seeds", "1", *(word for change in changes for word in ("--set", change)))
     assert done.returncode == 0, done.stderr
-    arms = ["original", "random", "block", "spirit", "asap", "without_anchor"]
+    arms = ["original", "random", "block", "spirit", "asap", "asap_mask", "random_mask", "without_anchor"]
     found = {row["arm"]: float(row["share kept"]) for row in table("out", "efficiency")}
     assert list(found) == arms and found.pop("original") == 1.0 and all(0.1 < kept <= 0.5 for kept in found.values()), found
     assert [row["method"] for row in table("out", "methods")] == ["base", *arms]
     # At its own size, the plan takes less than a day.
     own = _plan.Plan(str(PLANS / "one-card.toml"))
     speeds, seeds, ratio = own.table["speeds"], len(own.seeds), own.table["prune"]["ratio"]
-    trained = seeds * own.table["train"]["epochs"] * own.table["corpora"]["math"]["sample"] * (5_807 * (1 + 5 * ratio) + 6 * 500)
-    generated = (6 * seeds + 1) * (1_319 * 2_048 + 500 * 4_096)
+    trained = seeds * own.table["train"]["epochs"] * own.table["corpora"]["math"]["sample"] * (5_807 * (3 + 5 * ratio) + 8 * 500)
+    generated = (8 * seeds + 1) * (1_319 * 2_048 + 500 * 4_096)
     hours = (trained / speeds["trained-tokens"] + generated / speeds["generated-tokens"]) / 3600
     assert 8 < hours + 3 < 24, hours
 
