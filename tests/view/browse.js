@@ -114,7 +114,7 @@ async function reading(browser) {
   const family = await page.locator(".md pre code").first().evaluate((box) => getComputedStyle(box).fontFamily);
   assert.match(family, /monospace/);
   assert.strictEqual(await seen(".raw"), 0);
-  await page.check("#raw");
+  await page.locator("#raw").check();
   assert.ok((await seen(".raw")) && !(await seen("math")));
   assert.match(await page.locator(".raw >> visible=true").first().innerText(), /\*\*muffins\*\*/);
   // It stays on the next page.
