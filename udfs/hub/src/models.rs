@@ -275,7 +275,10 @@ impl Download {
         }
         Err(HubError::Refused(format!(
             "{} of {} does not have the hash {} of its listing: the bytes that {} sends are not those of the model",
-            entry.path, self.repository, entry.etag, self.hub.endpoint
+            entry.path,
+            self.repository,
+            entry.etag,
+            self.hub.shown()
         )))
     }
 }

@@ -15,7 +15,7 @@ const BAD_TOKEN: &str = "Invalid credentials in Authorization header";
 pub(super) fn refusal(hub: &Hub, place: &Place, status: StatusCode, headers: &HeaderMap) -> Failure {
     let Place { repository, revision, path } = place;
     let (code, message) = (text(headers, "x-error-code").unwrap_or_default(), text(headers, "x-error-message"));
-    let (endpoint, page) = (hub.endpoint.as_str().trim_end_matches('/'), hub.page(repository));
+    let (endpoint, page) = (hub.shown(), hub.page(repository));
     let tokens = format!("{endpoint}/settings/tokens");
     let is_later = status == StatusCode::REQUEST_TIMEOUT || status.is_server_error();
     let error = match code {
@@ -57,7 +57,7 @@ fn limited(hub: &Hub, headers: &HeaderMap) -> Failure {
     let after = text(headers, RETRY_AFTER.as_str()).and_then(seconds).or_else(reset);
     let pause = after.map_or(String::new(), |after| format!(" and asks to wait {} s", after.as_secs()));
     let advice = if hub.has_token() { "" } else { "; with HF_TOKEN it allows more" };
-    let endpoint = hub.endpoint.as_str().trim_end_matches('/');
+    let endpoint = hub.shown();
     Failure { error: HubError::Unavailable(format!("{endpoint} limits requests{pause}{advice}")), after }
 }
 
