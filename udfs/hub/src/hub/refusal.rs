@@ -20,18 +20,20 @@ pub(super) fn refusal(hub: &Hub, place: &Place, status: StatusCode, headers: &He
     let is_later = status == StatusCode::REQUEST_TIMEOUT || status.is_server_error();
     let error = match code {
         "GatedRepo" if hub.has_token() => HubError::Refused(format!(
-            "{repository} is gated: accept its terms at {page} with the account of your token, and wait for approval if its \
-             owner checks requests"
+            "{repository} is gated: accept its terms at {page} with the account of your token, and wait for approval \
+             if its owner checks requests"
         )),
         "GatedRepo" => HubError::Refused(format!(
-            "{repository} is gated: accept its terms at {page}, and set HF_TOKEN to a token of the same account ({tokens})"
+            "{repository} is gated: accept its terms at {page}, and set HF_TOKEN to a token of the same account \
+             ({tokens})"
         )),
         "RevisionNotFound" => HubError::NoRevision(format!(
             "{repository} has no revision {revision}: name a branch, a tag or a commit of {page}/commits/main"
         )),
         "EntryNotFound" => HubError::NotFound(format!("{repository} has no file or folder {path} at {revision}")),
         _ if status == StatusCode::UNAUTHORIZED && message == Some(BAD_TOKEN) => HubError::Refused(format!(
-            "{endpoint} does not know the token in HF_TOKEN: set it to one of {tokens}, or unset it for public repositories"
+            "{endpoint} does not know the token in HF_TOKEN: set it to one of {tokens}, or unset it for public \
+             repositories"
         )),
         _ if code == "RepoNotFound" || [401, 404].contains(&status.as_u16()) => {
             HubError::NoRepository(match hub.has_token() {
