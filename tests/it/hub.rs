@@ -105,7 +105,11 @@ fn a_dataset_is_read_at_any_revision_and_no_token_leaves_the_hub() {
     finished(online(&mut tokenless, &hub).env("HF_HOME", &home)).ok();
     assert!(hub.asked()[asked.len()..].iter().all(|asked| asked.token.is_some() != asked.is_storage));
 
-    refused(online(&mut questions(&workplace, "org/name/none/"), &hub), 1, &["hf://datasets/org/name@main/none/"]);
+    refused(
+        online(&mut questions(&workplace, "org/name/none/"), &hub),
+        1,
+        &["no Parquet files", "hf://datasets/org/name/none/"],
+    );
     refused(online(&mut questions(&workplace, "org/name@/data"), &hub), 2, &["write hf://datasets/org/name@revision"]);
     workplace.write("a.parquet", rows("a"));
     let to = ["run", "truncate", "--from", "a.parquet", "--to", "hf://datasets/org/name/out"];
@@ -144,7 +148,7 @@ fn each_refusal_is_a_sentence_with_the_way_on() {
     refused(online(&mut questions(&workplace, "org/gated"), &hub), 1, &[&page, "set HF_TOKEN", "/settings/tokens"]);
     assert_eq!(finished(online(&mut questions(&workplace, "org/gated"), &hub).env("HF_TOKEN", TOKEN)).ok(), "all\na\n");
     let page = format!("the model org/tiny is gated: accept its terms at {endpoint}/org/tiny");
-    refused(online(&mut scoring(&workplace, "org/tiny"), &hub), 1, &[&page]);
+    refused(online(&mut scoring(&workplace, "org/tiny"), &hub), 2, &[&page]);
     let absent = "does not show the dataset org/absent";
     refused(online(&mut questions(&workplace, "org/absent"), &hub), 1, &[absent, "set HF_TOKEN if it is private"]);
     refused(
@@ -166,7 +170,7 @@ fn each_refusal_is_a_sentence_with_the_way_on() {
         &["HF_ENDPOINT"],
     );
     let absent = "there is no folder org/absent, and";
-    refused(online(&mut scoring(&workplace, "org/absent"), &hub), 1, &[absent, "does not show the model org/absent"]);
+    refused(online(&mut scoring(&workplace, "org/absent"), &hub), 2, &[absent, "does not show the model org/absent"]);
 }
 
 /// A fault of the first requests that a test accepts.
@@ -207,7 +211,7 @@ fn limits_errors_and_broken_connections_are_waited_out() {
         (Fault::Status(503, vec![]), "answers 503"),
         (Fault::Cut(0), "does not answer (the connection broke"),
     ] {
-        let hub = Hub::that(vec![dataset()], move |_| Some(fault.clone()));
+        let hub = Hub::that(vec![dataset(), model("models/org/tiny")], move |_| Some(fault.clone()));
         let mut command = questions(&workplace, "org/name");
         let command = online(&mut command, &hub).env("ASAP_STORE_RETRY_TIMEOUT", "0.5");
         refused(command, 75, &[text, "run the same command again later"]);
@@ -229,7 +233,11 @@ fn a_file_that_changes_between_list_and_get_is_found_out() {
     let workplace = Workplace::new();
     let replaced = |asked: &Asked| asked.path.contains("/resolve/").then_some(Fault::Replaced);
     let hub = Hub::that(vec![dataset()], replaced);
-    finished(online(&mut questions(&workplace, "org/name"), &hub)).ends(75, &["is not the file that was listed"]);
+    refused(
+        online(&mut questions(&workplace, "org/name"), &hub),
+        1,
+        &["data/a.parquet: it was replaced after it was listed"],
+    );
 }
 
 fn cache(workplace: &Workplace) -> PathBuf {
@@ -290,12 +298,12 @@ fn weights_in_parts_are_downloaded_and_safetensors_before_others() {
 
     repository.branches[0].1.retain(|file, _| !file.starts_with("model"));
     let (workplace, hub) = (Workplace::new(), Hub::start(vec![repository.clone()]));
-    finished(online(&mut scoring(&workplace, "org/tiny"), &hub)).ends(1, &[]);
+    finished(online(&mut scoring(&workplace, "org/tiny"), &hub)).ends(2, &["model.safetensors"]);
     assert_eq!(hub.loads("pytorch_model.bin").len(), 1);
     repository.branches[0].1.remove("pytorch_model.bin");
     let (workplace, hub) = (Workplace::new(), Hub::start(vec![repository]));
     let without = "the model org/tiny has no weights that asap reads: expected model.safetensors or pytorch_model.bin";
-    refused(online(&mut scoring(&workplace, "org/tiny"), &hub), 1, &[without]);
+    refused(online(&mut scoring(&workplace, "org/tiny"), &hub), 2, &[without]);
 }
 
 #[test]
@@ -333,7 +341,7 @@ fn bytes_without_the_hash_of_the_listing_are_not_kept() {
             is_one.then_some(Fault::Garbled)
         });
         let text = format!("{file} of the model org/tiny does not have the hash");
-        refused(online(&mut scoring(&workplace, "org/tiny"), &hub), 1, &[&text]);
+        refused(online(&mut scoring(&workplace, "org/tiny"), &hub), 2, &[&text]);
         assert!(!cache(&workplace).join("blobs").join(etag(file, &tiny(file))).exists());
     }
     // What a damaged disk left is fetched again.
@@ -361,9 +369,9 @@ fn processes_at_once_download_a_model_once() {
 fn nothing_is_downloaded_offline() {
     let (workplace, hub) = (Workplace::new(), Hub::start(vec![model("models/org/tiny")]));
     let by_variable = "HF_HUB_OFFLINE is set: unset it, or run hf download org/tiny";
-    refused(online(&mut scoring(&workplace, "org/tiny"), &hub).env("HF_HUB_OFFLINE", "1"), 1, &[by_variable]);
+    refused(online(&mut scoring(&workplace, "org/tiny"), &hub).env("HF_HUB_OFFLINE", "1"), 2, &[by_variable]);
     let by_setting = "asap.hub is 'offline': set it to 'online', or run hf download org/tiny";
-    refused(online(&mut scoring(&workplace, "org/tiny"), &hub).env("ASAP_HUB", "offline"), 1, &[by_setting]);
+    refused(online(&mut scoring(&workplace, "org/tiny"), &hub).env("ASAP_HUB", "offline"), 2, &[by_setting]);
     let feed = ["feed", "--data", "data/sample", "--model", "org/tiny", "--count"];
     refused(online(&mut workplace.command(feed), &hub).env("ASAP_HUB", "offline"), 1, &[by_setting]);
     let set = [
@@ -375,7 +383,7 @@ fn nothing_is_downloaded_offline() {
         "-c",
         "SELECT cot_tokens('a')",
     ];
-    refused(online(&mut workplace.command(set), &hub), 1, &[by_setting]);
+    refused(online(&mut workplace.command(set), &hub), 2, &[by_setting]);
     assert!(hub.asked().is_empty());
 }
 
@@ -389,7 +397,7 @@ fn a_full_disk_and_a_read_only_cache_are_named() {
     mounted.args(["--map-root-user", "--mount", "sh", "-c", script]).arg(score.get_program()).args(score.get_args());
     mounted.envs(score.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(workplace.path(""));
     let full = online(&mut mounted, &hub).env("HF_HUB_CACHE", workplace.path("small"));
-    refused(full, 75, &["cannot write small/", "No space left on device", "Free space there"]);
+    refused(full, 75, &["cannot write", "/small/models--org--tiny/", "No space left on device", "Free space there"]);
 
     let locked = workplace.path("locked");
     fs::create_dir(&locked).unwrap();

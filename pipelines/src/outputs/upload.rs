@@ -1,5 +1,5 @@
-//! Uploads an export as a dataset of the Hugging Face Hub. The command `hf` of Hugging Face does it: it has the protocols of
-//! the Hub's storage, and its user is logged in.
+//! Uploads an export as a dataset of the Hugging Face Hub. The command `hf` of Hugging Face does it: it has the
+//! protocols of the Hub's storage, and its user is logged in.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -35,8 +35,8 @@ pub fn is_dataset(to: &str) -> bool {
     to.starts_with("hf://")
 }
 
-/// Exports the rows of an output, as [`export`], to a dataset of the Hub (`hf://datasets/org/name`) in one commit. A new
-/// dataset is private. `is_planned` uploads nothing.
+/// Exports the rows of an output, as [`export`], to a dataset of the Hub (`hf://datasets/org/name`) in one commit. A
+/// new dataset is private. `is_planned` uploads nothing.
 ///
 /// # Errors
 /// If the dataset has files that asap did not write and `may_replace` is false, if the output cannot be exported, or if
@@ -56,8 +56,8 @@ pub async fn upload(
     let held = held(name).await.map_err(|error| DataFusionError::External(Box::new(error)))?;
     if let (Held::Foreign(files), false) = (&held, may_replace) {
         return exec_err!(
-            "{SCHEME}{name} has files that asap did not write ({}): choose another name, or replace its card and all its \
-             Parquet files with {}",
+            "{SCHEME}{name} has files that asap did not write ({}): choose another name, or replace its card and all \
+             its Parquet files with {}",
             files.join(", "),
             Flag("--replace")
         );

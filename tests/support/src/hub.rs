@@ -1,5 +1,5 @@
-//! A server of the Hugging Face Hub's HTTP API for tests, which can misbehave. Large files are at another host, as on the
-//! Hub. It writes to sockets itself, since no HTTP library sends half a reply.
+//! A server of the Hugging Face Hub's HTTP API for tests, which can misbehave. Large files are at another host, as on
+//! the Hub. It writes to sockets itself, since no HTTP library sends half a reply.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;

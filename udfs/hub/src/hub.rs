@@ -168,6 +168,11 @@ impl Hub {
         Ok(Self { http, endpoint, authorization: authorization()?, answered: Arc::default() })
     }
 
+    /// Its address, for people.
+    pub(crate) fn shown(&self) -> &str {
+        self.endpoint.as_str().trim_end_matches('/')
+    }
+
     pub(crate) fn has_token(&self) -> bool {
         self.authorization.is_some()
     }
@@ -248,7 +253,7 @@ impl Hub {
                 }
             };
         }
-        Err(HubError::Refused(format!("{} redirects more than {REDIRECTS} times", self.endpoint)).into())
+        Err(HubError::Refused(format!("{} redirects more than {REDIRECTS} times", self.shown())).into())
     }
 
     async fn sent(&self, request: &Request<'_>, url: &Url, is_hub: bool) -> std::result::Result<Response, Failure> {

@@ -58,8 +58,8 @@ fn show(model: &str, done: u64, all: u64) {
     }
 }
 
-/// Returns the folder of a model (`org/name`) in the Hub's cache. What is missing of `part` is downloaded, at the commit
-/// that the cache has for `revision`, else at its present one. A cached model is not compared with the Hub.
+/// Returns the folder of a model (`org/name`) in the Hub's cache. What is missing of `part` is downloaded, at the
+/// commit that the cache has for `revision`, else at its present one. A cached model is not compared with the Hub.
 ///
 /// # Errors
 /// If the model has no such part, the Hub refuses or does not answer, downloads are forbidden, or the disk is full.
@@ -275,7 +275,10 @@ impl Download {
         }
         Err(HubError::Refused(format!(
             "{} of {} does not have the hash {} of its listing: the bytes that {} sends are not those of the model",
-            entry.path, self.repository, entry.etag, self.hub.endpoint
+            entry.path,
+            self.repository,
+            entry.etag,
+            self.hub.shown()
         )))
     }
 }

@@ -123,7 +123,7 @@ impl Hub {
     pub(crate) fn unreadable(&self, found: &str) -> HubError {
         HubError::Refused(format!(
             "{} does not answer like the Hugging Face Hub ({found}): check HF_ENDPOINT",
-            self.endpoint
+            self.shown()
         ))
     }
 }

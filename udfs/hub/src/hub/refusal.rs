@@ -15,23 +15,25 @@ const BAD_TOKEN: &str = "Invalid credentials in Authorization header";
 pub(super) fn refusal(hub: &Hub, place: &Place, status: StatusCode, headers: &HeaderMap) -> Failure {
     let Place { repository, revision, path } = place;
     let (code, message) = (text(headers, "x-error-code").unwrap_or_default(), text(headers, "x-error-message"));
-    let (endpoint, page) = (hub.endpoint.as_str().trim_end_matches('/'), hub.page(repository));
+    let (endpoint, page) = (hub.shown(), hub.page(repository));
     let tokens = format!("{endpoint}/settings/tokens");
     let is_later = status == StatusCode::REQUEST_TIMEOUT || status.is_server_error();
     let error = match code {
         "GatedRepo" if hub.has_token() => HubError::Refused(format!(
-            "{repository} is gated: accept its terms at {page} with the account of your token, and wait for approval if its \
-             owner checks requests"
+            "{repository} is gated: accept its terms at {page} with the account of your token, and wait for approval \
+             if its owner checks requests"
         )),
         "GatedRepo" => HubError::Refused(format!(
-            "{repository} is gated: accept its terms at {page}, and set HF_TOKEN to a token of the same account ({tokens})"
+            "{repository} is gated: accept its terms at {page}, and set HF_TOKEN to a token of the same account \
+             ({tokens})"
         )),
         "RevisionNotFound" => HubError::NoRevision(format!(
             "{repository} has no revision {revision}: name a branch, a tag or a commit of {page}/commits/main"
         )),
         "EntryNotFound" => HubError::NotFound(format!("{repository} has no file or folder {path} at {revision}")),
         _ if status == StatusCode::UNAUTHORIZED && message == Some(BAD_TOKEN) => HubError::Refused(format!(
-            "{endpoint} does not know the token in HF_TOKEN: set it to one of {tokens}, or unset it for public repositories"
+            "{endpoint} does not know the token in HF_TOKEN: set it to one of {tokens}, or unset it for public \
+             repositories"
         )),
         _ if code == "RepoNotFound" || [401, 404].contains(&status.as_u16()) => {
             HubError::NoRepository(match hub.has_token() {
@@ -57,7 +59,7 @@ fn limited(hub: &Hub, headers: &HeaderMap) -> Failure {
     let after = text(headers, RETRY_AFTER.as_str()).and_then(seconds).or_else(reset);
     let pause = after.map_or(String::new(), |after| format!(" and asks to wait {} s", after.as_secs()));
     let advice = if hub.has_token() { "" } else { "; with HF_TOKEN it allows more" };
-    let endpoint = hub.endpoint.as_str().trim_end_matches('/');
+    let endpoint = hub.shown();
     Failure { error: HubError::Unavailable(format!("{endpoint} limits requests{pause}{advice}")), after }
 }
 
