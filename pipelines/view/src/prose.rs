@@ -41,7 +41,8 @@ pub(crate) fn prose(text: &str, fence: &mut Fence) -> Markup {
     html! {
         @match rendered(&source) {
             Some(rendered) => {
-                div.md dir="auto" { (PreEscaped(rendered)) }
+                // A formula may be wider than a phone, and keys scroll only what they reach.
+                div.md dir="auto" tabindex=[rendered.contains("<math").then_some("0")] { (PreEscaped(&rendered)) }
                 div.raw.t dir="auto" { (text) }
             }
             None => div.t dir="auto" { (text) }
