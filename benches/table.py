@@ -68,8 +68,9 @@ def table(build, results):
         rows.append([*map(text, values), goal(result)])
     # Without the columns that have no value.
     head, *rows = zip(*(column for column in zip(*rows) if any(column[1:])))
-    rule = ["---" if name in (build, "unit") else "---:" for name in head]
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *rows])
+    rule = "|".join("---" if name in (build, "unit") else "---:" for name in head)
+    head, *rows = (f"| {' | '.join(row)} |" for row in [head, *rows])
+    return "\n".join([head, f"|{rule}|", *rows])
 
 
 def goal(result):
