@@ -30,7 +30,9 @@ pub trait LocalModel: fmt::Debug + Send + Sync {
 /// Opens the model of a folder within a memory limit. The crate with an engine sets it, so that this crate builds
 /// without one.
 #[derive(Clone, Copy)]
-pub struct OpenLocal(pub fn(&str, &Arc<Memory>) -> Result<Arc<dyn LocalModel>>);
+pub struct OpenLocal(pub Open);
+
+type Open = fn(&str, &Arc<Memory>) -> Result<Arc<dyn LocalModel>>;
 
 impl Default for OpenLocal {
     fn default() -> Self {
