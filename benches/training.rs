@@ -81,7 +81,7 @@ impl Case {
         let token = |i: usize| (i * 7919 % decoder.config.vocab_size) as u32;
         let example = |chain: usize| {
             let first = chain * (self.tokens + 1);
-            Example { ids: (first..first + self.tokens + 1).map(token).collect(), prompt: 1 }
+            Example::new((first..first + self.tokens + 1).map(token).collect(), 1)
         };
         let examples: Vec<Example> = (0..self.chains).map(example).collect();
         let batch = Batch::new(&examples);

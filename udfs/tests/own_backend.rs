@@ -1,5 +1,7 @@
 //! A backend of one's own: it implements the public contract, is registered, and scores chains in SQL.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::Path;
 
 use asap_llm::Llm;

@@ -60,7 +60,7 @@ impl Generations {
                 of.correctness.push(correct);
             }
         }
-        let list = |item: DataType| DataType::List(Arc::new(Field::new_list_field(item, true)));
+        let list = |item: DataType| DataType::List(Arc::new(Field::new("element", item, true)));
         let columns = [
             (DataType::Utf8, "id question answer"),
             (list(DataType::Utf8), "generations"),

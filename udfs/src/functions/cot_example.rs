@@ -17,7 +17,9 @@ use crate::settings::Settings;
 /// Characters of a question in a message.
 const SHOWN: usize = 60;
 
-pub(super) const COT_EXAMPLE: RowFunction<((Arc<Tokenizer>, Arc<ExampleTemplate>), Settings), Example> = RowFunction {
+type Reading = ((Arc<Tokenizer>, Arc<ExampleTemplate>), Settings);
+
+pub(super) const COT_EXAMPLE: RowFunction<Reading, Example> = RowFunction {
     name: "cot_example",
     about: "The tokens to train on, for the tokenizer and chat template of asap.scorer.model, in a struct of input_ids, attention_mask and labels. The prompt is the system prompt, if the question has one, and the question as the user's turn. The labels are -100 on the prompt, and equal input_ids on the response. The response is the chain in think tags, the text that the template writes after the closing tag (a blank line if it defines none), the answer, and the token that ends the turn. If the template writes the opening think tag, this tag belongs to the prompt. With `kept`, only the kept steps of the chain are learned, and the labels of its other steps are -100: a token belongs to the last step of which it covers a character, and a token that covers only a blank line to the step after it. The tags, the answer and the end are learned. Numbers in `kept` that do not ascend, or that no step has, fail the query. A NULL answer is left out. A NULL chain or `kept` gives NULL, and so does an example of more than max_length tokens, or a row that the chat template does not print: `cot_no_score` gives the reason.",
     arguments: &[

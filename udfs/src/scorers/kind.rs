@@ -46,7 +46,7 @@ pub struct Opening<'a> {
 /// A kind of backend: a way to run scoring models.
 ///
 /// To add one, implement this and [`register`] it. A kind of this crate is a file, a line in `registry.rs` and a sentence
-/// in `docs/models.md`.
+/// in `docs/scorer.md`.
 pub trait Kind: Send + Sync {
     /// Its name in settings, messages and identities of outputs.
     fn name(&self) -> &'static str;
