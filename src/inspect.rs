@@ -132,7 +132,8 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
         None => None,
     };
     #[cfg(feature = "view")]
-    let health = match args.health {
+    // A corpus without a readable row is refused below.
+    let health = match args.health && !schemas.is_empty() {
         true => Some(Health::read(&context, location, &corpus, &args.bench).await?),
         false => None,
     };

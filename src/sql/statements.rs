@@ -8,6 +8,7 @@ use std::time::Instant;
 use asap_pipelines::location;
 use asap_pipelines::statement::check_size;
 use datafusion::arrow::util::display::FormatOptions;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{plan_datafusion_err, plan_err};
 use datafusion::dataframe::DataFrame;
 use datafusion::error::Result;
@@ -86,6 +87,12 @@ async fn checked(context: &SessionContext, mut plan: LogicalPlan) -> Result<Logi
             }
         }
         LogicalPlan::Copy(copy) => {
+            let reads_it = |node: &LogicalPlan| {
+                Ok(matches!(node, LogicalPlan::TableScan(scan) if scan.table_name.table() == copy.output_url))
+            };
+            if copy.input.exists(reads_it)? {
+                return plan_err!("{} would be replaced while it is read: choose another name", copy.output_url);
+            }
             copy.output_url = location_of(context, &copy.output_url, &copy.options)?;
             if copy.file_type.get_ext() == "csv" {
                 let rows = DataFrame::new(context.state(), copy.input.as_ref().clone());

@@ -12,6 +12,8 @@ use crate::delta::types::{UNNAMED, can_hold, delta_name, delta_type};
 
 /// The columns that a corpus adds to the original columns, in this order.
 pub(crate) const COLUMNS: [&str; 8] = ["source", "id", "question", "cot", "answer", "system", "status", "error"];
+/// A column that pipelines add to all columns of the corpus. An output of theirs, read as a corpus, has it already.
+const OF_PIPELINES: &str = "refined_by";
 
 #[derive(Debug, Clone, Copy)]
 pub enum Fit<'a> {
@@ -116,7 +118,9 @@ impl United<'_> {
         let mut originals: Vec<Original> = Vec::new();
         for (field, _) in &self.columns {
             let is_taken = |name: &str| {
-                COLUMNS.contains(&name) || self.columns.iter().any(|(other, _)| other.name() == name && other != field)
+                COLUMNS.contains(&name)
+                    || name == OF_PIPELINES
+                    || self.columns.iter().any(|(other, _)| other.name() == name && other != field)
             };
             // An unnamed index, as pandas and R write it.
             let mut column = if field.name().is_empty() { UNNAMED.to_string() } else { field.name().clone() };

@@ -22,7 +22,7 @@ use crate::run::output::rejects::{self, ShardPath};
 use crate::shards::{SHARD_BYTES, Shards, sources};
 
 /// The statuses of asap, which docs/layouts.md and docs/pipelines.md explain.
-const STATUSES: [&str; 22] = [
+const STATUSES: [&str; 23] = [
     "unverified",
     "multi_turn",
     "no_question",
@@ -43,6 +43,7 @@ const STATUSES: [&str; 22] = [
     "timeout",
     "rate_limited",
     "unavailable",
+    "budget",
     "emptied",
     "not_pruned",
 ];
