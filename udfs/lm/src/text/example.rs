@@ -352,8 +352,11 @@ mod tests {
         assert_eq!(encode(prompt, Long::Cut), Encoded::TooLong(all));
     }
 
+    /// A chain, and its steps with whether they are kept.
+    type MaskedRow = (String, Vec<(Range<usize>, bool)>);
+
     /// Random choices of steps: of chains with code, of steps that begin within a token, of texts that change.
-    fn masked_rows(draw: &mut StdRng) -> Vec<(String, Vec<(Range<usize>, bool)>)> {
+    fn masked_rows(draw: &mut StdRng) -> Vec<MaskedRow> {
         let mut chains: Vec<String> = chains("qwen2").iter().map(|chain| chain.steps.join("\n\n")).collect();
         chains.extend(
             [
