@@ -88,7 +88,7 @@ async fn checked(context: &SessionContext, mut plan: LogicalPlan) -> Result<Logi
         }
         LogicalPlan::Copy(copy) => {
             let reads_it = |node: &LogicalPlan| {
-                Ok(matches!(node, LogicalPlan::TableScan(scan) if scan.table_name.table() == copy.output_url))
+                Ok(matches!(node, LogicalPlan::TableScan(scan) if scan.table_name.to_string() == copy.output_url))
             };
             if copy.input.exists(reads_it)? {
                 return plan_err!("{} would be replaced while it is read: choose another name", copy.output_url);

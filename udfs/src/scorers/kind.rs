@@ -45,7 +45,7 @@ pub struct Opening<'a> {
 
 /// A kind of backend: a way to run scoring models.
 ///
-/// To add one, implement this and [`register`] it. A kind of this crate is a file, a line in `registry.rs` and a sentence
+/// To add one, implement this and [`register`](super::register) it. A kind of this crate is a file, a line in `registry.rs` and a sentence
 /// in `docs/scorer.md`.
 pub trait Kind: Send + Sync {
     /// Its name in settings, messages and identities of outputs.
