@@ -158,7 +158,7 @@ fn two_hundred_planted_faults_are_found_and_nothing_else() {
     let unchecked = shown["not_checked"].to_string();
     assert!(unchecked.contains("done_reason, finish_reasons in 1 of 3 rows"), "{unchecked}");
     let other = workplace.run(["inspect", "mixed", "--health", "--bench", "data/model/config.json"]);
-    other.ends_in(&[1, 2], &["config.json is not a benchmark: expected a file of Parquet or JSON lines", "question"]);
+    other.ends_in(&[1, 2], &["config.json is not a benchmark: line 1 of", "question"]);
     // Without columns to check, a line names what is missing.
     workplace.write("bare.jsonl", json!({ "question": "q", "cot": "c", "answer": "a" }).to_string());
     let bare = workplace.run(["inspect", "bare.jsonl", "--health"]).ok().to_string();
