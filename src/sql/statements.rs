@@ -87,8 +87,14 @@ async fn checked(context: &SessionContext, mut plan: LogicalPlan) -> Result<Logi
             }
         }
         LogicalPlan::Copy(copy) => {
+            // A location in a query is a table of this name, or a view.
             let reads_it = |node: &LogicalPlan| {
-                Ok(matches!(node, LogicalPlan::TableScan(scan) if scan.table_name.to_string() == copy.output_url))
+                let name = match node {
+                    LogicalPlan::TableScan(scan) => &scan.table_name,
+                    LogicalPlan::SubqueryAlias(view) => &view.alias,
+                    _ => return Ok(false),
+                };
+                Ok(name.to_string() == copy.output_url)
             };
             if copy.input.exists(reads_it)? {
                 return plan_err!("{} would be replaced while it is read: choose another name", copy.output_url);
