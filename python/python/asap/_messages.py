@@ -42,7 +42,9 @@ def of_data(text: str, folder: str, is_held: bool = True) -> str:
     """A message about a temporary folder. If `is_held`, its file has the rows in memory. Commands get placeholders."""
     file, output = os.path.join(folder, _data.FILE), os.path.join(folder, _data.OUTPUT)
     text = text.replace(f"--from {file}", "--from DATA").replace(f"asap inspect {output}", "asap inspect OUT")
-    text = text.replace(file, "the data").replace(output, "the output")
+    # Titles of Markdown escape underscores, which names of temporary folders may have.
+    for path, name in ((file, "the data"), (output, "the output")):
+        text = text.replace(path, name).replace(path.replace("_", "\\_"), name)
     return text.replace(_data.FILE, "the data") if is_held else text
 
 

@@ -1006,9 +1006,7 @@ def step_rank_surprisal(
         settings: Settings by name, such as scorer_model.
 
     In SQL:
-        select cot_step_rank_surprisal('2 + 2?', E'2 and 2 is 4.\
-        \
-        Done.', '4')[1]['ranks'];
+        select cot_step_rank_surprisal('2 + 2?', E'2 and 2 is 4.\n\nDone.', '4')[1]['ranks'];
     """
 @overload
 def step_rank_surprisal(
