@@ -154,7 +154,7 @@ pub fn check_steps(corpus: &Corpus) -> Result<()> {
     )
 }
 
-/// The steps of a chain before pruning, and whether each is kept. Otherwise why they cannot be told.
+/// The steps of a chain before pruning, and whether each is kept. Otherwise why they are not known.
 fn learned_steps(
     chain: &str,
     separator: Separator,

@@ -10,7 +10,8 @@ use asap_llm::Usage;
 use asap_udfs::plan::{calling_part, used_models};
 use asap_udfs::scorers::Place;
 
-use super::job::{Effort, Job, read_slice};
+use super::job::{Effort, Job};
+use super::work::read_slice;
 use super::{Observer, Request, Summary};
 
 /// The cost of a run. The estimate calls no model, pays nothing and writes nothing.

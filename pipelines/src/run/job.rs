@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use asap_kernels::front_end::Flag;
-use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DataFusionError, Result, config_err, exec_err};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
@@ -26,7 +25,7 @@ use super::slice_rows::of_cost;
 use super::summary::Summary;
 use super::{plan, retry};
 use crate::answers;
-use crate::corpus::{self, CORPUS, Corpus, CorpusFile, Fit, ReadSlices, Source};
+use crate::corpus::{self, CORPUS, Corpus, CorpusFile, Fit, Source};
 use crate::delta::store_of;
 use crate::location;
 use crate::passed_on::passed_on;
@@ -244,10 +243,7 @@ impl Opened {
         let (mut files, tables) = (listed.files, listed.tables);
         notes.extend(listed.notes);
         let mut again = match &request.retry_rejects {
-            Some(statuses) if !*new_generation => {
-                retry::check(output, statuses, &request.sql).await?;
-                retry::find(output, statuses).await?
-            }
+            Some(statuses) if !*new_generation => retry::find(output, statuses, &request.sql).await?,
             _ => vec![],
         };
         again.retain(|again| ledger.file(&again.slice.path).is_some());
@@ -452,8 +448,8 @@ impl Job {
             .map(|name| (name.clone(), is_held(&name) || !is_left_out(&name) && is_kept(&name)))
             .collect();
         let is_lost = |name: &String| is_left_out(name) && !is_elsewhere(name);
-        let lost = kept.iter().filter(|(name, is_kept)| !is_kept && is_lost(name)).map(|(name, _)| name.as_str());
-        let lost: Vec<&str> = lost.collect();
+        let lost = kept.iter().filter(|(name, is_kept)| !is_kept && is_lost(name));
+        let lost: Vec<&str> = lost.map(|(name, _)| name.as_str()).collect();
         if *asked == Originals::Needed && !lost.is_empty() {
             self.summary.notes.push(format!(
                 "the output has no column for {}: in its first files, other columns held the same, but not in these. To \
@@ -494,13 +490,4 @@ impl Job {
         self.contents.save(asap_folder.as_ref()).await;
         Ok(())
     }
-}
-
-/// Applies a template to a slice, the only partition of the plan.
-pub(crate) fn read_slice(template: &Arc<dyn ExecutionPlan>, open: &OpenSlice) -> Result<Arc<dyn ExecutionPlan>> {
-    let filled = Arc::clone(template).transform_up(|node| match node.downcast_ref::<ReadSlices>() {
-        Some(reader) => Ok(Transformed::yes(Arc::new(reader.over(open.slice.clone())) as _)),
-        None => Ok(Transformed::no(node)),
-    })?;
-    Ok(filled.data)
 }

@@ -49,7 +49,7 @@ const STATUSES: [&str; 23] = [
 ];
 
 /// Checks that each of `asked` is a status of asap, of the pipeline `sql`, or of the output's rejects.
-pub async fn check(output: &Output, asked: &[String], sql: &str) -> Result<()> {
+async fn check(output: &Output, asked: &[String], sql: &str) -> Result<()> {
     let unknown = |status: &&String| !STATUSES.contains(&status.as_str()) && !sql.contains(&format!("'{status}'"));
     if !asked.iter().any(|status| unknown(&status)) {
         return Ok(());
@@ -63,7 +63,11 @@ pub async fn check(output: &Output, asked: &[String], sql: &str) -> Result<()> {
 }
 
 /// The rejected rows of an output with one of these statuses, or all if `statuses` is empty.
-pub async fn find(output: &Output, statuses: &[String]) -> Result<Vec<RetriedSlice>> {
+///
+/// # Errors
+/// If there is no such status in asap, in the pipeline `sql` or in the rejects.
+pub async fn find(output: &Output, statuses: &[String], sql: &str) -> Result<Vec<RetriedSlice>> {
+    check(output, statuses, sql).await?;
     let slices = output.ledger.files().flat_map(|(path, _)| output.ledger.slices(path));
     let key = |slice: &SliceName| (slice.file_key(), slice.start);
     let slices: HashMap<_, (SliceName, Attempt)> = slices.map(|(slice, by)| (key(&slice), (slice, by))).collect();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use asap_llm::{LlmError, Standing, Statement};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::LogicalPlan;
@@ -13,13 +14,12 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::errors::RunError;
-use super::job::{Job, read_slice};
+use super::job::Job;
 use super::progress::Reached;
 use super::request::Request;
 use super::{Observer, retry};
-use crate::corpus::FileFailure;
-use crate::run::ledger::OpenSlice;
-use crate::run::ledger::{Before, SliceName};
+use crate::corpus::{FileFailure, ReadSlices};
+use crate::run::ledger::{Before, OpenSlice, SliceName};
 use crate::run::output::delete_files::Deletion;
 use crate::run::output::finished_slice::Finished;
 use crate::run::output::receipt::{Counts, Receipt};
@@ -398,4 +398,13 @@ impl<'a> Work<'a> {
         self.observer.committed(summary);
         Ok(())
     }
+}
+
+/// Applies a template to a slice, the only partition of the plan.
+pub(crate) fn read_slice(template: &Arc<dyn ExecutionPlan>, open: &OpenSlice) -> Result<Arc<dyn ExecutionPlan>> {
+    let filled = Arc::clone(template).transform_up(|node| match node.downcast_ref::<ReadSlices>() {
+        Some(reader) => Ok(Transformed::yes(Arc::new(reader.over(open.slice.clone())) as _)),
+        None => Ok(Transformed::no(node)),
+    })?;
+    Ok(filled.data)
 }

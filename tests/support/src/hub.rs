@@ -317,7 +317,7 @@ fn entry(path: &str, bytes: &[u8]) -> Value {
     entry
 }
 
-/// A page of a listing. The address of the next one names another host, as behind a mirror.
+/// A page of a listing. The address of the next one names another host, as a mirror does.
 fn tree(files: &Files, folder: &str, query: &str) -> Reply {
     let below = if folder.is_empty() { String::new() } else { format!("{folder}/") };
     let is_deep = query.contains("recursive=true");

@@ -201,6 +201,15 @@ mod tests {
     }
 
     #[test]
+    fn each_kind_is_a_value_of_its_setting() {
+        let error = Settings::default().set("scorer.backend", "none").unwrap_err().to_string();
+        for kind in kinds() {
+            settings(&[("scorer.backend", kind.name())]);
+            assert!(error.contains(&format!("'{}'", kind.name())), "{error}");
+        }
+    }
+
+    #[test]
     fn what_a_machine_lacks_is_said_without_a_model() {
         let changes = [("compressor.device", "cuda:0"), ("scorer.python", "/nowhere/python")];
         let place = Place::of_encoder_here(&settings(&changes)).to_string();

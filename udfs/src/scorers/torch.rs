@@ -58,7 +58,7 @@ impl Kind for PyTorch {
     fn open(&self, settled: &Settled, opening: &Opening) -> asap_lm::Result<LoadedModel> {
         let Opening { folder, settings, tokenizer, memory } = *opening;
         let Settled { devices: Some(devices), dtype: Some(dtype), .. } = settled else {
-            return Err(LmError::Abandoned);
+            return Err(LmError::Backend("PyTorch needs devices and a data type".to_string()));
         };
         let (stating, proof) =
             (Stating::load(folder, tokenizer)?, Proof::of_scorer(tokenizer.encode(PROOF, false)?.ids));
