@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
+use memchr::memmem;
 
 use super::steps::{SEPARATOR, strip};
 
@@ -72,6 +73,10 @@ pub fn parts(generation: &str) -> Option<Parts<'_>> {
 /// What a text up to the end of an opening tag says before this tag.
 fn said_before(opened: &str) -> &str {
     const SPEAKERS: [&str; 3] = ["assistant", "model", "gpt"];
+    let start = opened.trim_start();
+    if PAIRS.iter().chain(&*FIRST).any(|(opening, _)| opening_at(start, opening) == Some(start.len())) {
+        return "";
+    }
     let ends =
         |(opening, _): &Pair| openings_in(opened, opening).find(|(_, end)| *end == opened.len()).map(|(at, _)| at);
     let Some(at) = PAIRS.iter().chain(&*FIRST).filter_map(ends).min() else { return "" };
@@ -218,7 +223,7 @@ pub fn response(generation: &str) -> Option<Cow<'_, str>> {
 
 fn answer_of(solution: &str) -> Cow<'_, str> {
     // A solution may have text before and after it.
-    if !SPECIAL.iter().any(|tag| solution.contains(tag)) {
+    if !solution.contains('<') || !SPECIAL.iter().any(|tag| solution.contains(tag)) {
         return Cow::Borrowed(solution);
     }
     let parts = solution.split(SPECIAL[0]).flat_map(|part| part.split(SPECIAL[1])).map(strip);
@@ -234,6 +239,9 @@ pub fn after_chain(generation: &str) -> Option<&str> {
 /// A text without closing tags of chains before it, end-of-turn tokens and solution tags around it.
 fn solution_of(after: &str) -> &str {
     let mut rest = strip(after);
+    if !rest.contains('<') && !may_have_tags_around(rest) {
+        return rest;
+    }
     let of_words = FIRST.iter().filter(|(_, closing)| closing.starts_with("</"));
     let closings = PAIRS.iter().chain(of_words).map(|(_, closing)| *closing);
     let closing = |text: &'_ str| closings.clone().find_map(|closing| text.strip_prefix(closing).map(str::len));
@@ -302,6 +310,12 @@ fn span(generation: &str) -> Option<(usize, usize, usize)> {
     if first.peek().is_some() {
         return first.find_map(|(from, closing)| closed(from, closing));
     }
+    // Most generations begin with their tag, and no other tag can come first.
+    let begins = PAIRS.iter().filter_map(opened);
+    let mut begins = begins.filter(|(from, _)| may_open(&generation[..start], &generation[*from..]));
+    if let Some(span) = begins.find_map(|(from, closing)| closed(from, closing)) {
+        return Some(span);
+    }
     if !has_tag(generation) {
         return None;
     }
@@ -340,6 +354,9 @@ fn opening_at(text: &str, opening: &'static str) -> Option<usize> {
     if text.starts_with(opening) {
         return Some(opening.len());
     }
+    if text.as_bytes().get(..2) != opening.as_bytes().get(..2) {
+        return None;
+    }
     let attributes = text.strip_prefix(name_of(opening)?)?.strip_prefix([' ', '\t'])?;
     let (held, _) = attributes.split_once('>')?;
     let is_tag =
@@ -349,8 +366,8 @@ fn opening_at(text: &str, opening: &'static str) -> Option<usize> {
 
 /// Where an opening tag begins and ends in a text.
 fn openings_in<'a>(text: &'a str, opening: &'static str) -> impl Iterator<Item = (usize, usize)> + 'a {
-    let found = text.match_indices(name_of(opening).unwrap_or(opening));
-    found.filter_map(move |(at, _)| Some((at, at + opening_at(&text[at..], opening)?)))
+    let found = places_of(text, name_of(opening).unwrap_or(opening));
+    found.filter_map(move |at| Some((at, at + opening_at(&text[at..], opening)?)))
 }
 
 /// The text after an opening tag with which a text begins.
@@ -360,7 +377,12 @@ fn after_opening<'a>(text: &'a str, pairs: &[Pair]) -> Option<&'a str> {
 
 /// Where a tag is in a text, but for places that quote it: `</think>` in backticks or quotation marks ends no chain.
 fn unquoted<'a>(text: &'a str, tag: &'a str) -> impl Iterator<Item = usize> + 'a {
-    text.match_indices(tag).map(|(at, _)| at).filter(move |at| !is_quoted(text, *at, at + tag.len()))
+    places_of(text, tag).filter(move |at| !is_quoted(text, *at, at + tag.len()))
+}
+
+/// Where a tag is in a text. Chains are long, and this search is faster than that of the standard library.
+fn places_of<'a>(text: &'a str, tag: &'a str) -> impl Iterator<Item = usize> + 'a {
+    memmem::find_iter(text.as_bytes(), tag.as_bytes())
 }
 
 fn is_quoted(text: &str, from: usize, to: usize) -> bool {

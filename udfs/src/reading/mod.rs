@@ -10,7 +10,7 @@ mod response;
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray, StringViewArray, StructArray};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringBuilder, StringViewArray, StructArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Fields};
 use datafusion::common::{Result, exec_err, internal_datafusion_err};
@@ -102,7 +102,10 @@ impl ReadRow {
     fn array<'a>(&self, rows: impl Iterator<Item = Row<'a>>, held: Option<[&ArrayRef; 2]>) -> Result<ArrayRef> {
         let rows: Vec<Row> = rows.collect();
         let column = |of: for<'r> fn(&'r Row<'_>) -> Option<&'r str>| -> ArrayRef {
-            Arc::new(rows.iter().map(of).collect::<StringArray>())
+            let bytes = rows.iter().filter_map(of).map(str::len).sum();
+            let mut texts = StringBuilder::with_capacity(rows.len(), bytes);
+            texts.extend(rows.iter().map(of));
+            Arc::new(texts.finish())
         };
         let kept = |place: usize, is_changed: fn(&Response) -> bool| {
             held.map(|held| held[place]).filter(|_| !rows.iter().any(|row| is_changed(&row.response)))
