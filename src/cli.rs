@@ -187,7 +187,7 @@ const JOBS: [(&str, &[&str]); 6] = [
     ("Query", &["sql"]),
     ("Train", &["feed", "train"]),
     ("Judge", &["generate", "eval", "exam"]),
-    ("Operate", &["table", "schedule", "completions"]),
+    ("Other commands", &["table", "schedule", "completions"]),
 ];
 
 /// The command line, whose help lists the commands by job.
@@ -366,7 +366,9 @@ fn hide_expected_panic() {
 fn finish(result: Result<(), Failure>) -> u8 {
     let (code, message) = match result {
         Ok(()) | Err(Failure::ReaderGone) => return 0,
-        Err(Failure::Failed(message) | Failure::Refused(message)) => (1, message),
+        Err(Failure::Failed(message) | Failure::Refused(message) | Failure::BudgetSpent { message, .. }) => {
+            (1, message)
+        }
         Err(Failure::Usage(message)) => (2, message),
         Err(Failure::TooManyRejects(message) | Failure::FileFailed(message)) => (3, message),
         Err(Failure::OtherRun(message)) => (4, message),

@@ -21,6 +21,8 @@ pub enum Failure {
     Refused(String),
     /// The work failed: exit code 1.
     Failed(String),
+    /// A run spent its limit on calls or on their cost: exit code 1.
+    BudgetSpent { message: String, calls: u64 },
     /// Too many rows were rejected; the rest is done: exit code 3.
     TooManyRejects(String),
     /// A file failed; the rest is done: exit code 3.
@@ -55,6 +57,7 @@ impl From<DataFusionError> for Failure {
             }
             _ if is_of_corpus(&error) => Failure::Refused(message),
             DataFusionError::External(cause) => match cause.downcast_ref() {
+                Some(RunError::BudgetSpent { usage, .. }) => Failure::BudgetSpent { message, calls: usage.calls },
                 Some(RunError::Interrupted) => Failure::Stopped(message),
                 Some(RunError::OtherSnapshot { .. } | RunError::OtherCommit { .. }) => Failure::Conflict(message),
                 Some(RunError::Superseded { .. } | RunError::OtherTable { .. }) => Failure::OtherRun(message),

@@ -23,6 +23,7 @@ macro_rules! errors {
 errors! {
     Error, PyException, "A failure of asap. Its subclasses say what kind of failure.";
     ArgumentError, Error, "An argument or a setting is wrong.";
+    BudgetError, Error, "A limit on calls or on their cost is spent. `calls` is the number of calls that were sent.";
     InputError, Error, "The data cannot be read, or a query or a pipeline is wrong.";
     RejectsError, Error, "More rows were rejected than the run allows.";
     TableError, Error, "Another process changed the output meanwhile. Repeat the call if you still want its rows.";
@@ -150,11 +151,17 @@ pub(crate) fn failed(failure: Failure) -> PyErr {
         Failure::Usage(message) => ArgumentError::new_err(message),
         Failure::Refused(message) | Failure::FileFailed(message) => InputError::new_err(message),
         Failure::Failed(message) => Error::new_err(message),
+        Failure::BudgetSpent { message, calls } => budget_is_spent(message, calls),
         Failure::TooManyRejects(message) => RejectsError::new_err(message),
         Failure::OtherRun(message) | Failure::Conflict(message) => TableError::new_err(message),
         Failure::TryLater(message) | Failure::Stopped(message) => UnavailableError::new_err(message),
         Failure::ReaderGone => Error::new_err("the reader of the result closed it"),
     }
+}
+
+fn budget_is_spent(message: String, calls: u64) -> PyErr {
+    let error = BudgetError::new_err(message);
+    Python::attach(|py| error.value(py).setattr("calls", calls)).map_or_else(|failed| failed, |()| error)
 }
 
 /// Waits for `work` without the GIL. Ctrl-C drops it.

@@ -24,7 +24,9 @@ mod _asap {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::engine::{ArgumentError, Error, InputError, RejectsError, TableError, UnavailableError, before_fork};
+    use crate::engine::{
+        ArgumentError, BudgetError, Error, InputError, RejectsError, TableError, UnavailableError, before_fork,
+    };
     #[pymodule_export]
     use crate::functions::{call, functions};
     #[pymodule_export]

@@ -1,6 +1,7 @@
 //! Reasons for the end of a run that have exit codes of their own.
 
 use asap_kernels::front_end::{Again, Flag, Setting, either};
+use asap_llm::Usage;
 use datafusion::common::DataFusionError;
 
 use super::request::MaxRejects;
@@ -50,6 +51,12 @@ pub enum RunError {
         Flag("--limit 20")
     )]
     AllRejected { rows: u64, reasons: String },
+    #[error(
+        "the budget is spent after {} calls ({} tokens in, {} tokens out, cost {:.4}): {why}. Every paid answer is kept, and \
+         rows without an answer are not committed: raise that setting and {}",
+        .usage.calls, .usage.tokens_in, .usage.tokens_out, .usage.cost, Again
+    )]
+    BudgetSpent { usage: Usage, why: String },
 }
 
 impl From<RunError> for DataFusionError {

@@ -45,8 +45,7 @@ pub mod work;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use asap_kernels::front_end::Again;
-use datafusion::common::{Result, exec_err};
+use datafusion::common::Result;
 use datafusion::logical_expr::LogicalPlan;
 
 use asap_llm::Usage;
@@ -182,12 +181,4 @@ async fn end(mut job: Job, request: &Request) -> Result<Summary> {
     }
     summary.table_version = output.table().map(|log| log.state.version);
     Ok(job.summary)
-}
-
-fn budget_is_spent(error: &str, usage: Usage) -> Result<()> {
-    let Usage { calls, tokens_in, tokens_out, cost, .. } = usage;
-    exec_err!(
-        "the budget is spent after {calls} calls ({tokens_in} tokens in, {tokens_out} out, cost {cost:.4}): {error}. Every \
-         paid answer is kept, and rows without an answer are not committed: raise that setting and {Again}"
-    )
 }

@@ -224,8 +224,8 @@ impl<'a> Work<'a> {
             Err(error) => return self.take_failure(&open, error),
         };
         // A refused call may not be visible in the rows, so check the budget itself.
-        if let Some(error) = self.job.llm.budget_refusal() {
-            return super::budget_is_spent(&error, self.job.llm.usage());
+        if let Some(why) = self.job.llm.budget_refusal() {
+            return Err(RunError::BudgetSpent { usage: self.job.llm.usage(), why }.into());
         }
         let slice = receipt.slice.parse::<SliceName>()?;
         let is_whole = slice == open.name;

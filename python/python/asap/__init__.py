@@ -22,6 +22,7 @@ from typing import NoReturn as _NoReturn
 from asap import _asap, functions, ray
 from asap._asap import (
     ArgumentError,
+    BudgetError,
     Column,
     Error,
     InputError,
@@ -48,6 +49,7 @@ if hasattr(_os, "register_at_fork"):
 # `from asap import *` leaves out the functions, some of which have names of Python: match, random, select.
 __all__ = [
     "ArgumentError",
+    "BudgetError",
     "Column",
     "Error",
     "InputError",

@@ -1,6 +1,7 @@
 from asap import functions as functions
 from asap import ray as ray
 from asap._asap import ArgumentError as ArgumentError
+from asap._asap import BudgetError as BudgetError
 from asap._asap import Column as Column
 from asap._asap import Error as Error
 from asap._asap import InputError as InputError

@@ -16,6 +16,11 @@ class Error(Exception):
 class ArgumentError(Error):
     """An argument or a setting is wrong."""
 
+class BudgetError(Error):
+    """A limit on calls or on their cost is spent. `calls` is the number of calls that were sent."""
+
+    calls: int
+
 class InputError(Error):
     """The data cannot be read, or a query or a pipeline is wrong."""
 

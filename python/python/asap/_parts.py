@@ -2,7 +2,7 @@
 
 import collections
 import functools
-import re
+import math
 import sys
 import time
 from collections.abc import Callable, Collection
@@ -17,7 +17,6 @@ _MAX_CALLS = "asap.anchor.max_calls"
 _LIMITS = (_MAX_CALLS, "asap.anchor.max_requests_per_minute", "asap.anchor.max_tokens_per_minute")
 # Rows, all rows (0 if the number is unknown), calls and their cost.
 Counts: TypeAlias = tuple[int, int, int, float]
-_BUDGET_IS_SPENT = re.compile(r"the budget is spent after (\d+) calls")
 
 
 class Board:
@@ -130,20 +129,20 @@ class Parts:
         self._judge(part, found, calls, was_alone)
 
     def _judge(self, part: int, found: dict[str, Any], calls: int, was_alone: bool) -> None:
-        spent = _BUDGET_IS_SPENT.search(found.get("error", ""))
         if "summary" in found:
             calls = found["summary"]["anchor"]["calls"]
-        elif spent:
-            calls = int(spent[1])
+        elif "spent" in found:
+            calls = found["spent"]
         self.calls += calls
         if "summary" in found:
             self.summaries.append(found["summary"])
             self.one_by_one = False
         elif "refused" in found:
             self.stopped = self.stopped or self.refusal(found["refused"])
-        elif spent:
+        elif "spent" in found:
             if was_alone:
-                self.stopped = self._spent() if "anchor_max_calls" in found["error"] else found["error"]
+                has_calls = self.calls < self.limits.get(_MAX_CALLS, math.inf)
+                self.stopped = found["error"] if has_calls else self._spent()
             self.one_by_one = True
             self.waiting.append(part)
         elif "error" in found:

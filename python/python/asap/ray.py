@@ -146,6 +146,8 @@ def _part(job: _Job, part: str, shares: dict[str, int], board: Any) -> dict[str,
         pass
     try:
         return _refused(job) or {"summary": _done(job, part, shares, board)}
+    except _asap.BudgetError as error:
+        return {"error": str(error), "spent": error.calls}
     except _asap.Error as error:
         return {"error": str(error)}
     finally:
