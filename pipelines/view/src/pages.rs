@@ -100,7 +100,6 @@ impl Report {
         let source = &self.source;
         let has_other = source.against.is_some();
         let filter = Condition::typed(&asked.filter, &source.schema)?;
-        let total = source.selected(filter.as_ref()).await?;
         let counted = ["original_tokens", "pruned_tokens", "other_tokens"];
         let (by, is_largest_first) = asked.sorted(has_other);
         let listing = Listing {
@@ -111,7 +110,7 @@ impl Report {
             first: asked.from,
             rows: Some(PAGE),
         };
-        let rows = source.listed(&listing).await?;
+        let (rows, total) = source.counted(&listing).await?;
         let texts = self.texts(&rows).await?;
         let entry = |(index, row): (usize, QueryRow<'_>)| {
             let place = InputRow::of(row);
