@@ -29,7 +29,7 @@ pub(super) struct Asked {
     place: Option<InputRow>,
     status: String,
     is_whole: bool,
-    /// The first argument that is no number.
+    /// What is wrong with the first argument that cannot be read.
     pub wrong: Option<String>,
 }
 
@@ -59,6 +59,11 @@ impl Asked {
                 "whole" => asked.is_whole = value == "1",
                 _ => {}
             }
+        }
+        if asked.wrong.is_none() && file.is_some() != row.is_some() {
+            let example = "chain?file=a.jsonl&row=0";
+            asked.wrong =
+                Some(format!("a row is named by file=NAME and row=NUMBER, such as {example}; one of them is missing"));
         }
         asked.place = file.zip(row).map(|(file, row)| InputRow { file, row });
         asked
