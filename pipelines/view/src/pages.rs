@@ -7,6 +7,7 @@ use url::form_urlencoded;
 use super::chain::{self, On, steps};
 use super::filter::Condition;
 use super::list::{self, COLUMNS, Column, Entry, QUESTION};
+use super::pictures::legend;
 use super::place::{BY_PLACE, InputRow, PLACE};
 use super::reject;
 use super::report::Report;
@@ -149,6 +150,7 @@ impl Report {
             h1 { "Chains" }
             (form(asked))
             (found(filter.as_ref(), total))
+            (legend("kept", &self.stages()))
             (list::table("Chains", &entries, has_other, &head))
             (pager(asked, "chains", total))
             (self.shown(&listing))
@@ -326,6 +328,9 @@ fn pager(asked: &Asked, page: &str, total: u64) -> Markup {
     let link = |from: u64| asked.link(page, &[("from", &from.to_string())]);
     html! {
         p {
+            @if (asked.from > 0 || total > PAGE) && asked.from < total {
+                (count(asked.from + 1)) " to " (count(total.min(asked.from.saturating_add(PAGE)))) " of " (count(total)) " "
+            }
             @if asked.from > 0 { a rel="prev" href=(link(asked.from.saturating_sub(PAGE))) { "← previous" } " " }
             @if asked.from.saturating_add(PAGE) < total { a rel="next" href=(link(asked.from.saturating_add(PAGE))) { "next →" } }
         }
