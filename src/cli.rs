@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
 use crate::failure::Failure;
-use crate::output::{IS_QUIET, IS_WIDE, Log, complain, complain_as_json, first_paragraph, print};
+use crate::output::{IS_QUIET, IS_WIDE, Log, complain, complain_as_json, first_paragraph, plain, print};
 #[cfg(feature = "schedule")]
 use crate::schedule;
 use crate::signals::unless_interrupted;
@@ -137,9 +137,8 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
                 Some(message) => complain(&message),
                 // An argument may be the name of a file that somebody else chose, so it is not printed with the colors.
                 None if error.use_stderr() => {
-                    complain(
-                        either(error.render().to_string(), format!("error: {}", first_paragraph(&error))).trim_end(),
-                    );
+                    let text = either(error.render().to_string(), format!("error: {}", first_paragraph(&error)));
+                    complain(plain(&text).trim_end());
                 }
                 None => drop(error.print()),
             }

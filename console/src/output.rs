@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use asap_kernels::front_end::{Flag, either};
 use asap_llm::Usage;
-use asap_pipelines::corpus::{CORPUS, FileFailure};
+use asap_pipelines::corpus::{CORPUS, FileFailure, suggestion};
 use asap_pipelines::location::redact;
 use asap_pipelines::reasons::Reasons;
 use asap_udfs::typo;
@@ -221,7 +221,12 @@ pub fn first_paragraph(error: &clap::Error) -> String {
             message = message.replace(&format!("'{flag}'"), &name).replace(flag, &name);
         }
     }
-    message
+    plain(&message)
+}
+
+/// A parser's error without the words of Rust.
+pub fn plain(error: &str) -> String {
+    error.replace("invalid digit found in string", "expected a whole number")
 }
 
 pub fn at_least_one(text: &str) -> Result<usize, String> {
@@ -369,7 +374,7 @@ pub fn no_table<'a>(table: &str, known: impl IntoIterator<Item = &'a str>) -> St
         return format!("{output} has no rejects, or is not an output of asap run");
     }
     if table.contains(['/', '.']) {
-        return format!("there is no table, file or folder '{table}' with rows in it");
+        return format!("there is no table, file or folder '{table}' with rows in it{}", suggestion(table));
     }
     format!("there is no table {table}{}", typo::hint(table, known))
 }

@@ -94,7 +94,7 @@ def test_a_report_shows_what_pruning_did(traces, workplace):
     assert report._repr_html_() == pruned._repr_html_() and str(folder) in repr(report)
     report.to("report.md")
     written = Path("report.md").read_text()
-    assert kept in written and str(folder) not in written and "the output @ v" in written
+    assert kept in written and str(folder) not in written and "the output, version " in written
     # The output lives as long as what shows it.
     rows, _, summary = copy = pickle.loads(pickle.dumps(pruned))
     assert copy == pruned and copy._repr_html_() is None and summary["rows_out"] == len(rows)

@@ -149,12 +149,15 @@ fn two_hundred_planted_faults_are_found_and_nothing_else() {
     };
     workplace.write("mixed/a.jsonl", row(1, json!({ "finish_reason": "length", "expected_answer": 3 })));
     workplace.write("mixed/b.jsonl", row(2, json!({ "stop_reason": "max_tokens", "gold": "4" })));
-    workplace.write("mixed/c.jsonl", row(3, json!({})));
+    workplace.write("mixed/c.jsonl", row(3, json!({ "answer": "" })));
     let shown = inspected(&workplace, &["mixed", "--health"])["health"].clone();
     let fault = |name: &str| shown["faults"].as_array().unwrap().iter().find(|found| found["fault"] == name).unwrap();
     for name in ["cut_off", "wrong_answer"] {
         assert_eq!(fault(name)["rows"], 2, "{shown}");
     }
+    assert_eq!(shown["rejected"], json!({ "no_answer": 1 }));
+    let table = workplace.run(["inspect", "mixed", "--health"]).ok().to_string();
+    assert!(table.contains("rejected     1 row that asap run would reject, by status: 1 no_answer"), "{table}");
     let unchecked = shown["not_checked"].to_string();
     assert!(unchecked.contains("done_reason, finish_reasons in 1 of 3 rows"), "{unchecked}");
     let other = workplace.run(["inspect", "mixed", "--health", "--bench", "data/model/config.json"]);

@@ -112,10 +112,13 @@ fn a_comparison_is_about_the_chains_that_both_have_and_a_filter_is_named() {
     assert_eq!(tokens[0]["original"], sum("FROM 'out' WHERE source IN (SELECT source FROM 'random')"));
     assert_eq!(tokens[1]["original"], sum("FROM 'random'"));
     let page = report(&workplace, "r.html", &[]);
-    assert!(
-        !page.contains("after stage 1</text>") && !page.contains("dropped by stage"),
-        "there are no stages 1 and 2"
-    );
+    // Of two steps, each covers five tenths, and the second one is dropped.
+    let found: Value = serde_json::from_str(&report(&workplace, "r.json", &[])).unwrap();
+    let tenths = found["pictures"].as_array().unwrap().iter().find(|picture| picture["name"] == "tenths").unwrap();
+    let tenths = tenths["rows"].as_array().unwrap().iter();
+    let tenths: Vec<_> = tenths.map(|row| (row["tokens"].as_u64() > Some(0), row["kept"] == row["tokens"])).collect();
+    assert_eq!(tenths, [[(true, true); 5], [(true, false); 5]].concat());
+    assert!(!page.contains("after stage 1") && !page.contains("dropped by stage"), "there are no stages 1 and 2");
 }
 
 #[test]
@@ -170,18 +173,23 @@ fn no_bin_of_lengths_is_on_both_sides_of_the_budget() {
     assert_eq!((beyond("pruned"), json!({"original": beyond("original")})), (0, workplace.rows(sql)[0].clone()));
 }
 
-/// The index of pages leads to the pages of one row.
-#[test]
+/// Rows whose questions hardly compress.
 #[cfg(target_os = "linux")]
-fn a_chain_is_read_without_the_rest_of_its_shard() {
+fn long_questions() -> Vec<Value> {
     let mut state = 1u64;
     let mut digits = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         format!("{state:016x}")
     };
     let mut question = || (0..256).map(|_| digits()).collect::<String>();
-    let lines: Vec<_> =
-        (0..1500).map(|_| json!({"question": question(), "cot": "One.\n\nTwo.", "answer": "2"})).collect();
+    (0..1500).map(|_| json!({"question": question(), "cot": "One.\n\nTwo.", "answer": "2"})).collect()
+}
+
+/// The index of pages leads to the pages of one row.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_chain_is_read_without_the_rest_of_its_shard() {
+    let lines = long_questions();
     let workplace = truncated(&lines, 100);
     let script = "asap inspect out --chain hostile.jsonl:700 > shown && cat /proc/$$/io && find out -name '*.parquet' -size +1M -printf 'size: %s\n'";
     let counted = workplace.shell(script).ok().to_string();
@@ -194,6 +202,25 @@ fn a_chain_is_read_without_the_rest_of_its_shard() {
         std::fs::read_to_string(workplace.path("shown")).unwrap().contains(lines[700]["question"].as_str().unwrap())
     );
     assert!(size > 6_000_000 && read < size / 2, "{read} bytes read of {size}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_search_reads_the_texts_once() {
+    let lines = long_questions();
+    let workplace = truncated(&lines, 100);
+    let size = "find out -name '*.parquet' -size +1M -printf '%s'";
+    let size: u64 = workplace.shell(size).ok().parse().unwrap();
+    let viewer = Viewer::of(&workplace);
+    let read = || {
+        let counted = std::fs::read_to_string(format!("/proc/{}/io", viewer.child.id())).unwrap();
+        counted.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse::<u64>().unwrap()
+    };
+    let before = read();
+    assert!(viewer.page("chains?where=nowhere").1.contains("No question, chain or answer contains these words"));
+    let read = read() - before;
+    // Half of the shard are the questions, and half the prompts.
+    assert!(read > size / 3 && read < 3 * size / 4, "{read} bytes read of {size}");
 }
 
 #[test]

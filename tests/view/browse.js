@@ -139,6 +139,20 @@ async function reading(browser) {
   await page.context().close();
 }
 
+// Bars have the colors of their legend, and axes say what they count.
+async function pictures(browser) {
+  const page = await open(browser);
+  await page.goto(server);
+  for (const name of await page.locator("#words .legend li").evaluateAll((keys) => keys.map((key) => key.className))) {
+    const [bar, key] = await page.evaluate((name) => [
+      getComputedStyle(document.querySelector(`#words rect.${name}`)).fill,
+      getComputedStyle(document.querySelector(`#words .legend .${name}`), "::before").color], name);
+    assert.strictEqual(bar, key, name);
+  }
+  assert.match(await page.locator("#scatter svg").textContent(), /tokens after.*tokens before/s);
+  await page.context().close();
+}
+
 // On a phone, no cell of a list is cut.
 async function whole(browser, addresses) {
   const page = await open(browser, { viewport: { width: 320, height: 640 } });
@@ -182,6 +196,7 @@ async function accessible(browser, addresses) {
     }
     await keys(browser);
     await reading(browser);
+    await pictures(browser);
     await whole(browser, [...addresses, report]);
     await accessible(browser, [...addresses, report]);
     console.log(`tests/view: ${addresses.length} kinds of pages and a report in ${LOOKS.length} looks`);

@@ -74,6 +74,7 @@ pub use crate::corpus::files::file_rows::FileRows;
 pub use crate::corpus::files::foreign::is_delta_table;
 pub(crate) use crate::corpus::files::guard::{guarded, guarded_next};
 pub use crate::corpus::files::guard::{guarded_future, is_guarded};
+pub use crate::corpus::files::listing::suggestion;
 pub use crate::corpus::files::source::Source;
 pub use crate::corpus::originals::Fit;
 pub use crate::corpus::scan::read_slices::ReadSlices;

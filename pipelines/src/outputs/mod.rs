@@ -11,7 +11,7 @@ pub mod vacuum;
 pub mod verify;
 
 use asap_kernels::front_end::{Flag, either};
-use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::common::{Result, config_err, exec_datafusion_err, exec_err};
 use futures::TryStreamExt;
 use object_store::path::Path;
 
@@ -25,6 +25,13 @@ use crate::run::output::Output;
 /// Opens the output of a run at a location as typed.
 pub async fn open(location: &str) -> Result<Output> {
     crate::delta::stores::register();
+    if location::local_path(&location::parse(location)?).is_some_and(|path| path.is_file()) {
+        let to = Flag("--to");
+        return config_err!(
+            "{location} is a file, and no output of asap run: pass the folder that was its {to}. asap inspect shows what a \
+             file holds"
+        );
+    }
     let folder = location::folder(location)?;
     if location::local_path(&folder).is_some_and(|path| !path.exists()) {
         return exec_err!(

@@ -18,7 +18,9 @@ use crate::output::{count, percent, quoted, several};
 use crate::terminal::{one_line, visible};
 
 pub(crate) const COUNTED_ALONE: &str =
-    "Each step is counted alone, so that all steps may have some tokens more than the chain.";
+    "Steps are counted one by one. Together they may have a few tokens more than the chain.";
+
+const SCORES: &str = " A high score marks a step that the scoring model did not expect.";
 
 /// Lines of the preview of a chain.
 const PREVIEW: usize = 10;
@@ -197,7 +199,7 @@ impl Chain {
                     (head("Question"))
                     (shown(&self.question))
                     (head("Steps"))
-                    @if on != On::Report { p.about { (COUNTED_ALONE) } }
+                    @if on != On::Report { p.about { (COUNTED_ALONE) @if self.steps.iter().any(|step| step.score.is_some()) { (SCORES) } } }
                     ol.steps {
                         @for (place, run) in self.runs() {
                             @if let [step] = run { (item(place, step)) } @else {

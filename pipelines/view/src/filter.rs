@@ -16,7 +16,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::functions::string::expr_fn::{contains, lower};
 use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator, Volatility, cast, ident, lit};
-use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, ExprWithAlias, visit_expressions};
+use datafusion::sql::sqlparser::ast::{AccessExpr, Expr as SqlExpr, ExprWithAlias, visit_expressions};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -121,7 +121,12 @@ impl Condition {
             let said = "a filter cannot contain a query: write a condition over the columns of the output";
             return Err(Wrong::Refused(plan_datafusion_err!("{said}")));
         }
-        let expr = expression(parsed, schema).map_err(Wrong::NotSql)?;
+        let meant = meant(&parsed, schema);
+        let explained = |error: DataFusionError| match &meant {
+            Some(meant) => plan_datafusion_err!("{meant} ({})", error_line(&error)),
+            None => error,
+        };
+        let expr = expression(parsed, schema).map_err(explained).map_err(Wrong::NotSql)?;
         expr.apply(|part| refuse(part, schema).map(|()| TreeNodeRecursion::Continue)).map_err(Wrong::Refused)?;
         match expr.get_type(schema).map_err(Wrong::NotSql)? {
             DataType::Boolean => Ok(Self::sql(expr, text.trim().to_string())),
@@ -146,6 +151,36 @@ fn expression(parsed: SqlExpr, schema: &DFSchema) -> Result<Expr> {
     let mut state = SessionStateBuilder::new().with_default_features().build();
     register_all(&mut state, &Models::default(), &Llm::default())?;
     state.create_logical_expr_from_sql_expr(ExprWithAlias { expr: parsed, alias: None }, schema)
+}
+
+/// How to write what SQL writes otherwise: a text in double quotes, or a field of steps.
+fn meant(parsed: &SqlExpr, schema: &DFSchema) -> Option<String> {
+    let is_list = |name: &str| {
+        let field = schema.field_with_unqualified_name(name);
+        field.is_ok_and(|field| matches!(field.data_type(), DataType::List(_) | DataType::LargeList(_)))
+    };
+    let found = visit_expressions(parsed, |part| match part {
+        SqlExpr::Identifier(name)
+            if name.quote_style == Some('"') && !schema.has_column_with_unqualified_name(&name.value) =>
+        {
+            ControlFlow::Break(format!("texts are in single quotes: {}", quoted(&name.value)))
+        }
+        SqlExpr::CompoundIdentifier(names) => match names.as_slice() {
+            [list, field] if is_list(&list.value) => ControlFlow::Break(format!(
+                "{list} is a list: {list}[1]['{}'] is that of its first item. For all items, unnest({list}) in asap sql",
+                field.value
+            )),
+            _ => ControlFlow::Continue(()),
+        },
+        SqlExpr::CompoundFieldAccess { access_chain, .. } => match access_chain.last() {
+            Some(AccessExpr::Dot(field)) => {
+                ControlFlow::Break(format!("a field is in brackets and quotes: ['{field}']"))
+            }
+            _ => ControlFlow::Continue(()),
+        },
+        _ => ControlFlow::Continue(()),
+    });
+    found.break_value()
 }
 
 /// Stops at a query. The planner would look for its tables first, and report that they are missing.

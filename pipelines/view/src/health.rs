@@ -44,6 +44,8 @@ const REFERENCES: [&str; 9] = [
 pub struct Health {
     rows: u64,
     faults: Vec<Fault>,
+    /// Rows that a run rejects, by status.
+    rejected: BTreeMap<String, u64>,
     /// Finish reasons that asap does not know, with their rows.
     unknown_finish_reasons: BTreeMap<String, u64>,
     not_checked: Vec<String>,
@@ -157,7 +159,7 @@ impl Health {
         let is_renamed = corpus.said_by("answer").is_some() && !names.iter().any(|name| name == "source_source_answer");
         names.retain(|name| name != "source_answer" || !is_renamed);
         let (checks, reason) = checks(&names);
-        let (found, unknown_finish_reasons) = check(context, corpus, &checks, reason, &on_rows).await?;
+        let (found, [rejected, unknown_finish_reasons]) = check(context, corpus, &checks, reason, &on_rows).await?;
         bar.finish();
         let mut faults = Vec::new();
         for (found, Check { fault, is_faulty, needs, .. }) in found.into_iter().zip(checks) {
@@ -173,7 +175,7 @@ impl Health {
         let words = ["asap", "sql", "--from", location].into_iter().chain(columns);
         let words: Vec<_> = words.chain(["-c", "SELECT * FROM corpus WHERE …"]).collect();
         let command = command(&words);
-        Ok(Self { rows, faults, unknown_finish_reasons, not_checked, command })
+        Ok(Self { rows, faults, rejected, unknown_finish_reasons, not_checked, command })
     }
 
     pub fn table(&self) -> String {
@@ -182,6 +184,12 @@ impl Health {
             format!("faults in {}", several(self.rows, "row")),
             table(["fault", "rows", "share"], self.faults.iter().map(row)),
         ];
+        if !self.rejected.is_empty() {
+            let by_status: Vec<_> =
+                self.rejected.iter().map(|(status, rows)| format!("{} {status}", count(*rows))).collect();
+            let rows = several(self.rejected.values().sum(), "row");
+            lines.push(format!("rejected     {rows} that asap run would reject, by status: {}", by_status.join(", ")));
+        }
         lines.extend(self.not_checked.iter().map(|line| format!("not checked  {line}")));
         let unknown = self.unknown_finish_reasons.iter();
         lines.extend(unknown.map(|(reason, rows)| {
@@ -250,16 +258,17 @@ fn checks(names: &[String]) -> (Vec<Check>, String) {
     (checks, reason)
 }
 
-/// Runs the checks on all rows, in one pass. Returns also the unknown finish reasons.
+/// Runs the checks on all rows, in one pass. Counts also the rows that a run rejects by status, and the unknown finish
+/// reasons.
 async fn check(
     context: &SessionContext,
     corpus: &Corpus,
     checks: &[Check],
     reason: String,
     on_rows: &(dyn Fn(u64) + Sync),
-) -> Result<(Vec<Found>, BTreeMap<String, u64>), Failure> {
+) -> Result<(Vec<Found>, [BTreeMap<String, u64>; 2]), Failure> {
     let reason = format!("CASE WHEN cot_cut_off({reason}) IS NULL THEN {reason} END");
-    let mut columns = vec!["source['file']".to_string(), "source['row']".to_string(), reason];
+    let mut columns = vec!["source['file']".to_string(), "source['row']".to_string(), "status".to_string(), reason];
     // A fault without a text to show is a fault too.
     columns.extend(
         checks
@@ -276,27 +285,29 @@ async fn check(
     let sql = format!("SELECT {} FROM {CORPUS}", columns.join(", "));
     let mut batches = context.sql(&sql).await?.execute_stream().await?;
     let mut found: Vec<Found> = checks.iter().map(|_| Found::default()).collect();
-    let mut unknown: BTreeMap<String, u64> = BTreeMap::new();
+    let mut counted: [BTreeMap<String, u64>; 2] = Default::default();
     while let Some(batch) = batches.next().await {
         let batch = match batch {
             Ok(batch) => batch,
             Err(error) => return Err(corpus.named(&context.state(), error).await.into()),
         };
         let (files, rows) = (batch.column(0).as_string_view(), batch.column(1).as_primitive::<Int64Type>());
-        for reason in batch.column(2).as_string_view().iter().flatten() {
-            *unknown.entry(reason.to_string()).or_default() += 1;
+        for (counted, column) in counted.iter_mut().zip(&batch.columns()[2..]) {
+            for value in column.as_string_view().iter().flatten() {
+                *counted.entry(value.to_string()).or_default() += 1;
+            }
         }
-        for (found, column) in found.iter_mut().zip(&batch.columns()[3..]) {
+        for (found, column) in found.iter_mut().zip(&batch.columns()[4..]) {
             let shown = column.as_string_view();
             for row in (0..batch.num_rows()).filter(|row| shown.is_valid(*row)) {
                 let shown = shortened(Some(shown.value(row)), SHOWN_CHARACTERS);
                 found.add(Example { file: files.value(row).to_string(), row: rows.value(row), shown });
             }
         }
-        for (found, missing) in found.iter_mut().zip(&batch.columns()[3 + checks.len()..]) {
+        for (found, missing) in found.iter_mut().zip(&batch.columns()[4 + checks.len()..]) {
             found.unchecked += (batch.num_rows() - missing.null_count()) as u64;
         }
         on_rows(batch.num_rows() as u64);
     }
-    Ok((found, unknown))
+    Ok((found, counted))
 }

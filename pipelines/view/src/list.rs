@@ -32,7 +32,7 @@ const DIFFERENCE: &str = "coalesce(abs(pruned_tokens - other_tokens), -1)";
 pub(crate) const COLUMNS: [Column; 8] = [
     column("chain", "chain", ""),
     column("before", "tokens before", "original_tokens"),
-    column("after", "after", "pruned_tokens"),
+    column("after", "tokens after", "pruned_tokens"),
     column("kept", "kept", KEPT),
     Column { is_of_other: true, ..column("other", "other output", "coalesce(other_tokens, -1)") },
     Column { is_of_other: true, ..column("difference", "difference", DIFFERENCE) },

@@ -41,7 +41,7 @@ pub(crate) fn page(title: &str, form: &str, nav: Markup, body: Markup, keys: &[(
                             @for (index, (key, what)) in keys.iter().enumerate() { @if index > 0 { " · " } kbd { (key) } " " (what) }
                         }
                     }
-                    p { "Written by asap " (asap_pipelines::VERSION) ". This page loads nothing." }
+                    p { "Written by asap " (asap_pipelines::VERSION) ". This page loads nothing from the network." }
                 }
                 // Only for keys.
                 @if !keys.is_empty() { script { (PreEscaped(SCRIPT)) } }

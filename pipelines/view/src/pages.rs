@@ -7,6 +7,7 @@ use url::form_urlencoded;
 use super::chain::{self, On, steps};
 use super::filter::Condition;
 use super::list::{self, COLUMNS, Column, Entry, QUESTION};
+use super::pictures::legend;
 use super::place::{BY_PLACE, InputRow, PLACE};
 use super::reject;
 use super::report::Report;
@@ -29,7 +30,7 @@ pub(super) struct Asked {
     place: Option<InputRow>,
     status: String,
     is_whole: bool,
-    /// The first argument that is no number.
+    /// What is wrong with the first argument that cannot be read.
     pub wrong: Option<String>,
 }
 
@@ -59,6 +60,11 @@ impl Asked {
                 "whole" => asked.is_whole = value == "1",
                 _ => {}
             }
+        }
+        if asked.wrong.is_none() && file.is_some() != row.is_some() {
+            let example = "chain?file=a.jsonl&row=0";
+            asked.wrong =
+                Some(format!("a row is named by file=NAME and row=NUMBER, such as {example}; one of them is missing"));
         }
         asked.place = file.zip(row).map(|(file, row)| InputRow { file, row });
         asked
@@ -100,7 +106,6 @@ impl Report {
         let source = &self.source;
         let has_other = source.against.is_some();
         let filter = Condition::typed(&asked.filter, &source.schema)?;
-        let total = source.selected(filter.as_ref()).await?;
         let counted = ["original_tokens", "pruned_tokens", "other_tokens"];
         let (by, is_largest_first) = asked.sorted(has_other);
         let listing = Listing {
@@ -111,7 +116,7 @@ impl Report {
             first: asked.from,
             rows: Some(PAGE),
         };
-        let rows = source.listed(&listing).await?;
+        let (rows, total) = source.counted(&listing).await?;
         let texts = self.texts(&rows).await?;
         let entry = |(index, row): (usize, QueryRow<'_>)| {
             let place = InputRow::of(row);
@@ -145,6 +150,7 @@ impl Report {
             h1 { "Chains" }
             (form(asked))
             (found(filter.as_ref(), total))
+            (legend("kept", &self.stages()))
             (list::table("Chains", &entries, has_other, &head))
             (pager(asked, "chains", total))
             (self.shown(&listing))
@@ -322,6 +328,9 @@ fn pager(asked: &Asked, page: &str, total: u64) -> Markup {
     let link = |from: u64| asked.link(page, &[("from", &from.to_string())]);
     html! {
         p {
+            @if (asked.from > 0 || total > PAGE) && asked.from < total {
+                (count(asked.from + 1)) " to " (count(total.min(asked.from.saturating_add(PAGE)))) " of " (count(total)) " "
+            }
             @if asked.from > 0 { a rel="prev" href=(link(asked.from.saturating_sub(PAGE))) { "← previous" } " " }
             @if asked.from.saturating_add(PAGE) < total { a rel="next" href=(link(asked.from.saturating_add(PAGE))) { "next →" } }
         }

@@ -3,16 +3,17 @@
 use maud::{Markup, html};
 
 use super::chain::{stage, stage_class};
-use super::queries::Picture;
-use super::source::QueryRow;
-use super::svg::{Bar, Columns, Line, Points, bars, columns, lines, scatter};
-use crate::output::{count, percent};
+use super::queries::{Picture, edge};
+use super::source::{QueryRow, Source};
+use super::svg::{Axis, Bar, Columns, Line, Points, bars, columns, lines, scatter};
+use crate::output::{count, percent, several};
 use crate::terminal::visible;
 
 /// Draws a picture; the numbers of the others are enough.
-pub(crate) fn picture(of: &Picture, edge: i64, stages: &[&str]) -> Markup {
+pub(crate) fn picture(of: &Picture, source: &Source, stages: &[&str]) -> Markup {
+    let edge = edge(source);
     match of.name {
-        "tokens" => tokens(of, stages),
+        "tokens" => tokens(of, source, stages),
         "scatter" => kept_tokens(of, edge),
         "tenths" => tenths(of),
         "lengths" => lengths(of, edge),
@@ -28,7 +29,7 @@ pub(crate) fn picture(of: &Picture, edge: i64, stages: &[&str]) -> Markup {
             "rows",
         ),
         "rungs" => counted(of, |row| (format!("{:.0} %", 100.0 * row.number("rung")), "k"), "chains"),
-        "words" => words(of),
+        "words" => words(of, stages),
         _ => html! {},
     }
 }
@@ -41,8 +42,8 @@ pub(crate) fn reading(name: &str) -> &'static str {
             " The dashed line is an even cut: random steps keep the same share everywhere on average. A fall to zero shows \
              that the end of the chains was cut."
         }
-        "scatter" => " Across: before. Up: after. A chain on the dashed line is whole. Both scales are logarithmic.",
-        "lengths" => " The scale is logarithmic: two columns double the length.",
+        "scatter" => " A chain on the dashed line lost nothing. Both scales are logarithmic.",
+        "lengths" => " The scale is logarithmic: every second column, the length doubles.",
         "scores" => " A column is half a nat wide.",
         _ => "",
     }
@@ -58,6 +59,29 @@ pub(crate) fn legend(kept: &str, stages: &[&str]) -> Markup {
     }
 }
 
+/// The most numbers of an axis, so that their texts fit a phone.
+const TICKS: usize = 7;
+
+/// Round numbers on a logarithmic axis, from 0 to 1.
+fn ticks(place: impl Fn(f64) -> f64) -> Vec<(f64, String)> {
+    let of = |firsts: &[u64]| -> Vec<_> {
+        let numbers = (0..9).flat_map(|power| firsts.iter().map(move |first| first * 10_u64.pow(power)));
+        let placed = numbers.map(|number| (place(number as f64), count(number)));
+        placed.filter(|(at, _)| (0.0..=1.0).contains(at)).collect()
+    };
+    let firsts: [&[u64]; 4] = [&[1, 2, 3, 4, 5, 6, 7, 8, 9], &[1, 2, 5], &[1, 5], &[1]];
+    firsts.into_iter().map(of).find(|ticks| ticks.len() <= TICKS).unwrap_or_default()
+}
+
+/// Series of columns, each with its name and the chains or steps of its highest column.
+fn with_highest(mut series: Vec<Columns>, thing: &str) -> Vec<Columns> {
+    for columns in &mut series {
+        let most = columns.heights.iter().copied().fold(0.0, f64::max);
+        columns.label += &format!(" (highest column: {})", several(most as u64, thing));
+    }
+    series
+}
+
 /// What happened to a step, with its class.
 fn fate(fate: &str) -> (String, &'static str) {
     match fate {
@@ -66,21 +90,24 @@ fn fate(fate: &str) -> (String, &'static str) {
     }
 }
 
-fn tokens(of: &Picture, stages: &[&str]) -> Markup {
+fn tokens(of: &Picture, source: &Source, stages: &[&str]) -> Markup {
     let several = of.rows.rows.len() > 1;
     // A pipeline without stage 1 has no bar for it.
     let staged = |row: &QueryRow<'_>| row.count("after_stage_1") < row.count("original");
+    // The legend names the stages of this output, not those of the other one.
+    let class = |row: &QueryRow<'_>, class| if row.text("output") == source.location { class } else { "u" };
     html! {
         @for row in of.rows.iter() {
             @if several { p.facts { (visible(row.text("output"))) } }
             @let most = row.number("original").max(1.0);
             @let [original, coarse, pruned] = ["original", "after_stage_1", "pruned"].map(|name| row.number(name) / most);
-            @let stage_1 = bar("after stage 1", row, "after_stage_1", vec![(coarse, "k"), (original - coarse, "a")]);
+            @let stage_1 = bar("after stage 1", row, "after_stage_1", vec![(coarse, "k"), (original - coarse, class(&row, "a"))]);
             (bars(of.title, &[bar("original", row, "original", vec![(original, "k")])].into_iter()
                 .chain(staged(&row).then_some(stage_1))
-                .chain([bar("pruned", row, "pruned", vec![(pruned, "k"), (coarse - pruned, "r")])]).collect::<Vec<_>>()))
+                .chain([bar("pruned", row, "pruned", vec![(pruned, "k"), (coarse - pruned, class(&row, "r"))])]).collect::<Vec<_>>()))
         }
-        (legend("left", stages))
+        (legend("kept", stages))
+        @if several { ul.legend { li.u { "dropped by the other output" } } }
     }
 }
 
@@ -123,7 +150,7 @@ fn tenths(of: &Picture) -> Markup {
             let name = if several { format!("{}: ", visible(output)) } else { String::new() };
             let most = heights.iter().copied().fold(0.0, f64::max);
             Columns {
-                label: format!("{name}even cut {:.1} %, highest {:.1} %", 100.0 * line, 100.0 * most),
+                label: format!("{name}even cut {:.1} %, highest tenth {:.1} %", 100.0 * line, 100.0 * most),
                 class: "k",
                 heights,
                 line: Some(line),
@@ -131,8 +158,8 @@ fn tenths(of: &Picture) -> Markup {
         })
         .collect();
     let highest = series.iter().flat_map(|series| &series.heights).copied().fold(f64::MIN_POSITIVE, f64::max);
-    let ticks = [(0.0, "first tenth".to_string()), (1.0, "last tenth".to_string())];
-    columns(of.title, &series, Some(highest), &ticks, None)
+    let ticks = vec![(0.0, "first tenth".to_string()), (1.0, "last tenth".to_string())];
+    columns(of.title, &series, Some(highest), &Axis { ticks, unit: "" }, None)
 }
 
 fn lengths(of: &Picture, edge: i64) -> Markup {
@@ -143,7 +170,7 @@ fn lengths(of: &Picture, edge: i64) -> Markup {
     let width = (most + 1 - least) as f64;
     // A bin ends at its number, and bin 0 at the edge.
     let place = |tokens: f64| (2.0 * (tokens / edge as f64).log2() + 1.0 - least as f64) / width;
-    let series = [("original", "before"), ("coarse", "after stage 1"), ("pruned", "after pruning")];
+    let series = [("original", "before"), ("after_stage_1", "after stage 1"), ("pruned", "after pruning")];
     let series = series.map(|(name, label)| {
         let mut heights = vec![0.0; (most + 1 - least) as usize];
         for row in of.rows.iter().filter(|row| row.text("series") == name) {
@@ -154,13 +181,15 @@ fn lengths(of: &Picture, edge: i64) -> Markup {
     // Without stage 1, its chains are those before.
     let mut series = Vec::from(series);
     series.dedup_by(|one, before| one.label == "after stage 1" && one.heights == before.heights);
-    // A tick for each power of four.
-    let ticks = (0..16).map(|power| 4u64.pow(power)).map(|tokens| (place(tokens as f64), count(tokens)));
-    let is_inside = |(x, _): &(f64, String)| (0.0..=1.0).contains(x);
-    let ticks: Vec<_> = ticks.filter(is_inside).collect();
-    // Without a budget, the edge is 1 token.
-    let budget = (edge > 1).then(|| (place(edge as f64), format!("budget {}", count(edge as u64))));
-    columns(of.title, &series, None, &ticks, budget.filter(is_inside))
+    let series = with_highest(series, "chain");
+    let axis = Axis { ticks: ticks(place), unit: "tokens" };
+    columns(of.title, &series, None, &axis, budget(edge, place))
+}
+
+/// The place of the budget on an axis. Without a budget, the edge is 1 token.
+fn budget(edge: i64, place: impl Fn(f64) -> f64) -> Option<(f64, String)> {
+    let at = place(edge as f64);
+    (edge > 1 && (0.0..=1.0).contains(&at)).then(|| (at, format!("budget {}", count(edge as u64))))
 }
 
 fn kept_tokens(of: &Picture, edge: i64) -> Markup {
@@ -183,11 +212,7 @@ fn kept_tokens(of: &Picture, edge: i64) -> Markup {
             }
         }
     }
-    // A tick for each power of four.
-    let ticks = (0..16).map(|power| 4u64.pow(power)).map(|tokens| (place(tokens as f64), count(tokens)));
-    let is_inside = |(at, _): &(f64, String)| (0.0..=1.0).contains(at);
-    let budget = (edge > 1).then(|| (place(edge as f64), format!("budget {}", count(edge as u64))));
-    scatter(of.title, &series, &ticks.filter(is_inside).collect::<Vec<_>>(), budget.filter(is_inside))
+    scatter(of.title, &series, &ticks(place), budget(edge, place))
 }
 
 fn scores(of: &Picture) -> Markup {
@@ -200,8 +225,13 @@ fn scores(of: &Picture) -> Markup {
         of.rows.iter().for_each(|row| heights[(bin(row) - least) as usize] = row.number(name));
         Columns { label: label.to_string(), class, heights, line: None }
     });
-    let ticks = [(0.0, format!("{} nats", least as f64 / 2.0)), (1.0, format!("{} nats", (most + 1) as f64 / 2.0))];
-    columns(of.title, &series, None, &ticks, None)
+    let series = with_highest(Vec::from(series), "step");
+    // Each nat is two columns.
+    let (first, last) = ((least + 1).div_euclid(2), (most + 1).div_euclid(2));
+    let each = [1, 2, 5].into_iter().find(|each| (last - first) / each < TICKS as i64).unwrap_or(10);
+    let nats = (first..=last).filter(|nat| nat % each == 0);
+    let ticks = nats.map(|nat| ((2 * nat - least) as f64 / (most + 1 - least) as f64, nat.to_string())).collect();
+    columns(of.title, &series, None, &Axis { ticks, unit: "nats" }, None)
 }
 
 fn survival(of: &Picture) -> Markup {
@@ -225,12 +255,20 @@ fn survival(of: &Picture) -> Markup {
     lines(of.title, &pipelines.into_iter().map(line).collect::<Vec<_>>())
 }
 
-fn words(of: &Picture) -> Markup {
+fn words(of: &Picture, stages: &[&str]) -> Markup {
+    // Several stages share a color that none of them has.
+    let (dropped, class) = match stages {
+        [one] => (format!("dropped by {}", stage(one)), stage_class(one)),
+        _ => ("dropped".to_string(), "u"),
+    };
     let most = of.rows.iter().map(|row| row.number("dropped") + row.number("kept")).fold(1.0, f64::max);
     let bar = |row: QueryRow<'_>| Bar {
         label: visible(row.text("words")).into_owned(),
         value: format!("{} dropped, {} kept", count(row.count("dropped")), count(row.count("kept"))),
-        parts: vec![(row.number("dropped") / most, "u"), (row.number("kept") / most, "k")],
+        parts: vec![(row.number("dropped") / most, class), (row.number("kept") / most, "k")],
     };
-    bars(of.title, &of.rows.iter().map(bar).collect::<Vec<_>>())
+    html! {
+        (bars(of.title, &of.rows.iter().map(bar).collect::<Vec<_>>()))
+        ul.legend { li class=(class) { (dropped) } li.k { "kept" } }
+    }
 }

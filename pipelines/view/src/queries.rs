@@ -70,8 +70,8 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
         let rows = source.rows(&sql).await?;
         Ok::<_, datafusion::common::DataFusionError>(Picture { name, title, about: about.to_string(), sql, rows })
     };
-    let compared = if source.against.is_some() { " Of the chains that both outputs have." } else { "" };
-    let tokens = of("tokens", "Tokens, and which stage took them", &format!("Tokens of the chains, in tokens of the scoring model.{compared}"), both(source, &|name, rows| {
+    let compared = if source.against.is_some() { " Only chains that both outputs have." } else { "" };
+    let tokens = of("tokens", "Tokens, and which stage dropped them", &format!("Tokens of the chains, as the scoring model counts them.{compared}"), both(source, &|name, rows| {
         format!("SELECT {name} AS output, count(*) AS rows, sum(original_tokens) AS original, sum(coarse_tokens) AS after_stage_1, sum(pruned_tokens) AS pruned\nFROM {rows}")
     }, "output")).await?;
     let runs = of("runs", "Calls, money, time", "One row for each run that wrote to the output, from its history. Calls and costs are those of language models.", format!(
@@ -99,28 +99,28 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
             "SELECT pipeline, share, questions, survives, 1.96 * sqrt(survives * (1 - survives) / questions) AS plus_minus, not_answered, not_comparable FROM (\n  SELECT pruned.pipeline, pruned.share, count(DISTINCT CASE WHEN whole.survives AND pruned.survives IS NOT NULL THEN pruned.place END) AS questions,\n         avg(CASE WHEN whole.survives AND pruned.survives THEN 1.0 WHEN whole.survives AND NOT pruned.survives THEN 0.0 END) AS survives,\n         count(DISTINCT CASE WHEN NOT whole.survives THEN pruned.place END) AS not_answered,\n         count(DISTINCT CASE WHEN whole.survives IS NULL OR whole.survives AND pruned.survives IS NULL THEN pruned.place END) AS not_comparable\n  FROM {exam} AS pruned JOIN {exam} AS whole ON whole.place = pruned.place AND whole.pipeline = 'original'\n  WHERE pruned.pipeline <> 'original' GROUP BY pruned.pipeline, pruned.share)\nORDER BY pipeline, share"
         )).await?);
     }
-    pictures.push(of("tenths", "Where was it cut?", &format!("The share of tokens kept in each tenth of the chain, first to last.{compared}"), both(source, &|name, rows| format!(
-        "SELECT {name} AS output, CAST(floor(10 * (s['step'] - 1) / n) AS INT) + 1 AS tenth, sum(s['tokens']) AS tokens, sum(CASE WHEN s['dropped'] IS NULL THEN s['tokens'] ELSE 0 END) AS kept\nFROM (SELECT unnest(steps) AS s, cardinality(steps) AS n FROM {rows}) GROUP BY tenth"
-    ), "output, tenth")).await?);
+    pictures.push(of("tenths", "Where was it cut?", &format!("The share of tokens that is kept in each tenth of the steps of a chain. In a chain of fewer than ten steps, each step covers several tenths.{compared}"), both(source, &tenths, "output, tenth")).await?);
     let hash = draw("point");
-    pictures.push(of("scatter", "Original and kept tokens", &format!("Chains by their tokens before and after pruning. Of longer lists: {POINTS} chains, drawn with a seed.{compared}"), both(source, &|name, rows| format!(
+    pictures.push(of("scatter", "Original and kept tokens", &format!("{}{compared}", points(source)), both(source, &|name, rows| format!(
         "SELECT * FROM (\n  SELECT {name} AS output, {}, {}, original_tokens AS original, pruned_tokens AS kept\n  FROM {rows} ORDER BY {hash} LIMIT {POINTS})", PLACE[0], PLACE[1]
     ), "output, file, row")).await?);
     let edge = edge(source);
-    let lengths = ["original_tokens", "coarse_tokens", "pruned_tokens"].map(|column| format!(
-        "SELECT '{}' AS series, round({edge} * power(2.0, ceil(2 * log2(greatest({column}, 1) / {edge}.0)) / 2), 1) AS at_most, count(*) AS chains FROM {table} GROUP BY at_most",
-        &column[..column.len() - 7]
+    let series = [("original", "original_tokens"), ("after_stage_1", "coarse_tokens"), ("pruned", "pruned_tokens")];
+    let lengths = series.map(|(name, column)| format!(
+        "SELECT '{name}' AS series, round({edge} * power(2.0, ceil(2 * log2(greatest({column}, 1) / {edge}.0)) / 2), 1) AS at_most, count(*) AS chains FROM {table} GROUP BY at_most"
     ));
-    pictures.push(of("lengths", "Lengths of chains", "Chains by their length in tokens, before and after pruning. Each row of the numbers counts chains of at most at_most tokens that no row before counts.", lengths.join("\nUNION ALL\n") + "\nORDER BY series, at_most").await?);
-    let limits = of("limits", "Lengths against the trainer's limit", "Chains that are longer than a limit, and their tokens beyond it, before and after pruning. Question and answer need room too.", format!(
+    pictures.push(of("lengths", "Lengths of chains", "Chains by their length in tokens, before and after pruning. In the numbers, a row counts the chains with at most at_most tokens, and more than at_most of the row before.", lengths.join("\nUNION ALL\n") + "\nORDER BY series, at_most").await?);
+    let limits = of("limits", "Lengths against the trainer's limit", "Chains that are longer than a limit, and their tokens beyond it, before and after pruning. A trainer drops these chains, or cuts these tokens. Question and answer need room too.", format!(
         "SELECT max_length, count(*) AS chains_before, sum(original_tokens - max_length) AS tokens_lost_before,\n       sum(CASE WHEN pruned_tokens > max_length THEN 1 ELSE 0 END) AS chains_after, sum(greatest(pruned_tokens - max_length, 0)) AS tokens_lost_after\nFROM {table} CROSS JOIN (VALUES {LIMITS}) AS limits(max_length)\nWHERE original_tokens > max_length GROUP BY max_length ORDER BY max_length"
     )).await?;
     pictures.extend((!limits.rows.rows.is_empty()).then_some(limits));
-    pictures.push(of("reasons", "Why steps went", &format!("Steps and tokens by what happened to them: kept, or the stage that dropped them. 'anchor' is stage 1: the direct thought does not need the step. {COUNTED_ALONE}"), format!(
+    pictures.push(of("reasons", "What happened to the steps", &format!("Steps and tokens that are kept, or by the stage that dropped them. 'anchor' is stage 1: the direct thought does not need the step. {COUNTED_ALONE}"), format!(
         "SELECT coalesce(s['dropped'], 'kept') AS fate, count(*) AS steps, sum(s['tokens']) AS tokens\nFROM (SELECT unnest(steps) AS s FROM {table}) GROUP BY fate ORDER BY tokens DESC, fate"
     )).await?);
-    pictures
-        .push(of("fates", "Why rows went", "Rows of the output, and rejects by status.", fates(source, &table)).await?);
+    pictures.push(
+        of("fates", "What happened to the rows", "Pruned rows, and rejected rows by status.", fates(source, &table))
+            .await?,
+    );
     if !source.status.rejects.is_empty() {
         pictures.push(of("rejects", "Rejects, with examples", "The first three rejects of each status.", format!(
             "SELECT status, file, row, error FROM (\n  SELECT status, source['file'] AS file, source['row'] AS row, error,\n         row_number() OVER (PARTITION BY status ORDER BY source['file'], source['row']) AS place FROM {})\nWHERE place <= 3 ORDER BY status, place",
@@ -135,7 +135,7 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
     pictures.push(of("words", "First words of dropped steps", &format!("How often dropped and kept steps begin with these words, in {}.", said(source)), format!(
         "SELECT words, sum(CASE WHEN dropped IS NULL THEN 0 ELSE 1 END) AS dropped, sum(CASE WHEN dropped IS NULL THEN 1 ELSE 0 END) AS kept FROM (\n  SELECT lower(btrim(split_part(ltrim(text), ' ', 1), ',.:;!*#(')) AS words, s['dropped'] AS dropped FROM (\n    SELECT unnest(cot_steps(original_cot)) AS text, unnest(steps) AS s FROM {table}{sampled}))\nWHERE words <> '' GROUP BY words ORDER BY dropped DESC, words LIMIT 8"
     )).await?);
-    let scores = of("scores", "Scores of kept and dropped steps", "Steps by score, in nats: kept steps, and steps that were dropped for their score.", format!(
+    let scores = of("scores", "Scores of kept and dropped steps", "Steps by their score in nats. A high score marks a step that the scoring model did not expect. Steps that stage 1 dropped have no score.", format!(
         "SELECT floor(2 * greatest(least(s['surprisal'], 20), -5)) / 2 AS score, sum(CASE WHEN s['dropped'] IS NULL THEN 1 ELSE 0 END) AS kept, sum(CASE WHEN s['dropped'] IS NULL THEN 0 ELSE 1 END) AS dropped\nFROM (SELECT unnest(steps) AS s FROM {table}) WHERE s['surprisal'] IS NOT NULL GROUP BY score ORDER BY score"
     )).await?;
     pictures.extend((!scores.rows.rows.is_empty()).then_some(scores));
@@ -151,8 +151,9 @@ pub(crate) fn edge(source: &Source) -> i64 {
 pub(crate) fn said(source: &Source) -> String {
     use crate::output::count;
     match source.status.rows {
+        1 => "the only chain".to_string(),
         rows if rows <= SAMPLE => format!("all {} chains", count(rows)),
-        rows => format!("a sample of {} of {} chains, drawn with a seed", count(SAMPLE), count(rows)),
+        rows => format!("a random sample of {} of {} chains", count(SAMPLE), count(rows)),
     }
 }
 
@@ -178,6 +179,22 @@ fn both(source: &Source, of: &dyn Fn(&str, &str) -> String, order: &str) -> Stri
         ))).join("\nUNION ALL\n"),
     };
     format!("{queries}\nORDER BY {order}")
+}
+
+/// The tokens in each tenth of the steps. A step that covers several tenths has a share of its tokens in each.
+fn tenths(name: &str, rows: &str) -> String {
+    format!(
+        "SELECT {name} AS output, t + 1 AS tenth, CAST(round(sum(tokens)) AS BIGINT) AS tokens,\n       CAST(round(sum(CASE WHEN dropped IS NULL THEN tokens ELSE 0 END)) AS BIGINT) AS kept\nFROM (\n  SELECT t, s['dropped'] AS dropped,\n         s['tokens'] * (least(10 * s['step'], n * (t + 1)) - greatest(10 * (s['step'] - 1), n * t)) / 10.0 AS tokens\n  FROM (\n    SELECT s, n, unnest(range(10 * (s['step'] - 1) / n, (10 * s['step'] + n - 1) / n)) AS t\n    FROM (SELECT unnest(steps) AS s, CAST(cardinality(steps) AS BIGINT) AS n FROM {rows})))\nGROUP BY tenth"
+    )
+}
+
+/// The chains of the picture of original and kept tokens.
+fn points(source: &Source) -> String {
+    let what = "tokens before and after pruning";
+    match source.status.rows {
+        rows if rows <= POINTS as u64 => format!("All chains by their {what}."),
+        _ => format!("{POINTS} random chains by their {what}."),
+    }
 }
 
 fn fates(source: &Source, table: &str) -> String {

@@ -13,7 +13,7 @@ use super::list::{self, Entry, QUESTION};
 use super::page::page;
 use super::pictures::{legend, picture, reading};
 use super::place::InputRow;
-use super::queries::{Overview, Picture, drawn, edge, example, overview, said};
+use super::queries::{Overview, Picture, drawn, example, overview, said};
 use super::source::{QueryRow, QueryRows, Source};
 use super::text::{beginning, cell};
 use crate::output::{count, percent, several};
@@ -105,7 +105,7 @@ impl Report {
             (self.html(None, chains))
             section id="chains" {
                 h2.chains { "Chains" }
-                p.about { (several(chains.len() as u64, "chain")) ", drawn with a seed. Each bar shows the steps of a chain, as wide as their tokens; kept steps have the full height. " (COUNTED_ALONE) }
+                p.about { (self.chosen(chains.len() as u64)) ". Each bar shows the steps of a chain, as wide as their tokens; kept steps have the full height. " (COUNTED_ALONE) }
                 (legend("kept", &self.stages()))
                 (list::table("Chains of this report", &entries, has_other, &|column| (html! { (column.head) }, None)))
                 @for (index, (chain, other)) in chains.iter().enumerate() {
@@ -116,8 +116,23 @@ impl Report {
         page(&format!("asap view {}", self.title()), "'none'", nav, body, &KEYS)
     }
 
+    /// Which chains the report shows.
+    fn chosen(&self, shown: u64) -> String {
+        let (all, of) = match &self.selected {
+            Some((_, selected)) => (*selected, " that --where selects"),
+            None => (self.source.status.rows, ""),
+        };
+        match shown == all {
+            true => format!("All chains{of}"),
+            false if of.is_empty() => {
+                format!("{shown} of {} chains: those that this page names, and random ones", count(all))
+            }
+            false => format!("{shown} random chains of the {}{of}", count(all)),
+        }
+    }
+
     /// The stages that dropped steps, in their order.
-    fn stages(&self) -> Vec<&str> {
+    pub(crate) fn stages(&self) -> Vec<&str> {
         let fates = self.overview.pictures.iter().filter(|picture| picture.name == "reasons");
         let fates = fates.flat_map(|picture| picture.rows.iter()).map(|row| row.text("fate"));
         let mut stages: Vec<_> = fates.filter(|fate| *fate != "kept").collect();
@@ -126,8 +141,8 @@ impl Report {
     }
 
     pub(crate) fn title(&self) -> String {
-        let pipeline = self.provenance().map_or(String::new(), |made| format!(" · pipeline {}", made.pipeline));
-        format!("{} @ v{}{pipeline}", self.source.location, self.source.status.table_version)
+        let pipeline = self.provenance().map_or(String::new(), |made| format!(", by the pipeline {}", made.pipeline));
+        format!("{}, version {}{pipeline}", self.source.location, self.source.status.table_version)
     }
 
     fn provenance(&self) -> Option<&Provenance> {
@@ -150,12 +165,16 @@ impl Report {
         let all = several(self.source.status.rows, "chain");
         if let Some(row) = self.tokens() {
             let kept = |row: QueryRow<'_>| percent(row.number("pruned"), row.number("original"));
-            let (own, both) = (kept(row), count(row.count("rows")));
+            let own = kept(row);
+            let both = match row.count("rows") {
+                rows if rows == self.source.status.rows => format!("all {all}"),
+                rows => format!("{} of the {all}", count(rows)),
+            };
             let is_other = |row: &QueryRow<'_>| row.text("output") != self.source.location;
             said.push(match self.overview.tokens.rows.iter().find(is_other) {
                 None => format!("This run kept {own} of the tokens of {all}."),
                 Some(other) => format!(
-                    "Both outputs have {both} of the {all} of this run. Of their tokens, this run kept {own}, and {} kept {}.",
+                    "Both outputs have {both} of this run. Of their tokens, this run kept {own}, and {} kept {}.",
                     other.text("output"),
                     kept(other)
                 ),
@@ -173,9 +192,9 @@ impl Report {
                 });
                 let (why, scorer) = match self.provenance() {
                     Some(made) if !made.is_by_small() => ("", made.tokens_of.as_str()),
-                    _ => (": asap's small model states almost no answer, so it takes another model", "DIR"),
+                    _ => (" asap's small model states almost no answer: name another model in place of DIR.", "DIR"),
                 };
-                said.push(format!("Whether the answers survive was not measured{why}."));
+                said.push(format!("Whether the answers survive was not measured.{why}"));
                 let model = format!("asap.scorer.model={scorer}");
                 let to = ["--to", "out/exam", "--set", &model];
                 to_measure =
@@ -249,6 +268,12 @@ impl Report {
         found.filter_map(thing).collect()
     }
 
+    /// What the checks looked for, if they found nothing.
+    fn no_things(&self) -> String {
+        let kinds: Vec<_> = faults::in_view().map(|(_, about)| about).collect();
+        format!("Nothing found in {}. asap looked for chains {}.", said(&self.source), kinds.join(", or "))
+    }
+
     /// The command that shows a chain.
     fn reading(&self, example: &str) -> String {
         command(&["asap", "inspect", &self.source.location, "--chain", example])
@@ -288,7 +313,7 @@ impl Report {
                     (self.picture(&self.overview.tokens))
                     section.things.warning[!things.is_empty()] id="things" {
                         h2 { "Things to look at" }
-                        @if things.is_empty() { p { "None of the checks found a chain in " (said(&self.source)) "." } }
+                        @if things.is_empty() { p { (self.no_things()) } }
                         @else {
                             p.about { "In " (said(&self.source)) ":" }
                             ul {
@@ -321,7 +346,7 @@ impl Report {
     }
 
     fn picture(&self, of: &Picture) -> Markup {
-        let drawn = picture(of, edge(&self.source), &self.stages());
+        let drawn = picture(of, &self.source, &self.stages());
         html! {
             section.picture.wide[drawn.0.is_empty()] id=(of.name) {
                 h2 { (of.title) }

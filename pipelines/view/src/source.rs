@@ -11,6 +11,7 @@ use asap_udfs::{Models, Settings};
 use datafusion::common::{DFSchema, Result, TableReference};
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::context::SessionContext;
+use datafusion::functions_aggregate::count::count_all_window;
 use datafusion::functions_aggregate::expr_fn::sum;
 use datafusion::logical_expr::{lit, when};
 use serde::Serialize;
@@ -36,6 +37,8 @@ const COLUMNS: [&str; 9] = [
 ];
 
 const STEPS: &str = "asap.chain.steps";
+/// The number of rows of a listing, in each row.
+const TOTAL: &str = "asap_total";
 /// The name of the rows of an output, with the tokens that the other output has of the same chain.
 const PAIRS: &str = "both outputs";
 
@@ -125,6 +128,25 @@ impl Source {
     pub(crate) async fn listed(&self, listing: &Listing<'_>) -> Result<QueryRows> {
         let rows = self.context.table(TableReference::bare(listing.table)).await?;
         collected(listing.over(rows)?).await
+    }
+
+    /// The rows of a listing of chains, and how many it has without its limits. Texts that a filter needs are read once.
+    pub(crate) async fn counted(&self, listing: &Listing<'_>) -> Result<(QueryRows, u64)> {
+        let Some(filter) = listing.condition else { return Ok((self.listed(listing).await?, self.status.rows)) };
+        let table = self.context.table(TableReference::bare(listing.table)).await?.filter(filter.expr.clone())?;
+        let table = table.with_column(TOTAL, count_all_window())?;
+        let columns = &[listing.columns, &[TOTAL][..]].concat();
+        match collected(Listing { columns, condition: None, ..*listing }.over(table)?).await {
+            Ok(rows) if listing.first == 0 || rows.first().is_some() => {
+                let total = rows.first().map_or(0, |row| row.count(TOTAL));
+                Ok((rows, total))
+            }
+            // The page is after the last row; or the filter failed, and the count reports why.
+            rows => {
+                let total = self.passed(&self.location, filter).await?;
+                Ok((rows?, total))
+            }
+        }
     }
 
     /// The columns of a table, as SQL names them.

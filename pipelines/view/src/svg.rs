@@ -46,23 +46,36 @@ pub(crate) struct Columns {
     pub line: Option<f64>,
 }
 
-/// Series one below another over the same axis. `ticks` and `marks` are places along the axis, from 0 to 1; a mark has a
-/// vertical line. The highest column has the full height, or `full` has.
+/// An axis: places along it, from 0 to 1, and what its numbers count.
+pub(crate) struct Axis {
+    pub ticks: Vec<(f64, String)>,
+    pub unit: &'static str,
+}
+
+/// Series one below another over the same axis. A mark is a vertical line. The highest column has the full height, or
+/// `full` has.
 pub(crate) fn columns(
     label: &str,
     series: &[Columns],
     full: Option<f64>,
-    ticks: &[(f64, String)],
+    axis: &Axis,
     mark: Option<(f64, String)>,
 ) -> Markup {
     const HEIGHT: f64 = 56.0;
     const ROW: f64 = HEIGHT + 22.0;
     let bottom = series.len() as f64 * ROW;
+    let unit = if axis.unit.is_empty() { 0.0 } else { 16.0 };
+    let top = if mark.is_some() { 16.0 } else { 0.0 };
+    let bottom = bottom + top;
     html! {
-        svg role="img" aria-label=(label) width="100%" height=(bottom + 20.0) {
+        svg role="img" aria-label=(label) width="100%" height=(bottom + 20.0 + unit) {
+            @if let Some((x, mark)) = mark {
+                line class="mark" x1=(share(x)) x2=(share(x)) y1="16" y2=(px(bottom)) {}
+                text class="tick" x=(share(x)) y="13" text-anchor=(if x > 0.5 { "end" } else { "start" }) { (mark) }
+            }
             @for (index, columns) in series.iter().enumerate() {
                 @let full = full.unwrap_or_else(|| columns.heights.iter().copied().fold(f64::MIN_POSITIVE, f64::max));
-                @let base = index as f64 * ROW + ROW - 2.0;
+                @let base = top + index as f64 * ROW + ROW - 2.0;
                 @let width = 1.0 / columns.heights.len().max(1) as f64;
                 text x="0" y=(px(base - HEIGHT - 6.0)) { (columns.label) }
                 @for (place, height) in columns.heights.iter().enumerate() {
@@ -77,11 +90,8 @@ pub(crate) fn columns(
                 }
                 line class="axis" x1="0" x2="100%" y1=(px(base + 0.5)) y2=(px(base + 0.5)) {}
             }
-            @for (x, tick) in ticks { text class="tick" x=(share(*x)) y=(px(bottom + 14.0)) text-anchor=(anchor(*x)) { (tick) } }
-            @if let Some((x, mark)) = mark {
-                line class="mark" x1=(share(x)) x2=(share(x)) y1="16" y2=(px(bottom)) {}
-                text class="tick" x=(share(x)) y="13" text-anchor=(if x > 0.5 { "end" } else { "start" }) { (mark) }
-            }
+            @for (x, tick) in &axis.ticks { text class="tick" x=(share(*x)) y=(px(bottom + 14.0)) text-anchor=(anchor(*x)) { (tick) } }
+            @if unit > 0.0 { text class="tick" x="50%" y=(px(bottom + 30.0)) text-anchor="middle" { (axis.unit) } }
         }
     }
 }
@@ -152,24 +162,27 @@ pub(crate) struct Points {
 /// Points over two equal axes, on whose diagonal x is y. A mark is a horizontal line at a height.
 pub(crate) fn scatter(label: &str, series: &[Points], ticks: &[(f64, String)], mark: Option<(f64, String)>) -> Markup {
     const SIDE: f64 = 220.0;
-    let y = |value: f64| px(8.0 + (1.0 - value) * SIDE);
+    const TOP: f64 = 28.0;
+    let y = |value: f64| px(TOP + (1.0 - value) * SIDE);
     let x = |value: f64| share(0.12 + 0.86 * value);
     html! {
-        svg role="img" aria-label=(label) width="100%" height=(px(SIDE + 32.0)) {
+        svg role="img" aria-label=(label) width="100%" height=(px(TOP + SIDE + 40.0)) {
+            text class="tick" x="0" y="12" { "↑ tokens after" }
+            text class="tick" x=(x(1.0)) y=(px(TOP + SIDE + 34.0)) text-anchor="end" { "tokens before →" }
             @for (at, tick) in ticks {
                 line class="axis" x1=(x(0.0)) x2=(x(1.0)) y1=(y(*at)) y2=(y(*at)) {}
-                text class="tick" x=(share(0.11)) y=(px(12.0 + (1.0 - at) * SIDE)) text-anchor="end" { (tick) }
-                text class="tick" x=(x(*at)) y=(px(SIDE + 26.0)) text-anchor="middle" { (tick) }
+                text class="tick" x=(share(0.11)) y=(px(TOP + 4.0 + (1.0 - at) * SIDE)) text-anchor="end" { (tick) }
+                text class="tick" x=(x(*at)) y=(px(TOP + SIDE + 18.0)) text-anchor="middle" { (tick) }
             }
             line class="control" x1=(x(0.0)) y1=(y(0.0)) x2=(x(1.0)) y2=(y(1.0)) {}
-            @if let Some((at, mark)) = mark {
-                line class="mark" x1=(x(0.0)) x2=(x(1.0)) y1=(y(at)) y2=(y(at)) {}
-                text class="tick" x=(x(1.0)) y=(px(4.0 + (1.0 - at) * SIDE)) text-anchor="end" { (mark) }
-            }
+            @if let Some((at, _)) = &mark { line class="mark" x1=(x(0.0)) x2=(x(1.0)) y1=(y(*at)) y2=(y(*at)) {} }
             @for series in series {
                 g class=(series.class) {
                     @for (at, value, what) in &series.points { circle cx=(x(*at)) cy=(y(*value)) r="3" { title { (what) } } }
                 }
+            }
+            @if let Some((at, mark)) = &mark {
+                text class="tick" x=(x(1.0)) y=(px(TOP - 4.0 + (1.0 - at) * SIDE)) text-anchor="end" { (mark) }
             }
         }
         @if series.len() > 1 { ul.legend { @for series in series { li class=(series.class) { (series.label) } } } }

@@ -2,6 +2,7 @@
 //! uncommitted rows.
 
 use std::io::Read;
+use std::path::Path as FilePath;
 
 use datafusion::arrow::csv::reader::Format;
 use datafusion::arrow::datatypes::FieldRef;
@@ -109,15 +110,17 @@ pub(crate) async fn refuse_file<T>(store: &dyn ObjectStore, file: &ObjectMeta, n
     if start.starts_with(MAGIC) {
         return exec_err!("{name} is a Parquet file that was cut short: its last part is missing; fetch it again");
     }
+    refuse_start(&start, name)?;
     if name.ends_with(".bz2") || name.ends_with(".xz") || name.ends_with(".zst") {
         return exec_err!("{name} is compressed, but not with gzip: decompress it first");
     }
     let is_named = |ending: &str| name.ends_with(ending) || name.ends_with(&format!("{ending}.gz"));
     let (folder, file) = name.rsplit_once('/').unwrap_or((".", name));
     if file.ends_with(".arrow") || ["state.json", "dataset_info.json"].contains(&file) {
-        let folder = folder.replace('\\', "\\\\").replace('\'', "\\'");
-        let script =
-            format!("from datasets import load_from_disk; load_from_disk('{folder}').to_parquet('converted.parquet')");
+        let script = format!(
+            "from datasets import load_from_disk; load_from_disk({}).to_parquet('converted.parquet')",
+            python(folder)
+        );
         let convert = command(&["python", "-c", &script]);
         return exec_err!(
             "{name} is part of a dataset saved with save_to_disk, not Parquet; convert it first: {convert}"
@@ -131,8 +134,51 @@ pub(crate) async fn refuse_file<T>(store: &dyn ObjectStore, file: &ObjectMeta, n
         Some(b'{' | b'[') => exec_err!("{name} is JSON, not Parquet: give it the ending .jsonl or .json"),
         _ if is_named(".csv") => refuse_csv(name, &start, "CSV", ""),
         _ if is_named(".tsv") => refuse_csv(name, &start, "TSV", "'format.delimiter' E'\\t', "),
+        _ if is_text(&start) => exec_err!(
+            "{name} is not a Parquet file but text: asap reads Parquet, and JSON in files that end in .jsonl or .json, with \
+             an object per row, such as {{\"question\": …, \"cot\": …, \"answer\": …}}"
+        ),
         _ => exec_err!("{name} is not a Parquet file: neither its first nor its last bytes are PAR1"),
     }
+}
+
+/// Refuses files by their first bytes, whatever their name is: Excel files, other archives, and text in UTF-16.
+pub(crate) fn refuse_start(start: &[u8], name: &str) -> Result<()> {
+    let is_excel = ending(name).eq_ignore_ascii_case("xlsx") || start.starts_with(&[0xd0, 0xcf, 0x11, 0xe0]);
+    match start {
+        [b'P', b'K', 3, 4, ..] | [0xd0, 0xcf, 0x11, 0xe0, ..] if is_excel => {
+            let script = format!(
+                "import pandas; pandas.read_excel({}).to_json('converted.jsonl', orient='records', lines=True)",
+                python(name)
+            );
+            let convert = command(&["python", "-c", &script]);
+            exec_err!("{name} is an Excel file; convert it first: {convert}")
+        }
+        [b'P', b'K', 3, 4, ..] => exec_err!("{name} is a ZIP archive: unpack it first"),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, b' '..=b'~', 0, ..] | [b' '..=b'~', 0, _, 0, ..] => {
+            let utf8 = "iconv -f UTF-16 -t UTF-8";
+            let (convert, ending) = match name.strip_suffix(".gz") {
+                Some(plain) => (format!("{} | {utf8}", command(&["gunzip", "-c", name])), ending(plain)),
+                None => (format!("{utf8} {}", command(&[name])), ending(name)),
+            };
+            exec_err!("{name} is text in UTF-16; convert it to UTF-8 first: {convert} > converted.{ending}")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn ending(name: &str) -> &str {
+    FilePath::new(name).extension().and_then(|ending| ending.to_str()).unwrap_or_default()
+}
+
+/// Whether the first bytes of a file are text; a letter may be cut at their end.
+fn is_text(start: &[u8]) -> bool {
+    str::from_utf8(start).map_or_else(|error| error.error_len().is_none(), |text| !text.contains('\0'))
+}
+
+/// A text in Python.
+fn python(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
 /// Refuses CSV with the commands that convert it. Columns become text: types cannot be inferred with multi-line cells.

@@ -22,7 +22,8 @@ use serde_json::Value;
 use tempfile::{NamedTempFile, TempPath};
 use tokio::io::AsyncWriteExt;
 
-use crate::corpus::files::file::{CorpusFile, Temporary};
+use crate::corpus::files::file::{CorpusFile, MAGIC, Temporary};
+use crate::corpus::files::foreign::refuse_start;
 use crate::corpus::files::json_kinds::{Kind, MAX_KEYS, Scanner, has_key_twice, without_nan};
 use crate::corpus::files::json_lines::{Lines, MAX_LINE, check_length, values_of_columns};
 use crate::corpus::rules::{ANSWERS, CHAINS, COMPLETE, CONVERSATIONS, FLAGS, QUESTIONS, ROW_FLAGS, RULES, SYSTEMS};
@@ -116,6 +117,7 @@ struct Survey {
 
 impl Json {
     fn write_parquet(mut self, target: &Path) -> Result<Vec<String>> {
+        self.refuse_other()?;
         let is_text = |byte: &io::Result<u8>| !byte.as_ref().is_ok_and(u8::is_ascii_whitespace);
         if self.open()?.bytes().find(is_text).transpose()? == Some(b'[') && self.write_lines()? {
             self.path = self.lines.clone();
@@ -157,6 +159,16 @@ impl Json {
         decoder.flush().map_err(failed)?.map_or(Ok(()), |batch| writer.write(&batch))?;
         writer.close()?;
         Ok(self.notes(survey))
+    }
+
+    /// Refuses a file that is something else than its name says.
+    fn refuse_other(&self) -> Result<()> {
+        let mut text = self.open()?;
+        let start = text.fill_buf()?;
+        match start.starts_with(MAGIC) {
+            true => exec_err!("{} is Parquet, not JSON: give it the ending .parquet", self.name),
+            false => refuse_start(start, &self.name),
+        }
     }
 
     fn notes(&self, survey: Survey) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! Lists the files of a location, never from a cache.
 
-use std::path::Path as FilePath;
+use std::path::{Path as FilePath, PathBuf};
 
 use asap_udfs::typo::nearest;
 use datafusion::catalog::Session;
@@ -138,16 +138,30 @@ impl Listing {
 /// Names in a message at most.
 const NAMED: usize = 5;
 
+/// As [`neighbor`], for a location as typed.
+pub fn suggestion(typed: &str) -> String {
+    location::parse(typed).map_or(String::new(), |url| neighbor(&url))
+}
+
 /// A suggestion from the folder that would hold a missing local file or folder: a name like it, or those of its kind.
 pub(crate) fn neighbor(url: &Url) -> String {
-    let path = location::local_path(url).unwrap_or_default();
+    let typed = location::local_path(url).unwrap_or_default();
+    let Some(path) = typed.ancestors().take_while(|path| !path.exists()).last() else { return String::new() };
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return String::new() };
     let entries = folder.read_dir().into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.retain(|name| !is_hidden(name));
     names.sort_unstable();
-    let near = nearest(&name.to_string_lossy(), names.iter().map(String::as_str));
-    if let Some(url) = near.and_then(|near| Url::from_file_path(folder.join(near)).ok()) {
+    let start = name.to_string_lossy();
+    let is_longer = |name: &&str| start.len() > 1 && name.starts_with(&*start);
+    let near = nearest(&start, names.iter().map(String::as_str));
+    let near = near.or_else(|| names.iter().map(String::as_str).find(is_longer)).map(|near| folder.join(near));
+    // The rest of the path may be right.
+    let whole = |near: PathBuf| match typed.strip_prefix(path).map(|rest| near.join(rest)) {
+        Ok(whole) if typed != path && whole.exists() => whole,
+        _ => near,
+    };
+    if let Some(url) = near.and_then(|near| Url::from_file_path(whole(near)).ok()) {
         return format!(" (did you mean {}?)", location::display(&url));
     }
     let ending = path.extension();

@@ -4,7 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use asap_kernels::front_end::either;
+use asap_udfs::typo::nearest;
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err};
+
+use crate::corpus::rules::{ANSWERS, CHAINS, QUESTIONS, ROW_FLAGS};
 
 const SYNTAX: &str = "question=…[,input=…],cot=…[,answer=…][,system=…][,flag=…]";
 const SYNTAX_IN_PYTHON: &str = "columns={'question': …, 'cot': …}";
@@ -12,6 +15,19 @@ const SYNTAX_IN_PYTHON: &str = "columns={'question': …, 'cot': …}";
 pub(crate) const BLANK: &str = "?";
 
 const KEYS: [&str; 6] = ["question", "input", "cot", "answer", "system", "flag"];
+
+/// What is wrong with a mapping that names something else than a role.
+fn no_role(text: &str) -> Option<String> {
+    let is_word = |key: &&str| key.chars().all(|letter| letter.is_alphanumeric() || letter == '_');
+    let mut keys = text.split(',').filter_map(|piece| Some(piece.split_once('=')?.0.trim())).filter(is_word);
+    let key = keys.find(|key| !KEYS.contains(key))?;
+    let named =
+        [("question", QUESTIONS), ("cot", CHAINS), ("cot", &["chain"][..]), ("answer", ANSWERS), ("flag", ROW_FLAGS)];
+    let is_named = |(_, names): &(&str, &[&str])| names.iter().any(|name| name.eq_ignore_ascii_case(key));
+    let role = named.into_iter().find(is_named).map(|(role, _)| role).or_else(|| nearest(key, KEYS));
+    let meant = role.map_or(String::new(), |role| format!(" (did you mean {role}?)"));
+    Some(format!("there is no role {key}{meant}: the roles are {}; found {text}", KEYS.join(", ")))
+}
 
 /// The columns of question, chain and answer, by their names in the files.
 ///
@@ -56,10 +72,9 @@ impl FromStr for ColumnMapping {
                     held.push_str(piece);
                 }
                 (None, None) => {
-                    return config_err!(
-                        "a column mapping is written {}, found '{text}'",
-                        either(SYNTAX, SYNTAX_IN_PYTHON)
-                    );
+                    let syntax =
+                        format!("a column mapping is written {}, found '{text}'", either(SYNTAX, SYNTAX_IN_PYTHON));
+                    return config_err!("{}", no_role(text).unwrap_or(syntax));
                 }
             }
         }
@@ -74,7 +89,9 @@ impl FromStr for ColumnMapping {
         });
         let required = |key: &str, name: Result<Option<String>>| {
             name?.ok_or_else(|| {
-                config_datafusion_err!("the column mapping has no {key}: {text} ({})", either(SYNTAX, SYNTAX_IN_PYTHON))
+                let syntax = either(SYNTAX, SYNTAX_IN_PYTHON);
+                let missing = || format!("the column mapping has no {key}: {text} ({syntax})");
+                config_datafusion_err!("{}", no_role(text).unwrap_or_else(missing))
             })
         };
         Ok(Self {
@@ -127,6 +144,19 @@ mod tests {
         assert_eq!(mapping.cot, "Complex.CoT");
         assert_eq!(mapping.answer.as_deref(), Some("a"));
         assert_eq!("question=q,cot=c".parse::<ColumnMapping>().unwrap().answer, None);
+    }
+
+    #[test]
+    fn a_key_that_is_no_role_is_named() {
+        for (text, meant) in [
+            ("chain=c,question=q", "no role chain (did you mean cot?)"),
+            ("question=q,thought=c", "no role thought (did you mean cot?)"),
+            ("queston=q,cot=c", "no role queston (did you mean question?)"),
+            ("question=q,zzzzz=c", "no role zzzzz: the roles are question, input, cot, answer, system, flag"),
+        ] {
+            let error = text.parse::<ColumnMapping>().unwrap_err().strip_backtrace();
+            assert!(error.contains(meant), "{text}: {error}");
+        }
     }
 
     #[test]
