@@ -116,7 +116,7 @@ fn a_comparison_is_about_the_chains_that_both_have_and_a_filter_is_named() {
     let found: Value = serde_json::from_str(&report(&workplace, "r.json", &[])).unwrap();
     let tenths = found["pictures"].as_array().unwrap().iter().find(|picture| picture["name"] == "tenths").unwrap();
     let tenths = tenths["rows"].as_array().unwrap().iter();
-    let tenths: Vec<_> = tenths.map(|row| (row["tokens"].as_u64() > Some(0), row["kept"] == row["tokens"])).collect();
+    let tenths: Vec<_> = tenths.map(|row| (row["tokens"].as_f64() > Some(0.0), row["kept"] == row["tokens"])).collect();
     assert_eq!(tenths, [[(true, true); 5], [(true, false); 5]].concat());
     assert!(!page.contains("after stage 1") && !page.contains("dropped by stage"), "there are no stages 1 and 2");
 }
@@ -219,8 +219,8 @@ fn a_search_reads_the_texts_once() {
     let before = read();
     assert!(viewer.page("chains?where=nowhere").1.contains("No question, chain or answer contains these words"));
     let read = read() - before;
-    // Half of the shard are the questions, and half the prompts.
-    assert!(read > size / 3 && read < 3 * size / 4, "{read} bytes read of {size}");
+    // The questions are a third of the shard: prompts and messages repeat them.
+    assert!(read > size / 4 && read < size / 2, "{read} bytes read of {size}");
 }
 
 #[test]

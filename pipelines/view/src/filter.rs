@@ -127,7 +127,8 @@ impl Condition {
             None => error,
         };
         let expr = expression(parsed, schema).map_err(explained).map_err(Wrong::NotSql)?;
-        expr.apply(|part| refuse(part, schema).map(|()| TreeNodeRecursion::Continue)).map_err(Wrong::Refused)?;
+        let checked = expr.apply(|part| refuse(part, schema).map(|()| TreeNodeRecursion::Continue));
+        checked.map_err(explained).map_err(Wrong::Refused)?;
         match expr.get_type(schema).map_err(Wrong::NotSql)? {
             DataType::Boolean => Ok(Self::sql(expr, text.trim().to_string())),
             kind => Err(Wrong::NotSql(plan_datafusion_err!(

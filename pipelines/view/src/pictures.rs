@@ -142,11 +142,11 @@ fn tenths(of: &Picture) -> Markup {
             let mut heights = vec![0.0; 10];
             for row in rows {
                 if let Some(height) = heights.get_mut((row.count("tenth") as usize).saturating_sub(1)) {
-                    *height = row.number("kept") / row.number("tokens").max(1.0);
+                    *height = row.number("kept") / row.number("tokens").max(f64::MIN_POSITIVE);
                 }
             }
             let sum = |name: &str| rows.iter().map(|row| row.number(name)).sum::<f64>();
-            let line = sum("kept") / sum("tokens").max(1.0);
+            let line = sum("kept") / sum("tokens").max(f64::MIN_POSITIVE);
             let name = if several { format!("{}: ", visible(output)) } else { String::new() };
             let most = heights.iter().copied().fold(0.0, f64::max);
             Columns {

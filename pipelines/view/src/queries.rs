@@ -184,7 +184,7 @@ fn both(source: &Source, of: &dyn Fn(&str, &str) -> String, order: &str) -> Stri
 /// The tokens in each tenth of the steps. A step that covers several tenths has a share of its tokens in each.
 fn tenths(name: &str, rows: &str) -> String {
     format!(
-        "SELECT {name} AS output, t + 1 AS tenth, CAST(round(sum(tokens)) AS BIGINT) AS tokens,\n       CAST(round(sum(CASE WHEN dropped IS NULL THEN tokens ELSE 0 END)) AS BIGINT) AS kept\nFROM (\n  SELECT t, s['dropped'] AS dropped,\n         s['tokens'] * (least(10 * s['step'], n * (t + 1)) - greatest(10 * (s['step'] - 1), n * t)) / 10.0 AS tokens\n  FROM (\n    SELECT s, n, unnest(range(10 * (s['step'] - 1) / n, (10 * s['step'] + n - 1) / n)) AS t\n    FROM (SELECT unnest(steps) AS s, CAST(cardinality(steps) AS BIGINT) AS n FROM {rows})))\nGROUP BY tenth"
+        "SELECT {name} AS output, t + 1 AS tenth, round(sum(tokens), 1) AS tokens,\n       round(sum(CASE WHEN dropped IS NULL THEN tokens ELSE 0 END), 1) AS kept\nFROM (\n  SELECT t, s['dropped'] AS dropped,\n         s['tokens'] * (least(10 * s['step'], n * (t + 1)) - greatest(10 * (s['step'] - 1), n * t)) / 10.0 AS tokens\n  FROM (\n    SELECT s, n, unnest(range(10 * (s['step'] - 1) / n, (10 * s['step'] + n - 1) / n)) AS t\n    FROM (SELECT unnest(steps) AS s, CAST(cardinality(steps) AS BIGINT) AS n FROM {rows})))\nGROUP BY tenth"
     )
 }
 
