@@ -18,6 +18,7 @@ use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator, Volatility, cast, ident, lit};
 use datafusion::sql::sqlparser::ast::{AccessExpr, Expr as SqlExpr, ExprWithAlias, visit_expressions};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
@@ -26,10 +27,10 @@ use crate::output::{error_line, quoted};
 /// Functions whose result is not longer than their arguments; the case of some letters takes a byte more. Other functions
 /// that a filter may call return a value of a fixed size, such as a number.
 #[rustfmt::skip]
-const NOT_LONGER: [&str; 32] = [
+const NOT_LONGER: [&str; 33] = [
     "array_distinct", "array_element", "array_except", "array_intersect", "array_max", "array_min", "array_remove",
-    "array_remove_all", "array_reverse", "array_slice", "array_sort", "btrim", "coalesce", "cot_answer",
-    "cot_response", "cot_steps", "cot_think", "get_field", "greatest", "initcap", "least", "left", "lower", "ltrim",
+    "array_remove_all", "array_reverse", "array_slice", "array_sort", "arrays_zip", "btrim", "coalesce",
+    "cot_answer", "cot_response", "cot_steps", "cot_think", "get_field", "greatest", "initcap", "least", "left", "lower", "ltrim",
     "nullif", "nvl", "reverse", "right", "rtrim", "split_part", "substr", "upper",
 ];
 
@@ -99,7 +100,10 @@ impl Condition {
         }
         match Self::planned(text, schema) {
             Ok(condition) => Ok(Some(condition)),
-            Err(Wrong::NotSql(why)) => Ok(Some(Self { not_sql: Some(error_line(&why)), ..Self::words(text) })),
+            Err(Wrong::NotSql(why)) => match row_of(text) {
+                Some(row) => Self::checked(&row, schema).map(Some),
+                None => Ok(Some(Self { not_sql: Some(error_line(&why)), ..Self::words(text) })),
+            },
             Err(Wrong::Refused(why)) => Err(why),
         }
     }
@@ -138,8 +142,17 @@ impl Condition {
     }
 }
 
+/// The condition on an input row that is written as in the list of chains, such as `train.jsonl:17`.
+fn row_of(text: &str) -> Option<String> {
+    let (file, row) = text.trim().rsplit_once(':')?;
+    let is_file = !file.is_empty() && !file.contains(char::is_whitespace);
+    let is_row = !row.is_empty() && row.bytes().all(|digit| digit.is_ascii_digit());
+    (is_file && is_row).then(|| format!("source['file'] = {} AND source['row'] = {row}", quoted(file)))
+}
+
 fn parsed(text: &str) -> Result<SqlExpr> {
     let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text)?;
+    parser.parse_keyword(Keyword::WHERE);
     let parsed = parser.parse_expr()?;
     match parser.peek_token().token {
         Token::EOF => Ok(parsed),

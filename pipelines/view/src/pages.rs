@@ -149,7 +149,7 @@ impl Report {
         Ok(html! {
             h1 { "Chains" }
             (form(asked))
-            (found(filter.as_ref(), total))
+            (found(filter.as_ref(), &asked.filter, total))
             (legend("kept", &self.stages()))
             (list::table("Chains", &entries, has_other, &head))
             (pager(asked, "chains", total))
@@ -292,8 +292,10 @@ pub(super) fn form(asked: &Asked) -> Markup {
 }
 
 /// How many chains a filter found, and as what it was read.
-fn found(filter: Option<&Condition>, total: u64) -> Markup {
+fn found(filter: Option<&Condition>, typed: &str, total: u64) -> Markup {
     let not_sql = filter.and_then(|filter| filter.not_sql.as_ref());
+    let is_meant_as_sql =
+        typed.contains(['<', '>', '=']) || typed.split_whitespace().any(|word| word.eq_ignore_ascii_case("like"));
     html! {
         div.facts {
             @match (total, not_sql) {
@@ -302,7 +304,7 @@ fn found(filter: Option<&Condition>, total: u64) -> Markup {
                 (total, None) => (several(total, "chain")),
                 (total, Some(_)) => { (several(total, "chain")) ", searched for these words" }
             }
-            @if let Some(why) = not_sql { details open[total == 0] { summary { "Not read as SQL" } p { (visible(why)) } } }
+            @if let Some(why) = not_sql { details open[total == 0 || is_meant_as_sql] { summary { "Not read as SQL" } p { (visible(why)) } } }
         }
     }
 }
