@@ -1,14 +1,14 @@
 //! Datasets and models of the Hugging Face Hub, from a server that speaks its HTTP and misbehaves.
 
-use std::collections::BTreeMap;
+mod models;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::Command;
 
-use asap_test_support::hub::{Asked, Fault, Hub, Repository, SIGNATURE, TOKEN, commit, etag};
+use asap_test_support::hub::{Asked, Fault, Hub, Repository, SIGNATURE, TOKEN, commit};
 
-use crate::common::{Finished, Workplace, root};
+use crate::common::{Finished, Workplace, files_below, root};
 
 const WEIGHTS: &str = "model.safetensors";
 /// The hidden secrets: nothing that is printed has them.
@@ -53,20 +53,26 @@ fn questions(workplace: &Workplace, place: &str) -> Command {
 
 /// Scores a step, for which all of a model is needed.
 fn scoring(workplace: &Workplace, model: &str) -> Command {
-    let score = "SELECT cot_surprisal('q', ['a', 'b'])[1] > 0 AS is_scored";
-    workplace.command([
-        "sql",
-        "-q",
-        "--format",
-        "csv",
-        "-c",
-        &format!("SET asap.scorer.model = '{model}'"),
-        "-c",
-        score,
-    ])
+    let model = format!("SET asap.scorer.model = '{model}'");
+    used(workplace, &[model.as_str(), "SELECT cot_surprisal('q', ['a', 'b'])[1] > 0 AS is_used"])
 }
 
-const SCORED: &str = "is_scored\ntrue\n";
+/// Asks for a thought of a few tokens in this process.
+fn thinking(workplace: &Workplace, model: &str) -> Command {
+    let model = format!("SET asap.anchor.model = '{model}'");
+    let settings = ["SET asap.anchor.provider = 'local'", "SET asap.anchor.max_tokens = 4"];
+    used(
+        workplace,
+        &[&settings[..], &[model.as_str(), "SELECT cot_anchor('q', 'a')['tokens_in'] > 0 AS is_used"]].concat(),
+    )
+}
+
+fn used(workplace: &Workplace, statements: &[&str]) -> Command {
+    let statements = statements.iter().flat_map(|statement| ["-c", statement]);
+    workplace.command(["sql", "-q", "--format", "csv"].into_iter().chain(statements))
+}
+
+const USED: &str = "is_used\ntrue\n";
 
 /// Checks that a command is refused in one line with these texts.
 #[track_caller]
@@ -158,6 +164,13 @@ fn each_refusal_is_a_sentence_with_the_way_on() {
     );
     let revision = "the dataset org/name has no revision v9: name a branch, a tag or a commit of";
     refused(online(&mut questions(&workplace, "org/name@v9"), &hub), 1, &[revision]);
+    let revision = "the model org/tiny has no revision v9: name a branch, a tag or a commit of";
+    refused(online(&mut scoring(&workplace, "org/tiny@v9"), &hub), 2, &["asap.scorer.model = 'org/tiny@v9'", revision]);
+    refused(
+        online(&mut thinking(&workplace, "org/tiny@v9"), &hub),
+        2,
+        &["asap.anchor.model = 'org/tiny@v9'", revision],
+    );
     let other = "hf_ein_anderes_token";
     let unknown = finished(online(&mut questions(&workplace, "org/name"), &hub).env("HF_TOKEN", other));
     assert!(!unknown.stderr.contains(other), "{unknown:?}");
@@ -171,6 +184,35 @@ fn each_refusal_is_a_sentence_with_the_way_on() {
     );
     let absent = "there is no folder org/absent, and";
     refused(online(&mut scoring(&workplace, "org/absent"), &hub), 2, &[absent, "does not show the model org/absent"]);
+    let denied = |asked: &Asked| {
+        asked.path.contains("/resolve/").then(|| Fault::Status(403, vec![("x-error-code", "GatedRepo")]))
+    };
+    let hub = Hub::that(vec![dataset()], denied);
+    let account = "accept its terms at";
+    refused(
+        online(&mut questions(&workplace, "org/name"), &hub).env("HF_TOKEN", TOKEN),
+        1,
+        &[account, "with the account of your token, and wait for approval"],
+    );
+}
+
+#[test]
+fn no_log_and_no_file_of_a_run_has_the_token() {
+    let workplace = Workplace::new();
+    let hub = Hub::start(vec![
+        Repository::new("datasets/org/gated", [("a.parquet", rows("a"))]).gated(),
+        model("models/org/tiny").gated(),
+    ]);
+    let run = ["run", "without_anchor", "--from", "hf://datasets/org/gated", "--to", "out", "--log", "json"];
+    let mut command = workplace.command(run.into_iter().chain(["--set", "asap.scorer.model=org/tiny"]));
+    let command = online(&mut command, &hub).env("HF_TOKEN", TOKEN).env("RUST_LOG", "trace");
+    let log = finished(command).ends(0, &["hyper", "committed"]).stderr;
+    assert!(hub.asked().iter().any(|asked| asked.token.is_some()), "{log}");
+    for file in files_below(&workplace.path("out")).into_iter().map(|file| format!("out/{file}")) {
+        let bytes = fs::read(workplace.path(&file)).unwrap();
+        let holds = |hidden: &str| bytes.windows(hidden.len()).any(|part| part == hidden.as_bytes());
+        assert!(!HIDDEN.into_iter().any(holds), "{file}");
+    }
 }
 
 /// A fault of the first requests that a test accepts.
@@ -216,12 +258,10 @@ fn limits_errors_and_broken_connections_are_waited_out() {
         let command = online(&mut command, &hub).env("ASAP_STORE_RETRY_TIMEOUT", "0.5");
         refused(command, 75, &[text, "run the same command again later"]);
         assert!(hub.asked().len() < 12, "{text}: {} requests", hub.asked().len());
-        let mut command = scoring(&workplace, "org/tiny");
-        refused(
-            online(&mut command, &hub).env("ASAP_STORE_RETRY_TIMEOUT", "0.5"),
-            75,
-            &[text, "run the same command again later"],
-        );
+        for mut command in [scoring(&workplace, "org/tiny"), thinking(&workplace, "org/tiny")] {
+            let command = online(&mut command, &hub).env("ASAP_STORE_RETRY_TIMEOUT", "0.5");
+            refused(command, 75, &[text, "run the same command again later"]);
+        }
     }
     let mut command = questions(&workplace, "org/name");
     let nobody = command.env_remove("HF_HUB_OFFLINE").env("HF_ENDPOINT", "http://127.0.0.1:9");
@@ -238,174 +278,6 @@ fn a_file_that_changes_between_list_and_get_is_found_out() {
         1,
         &["data/a.parquet: it was replaced after it was listed"],
     );
-}
-
-fn cache(workplace: &Workplace) -> PathBuf {
-    workplace.path(".cache/huggingface/hub/models--org--tiny")
-}
-
-/// The files of the snapshot of the main branch, with the targets of their links.
-fn snapshot(workplace: &Workplace) -> BTreeMap<String, String> {
-    let folder = cache(workplace).join("snapshots").join(commit("main"));
-    let entries = folder.read_dir().unwrap().map(|entry| entry.unwrap());
-    let target = |path: PathBuf| fs::read_link(path).unwrap().to_string_lossy().into_owned();
-    entries.map(|entry| (entry.file_name().into_string().unwrap(), target(entry.path()))).collect()
-}
-
-fn tiny(file: &str) -> Vec<u8> {
-    fs::read(root().join("tests/goldens/qwen2").join(file)).unwrap()
-}
-
-#[test]
-fn a_model_is_downloaded_in_the_parts_that_are_needed_into_the_cache_that_others_share() {
-    let (workplace, hub) = (Workplace::new(), Hub::start(vec![model("models/org/tiny")]));
-    let feed = ["feed", "--data", "data/sample", "--model", "org/tiny", "--count"];
-    finished(online(&mut workplace.command(feed), &hub)).ok();
-    assert!(hub.loads(WEIGHTS).is_empty(), "a feed needs no weights");
-    assert_eq!(finished(online(&mut scoring(&workplace, "org/tiny"), &hub)).ok(), SCORED);
-    assert_eq!(hub.loads(WEIGHTS).len(), 1);
-    assert!(hub.asked().iter().all(|asked| !asked.path.contains("state.bin") && !asked.path.contains("notes.md")));
-
-    let links: Vec<String> =
-        ["config.json", "generation_config.json", WEIGHTS, "tokenizer.json", "tokenizer_config.json"]
-            .iter()
-            .map(|file| format!("../../blobs/{}", etag(file, &tiny(file))))
-            .collect();
-    assert_eq!(snapshot(&workplace).into_values().collect::<Vec<_>>(), links);
-    assert_eq!(fs::read_to_string(cache(&workplace).join("refs/main")).unwrap(), commit("main"));
-    let left: Vec<_> = cache(&workplace).join("blobs").read_dir().unwrap().map(|blob| blob.unwrap().path()).collect();
-    assert!(left.len() == 5 && left.iter().all(|blob| blob.extension().is_none()), "{left:?}");
-
-    // A cached model is read without the Hub, as is its commit.
-    let asked = hub.asked().len();
-    assert_eq!(finished(&mut scoring(&workplace, &format!("org/tiny@{}", commit("main")))).ok(), SCORED);
-    assert_eq!(finished(online(&mut scoring(&workplace, "org/tiny"), &hub)).ok(), SCORED);
-    assert_eq!(hub.asked().len(), asked);
-}
-
-#[test]
-fn weights_in_parts_are_downloaded_and_safetensors_before_others() {
-    let list = br#"{"metadata": {}, "weight_map": {"a": "model-1.safetensors", "b": "model-1.safetensors"}}"#;
-    let mut repository = model("models/org/tiny");
-    let files = &mut repository.branches[0].1;
-    let weights = files.remove(WEIGHTS).unwrap();
-    files.insert("pytorch_model.bin".to_string(), vec![0; 50]);
-    files.insert("model-1.safetensors".to_string(), weights);
-    files.insert("model.safetensors.index.json".to_string(), list.to_vec());
-    let (workplace, hub) = (Workplace::new(), Hub::start(vec![repository.clone()]));
-    assert_eq!(finished(online(&mut scoring(&workplace, "org/tiny"), &hub)).ok(), SCORED);
-    assert!(hub.loads("pytorch_model.bin").is_empty() && hub.loads("model-1.safetensors").len() == 1);
-
-    repository.branches[0].1.retain(|file, _| !file.starts_with("model"));
-    let (workplace, hub) = (Workplace::new(), Hub::start(vec![repository.clone()]));
-    finished(online(&mut scoring(&workplace, "org/tiny"), &hub)).ends(2, &["model.safetensors"]);
-    assert_eq!(hub.loads("pytorch_model.bin").len(), 1);
-    repository.branches[0].1.remove("pytorch_model.bin");
-    let (workplace, hub) = (Workplace::new(), Hub::start(vec![repository]));
-    let without = "the model org/tiny has no weights that asap reads: expected model.safetensors or pytorch_model.bin";
-    refused(online(&mut scoring(&workplace, "org/tiny"), &hub), 2, &[without]);
-}
-
-#[test]
-fn a_download_continues_where_it_ended() {
-    let workplace = Workplace::new();
-    let hub = Hub::that(vec![model("models/org/tiny")], first(1, |asked| asked.is_storage, Fault::Cut(500_000)));
-    assert_eq!(finished(online(&mut scoring(&workplace, "org/tiny"), &hub)).ok(), SCORED);
-    let loads: Vec<_> = hub.loads(WEIGHTS).into_iter().map(|asked| asked.range).collect();
-    assert!(loads.len() == 2 && loads[0].is_none() && loads[1].as_deref() == Some("bytes=500000-784999"), "{loads:?}");
-
-    // The same of another process, which finds half of the file.
-    let workplace = Workplace::new();
-    let hub = Hub::that(vec![model("models/org/tiny")], |asked| match asked.range {
-        _ if !asked.is_storage => None,
-        None => Some(Fault::Cut(500_000)),
-        Some(_) => Some(Fault::Status(503, vec![])),
-    });
-    let mut command = scoring(&workplace, "org/tiny");
-    finished(online(&mut command, &hub).env("ASAP_STORE_RETRY_TIMEOUT", "0.3")).ends(75, &["answers 503"]);
-    let blob = cache(&workplace).join("blobs").join(etag(WEIGHTS, &tiny(WEIGHTS)));
-    let incomplete = blob.with_extension("incomplete");
-    assert_eq!(incomplete.metadata().unwrap().len(), 500_000);
-    let hub = Hub::start(vec![model("models/org/tiny")]);
-    assert_eq!(finished(online(&mut scoring(&workplace, "org/tiny"), &hub)).ok(), SCORED);
-    assert_eq!(hub.loads(WEIGHTS)[0].range.as_deref(), Some("bytes=500000-784999"));
-    assert!(!incomplete.exists());
-}
-
-#[test]
-fn bytes_without_the_hash_of_the_listing_are_not_kept() {
-    for (file, is_storage) in [(WEIGHTS, true), ("tokenizer.json", false)] {
-        let workplace = Workplace::new();
-        let hub = Hub::that(vec![model("models/org/tiny")], move |asked| {
-            let is_one = asked.path.contains(file) && asked.is_storage == is_storage;
-            is_one.then_some(Fault::Garbled)
-        });
-        let text = format!("{file} of the model org/tiny does not have the hash");
-        refused(online(&mut scoring(&workplace, "org/tiny"), &hub), 2, &[&text]);
-        assert!(!cache(&workplace).join("blobs").join(etag(file, &tiny(file))).exists());
-    }
-    // What a damaged disk left is fetched again.
-    let (workplace, hub) = (Workplace::new(), Hub::start(vec![model("models/org/tiny")]));
-    let blobs = cache(&workplace).join("blobs");
-    fs::create_dir_all(&blobs).unwrap();
-    fs::write(blobs.join(etag(WEIGHTS, &tiny(WEIGHTS))).with_extension("incomplete"), vec![7; 1000]).unwrap();
-    assert_eq!(finished(online(&mut scoring(&workplace, "org/tiny"), &hub)).ok(), SCORED);
-    let ranges: Vec<_> = hub.loads(WEIGHTS).into_iter().map(|asked| asked.range.is_some()).collect();
-    assert_eq!(ranges, [true, false]);
-}
-
-#[test]
-fn processes_at_once_download_a_model_once() {
-    let (workplace, hub) = (Workplace::new(), Hub::start(vec![model("models/org/tiny")]));
-    std::thread::scope(|scope| {
-        let one = || finished(online(&mut scoring(&workplace, "org/tiny"), &hub));
-        let started = [(); 3].map(|()| scope.spawn(one));
-        started.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap().ok(), SCORED));
-    });
-    assert_eq!(hub.loads(WEIGHTS).len(), 1);
-}
-
-#[test]
-fn nothing_is_downloaded_offline() {
-    let (workplace, hub) = (Workplace::new(), Hub::start(vec![model("models/org/tiny")]));
-    let by_variable = "HF_HUB_OFFLINE is set: unset it, or run hf download org/tiny";
-    refused(online(&mut scoring(&workplace, "org/tiny"), &hub).env("HF_HUB_OFFLINE", "1"), 2, &[by_variable]);
-    let by_setting = "asap.hub is 'offline': set it to 'online', or run hf download org/tiny";
-    refused(online(&mut scoring(&workplace, "org/tiny"), &hub).env("ASAP_HUB", "offline"), 2, &[by_setting]);
-    let feed = ["feed", "--data", "data/sample", "--model", "org/tiny", "--count"];
-    refused(online(&mut workplace.command(feed), &hub).env("ASAP_HUB", "offline"), 1, &[by_setting]);
-    let set = [
-        "sql",
-        "-c",
-        "SET asap.hub = 'offline'",
-        "-c",
-        "SET asap.scorer.model = 'org/tiny'",
-        "-c",
-        "SELECT cot_tokens('a')",
-    ];
-    refused(online(&mut workplace.command(set), &hub), 2, &[by_setting]);
-    assert!(hub.asked().is_empty());
-}
-
-#[test]
-fn a_full_disk_and_a_read_only_cache_are_named() {
-    let (workplace, hub) = (Workplace::new(), Hub::start(vec![model("models/org/tiny")]));
-    let script = "mount -t tmpfs -o size=400k tmpfs small || exit 8; exec \"$0\" \"$@\"";
-    fs::create_dir(workplace.path("small")).unwrap();
-    let score = scoring(&workplace, "org/tiny");
-    let mut mounted = Command::new("unshare");
-    mounted.args(["--map-root-user", "--mount", "sh", "-c", script]).arg(score.get_program()).args(score.get_args());
-    mounted.envs(score.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(workplace.path(""));
-    let full = online(&mut mounted, &hub).env("HF_HUB_CACHE", workplace.path("small"));
-    refused(full, 75, &["cannot write", "/small/models--org--tiny/", "No space left on device", "Free space there"]);
-
-    let locked = workplace.path("locked");
-    fs::create_dir(&locked).unwrap();
-    fs::write(locked.join("hub"), "").unwrap();
-    fs::set_permissions(&locked, fs::Permissions::from_mode(0o500)).unwrap();
-    let mut command = scoring(&workplace, "org/tiny");
-    let command = online(&mut command, &hub).env("HF_HOME", &locked);
-    refused(command, 1, &["cannot write", "locked/hub"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod anchoring;
 mod answers;
 mod cli;
 mod common;
+mod compat;
 #[cfg(feature = "cuda-tests")]
 mod cuda;
 mod eval;

@@ -26,14 +26,14 @@ fn workplace(jobs: &str) -> Workplace {
     workplace
 }
 
-struct Scheduler {
+pub(crate) struct Scheduler {
     child: Child,
     reports: Receiver<String>,
     talk: Receiver<String>,
 }
 
 impl Scheduler {
-    fn start(workplace: &Workplace) -> Self {
+    pub(crate) fn start(workplace: &Workplace) -> Self {
         let mut command = workplace.command(["schedule", "jobs.toml"]);
         command.env("XDG_STATE_HOME", workplace.path("state")).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -42,7 +42,7 @@ impl Scheduler {
         Self { child, reports, talk }
     }
 
-    fn report(&self) -> Value {
+    pub(crate) fn report(&self) -> Value {
         serde_json::from_str(&self.reports.recv().unwrap()).unwrap()
     }
 
@@ -75,7 +75,7 @@ impl Scheduler {
     }
 
     /// Ends it with SIGTERM after its last report.
-    fn stop(self) {
+    pub(crate) fn stop(self) {
         self.signal(Signal::SIGTERM);
         assert_eq!(self.end(), Vec::<Value>::new());
     }

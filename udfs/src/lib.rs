@@ -13,7 +13,7 @@
 //! | [`anchor`] | anchorers: they write direct thoughts, prune by them, and answer prompts |
 //! | [`llm`] | settings and errors of language models; the calls themselves are the crate `asap-llm` |
 //! | [`bounded`] | functions of the engine whose results may be too long |
-//! | `local_model` | the provider `local`: a model in a folder |
+//! | `local_model` | the provider `local`: a model in this process |
 //! | `needs` | what functions need from their session |
 //! | [`models`] | the scoring model of a session; the language models themselves are the crate `asap-lm` |
 //! | [`scorers`] | the backends of the scoring model: which one runs it, how it is opened |

@@ -1,7 +1,6 @@
-//! The provider `local`: a model in a folder, on its own thread. It answers the waiting requests in one batch.
+//! The provider `local`: a model of this machine or the Hub, on its own thread. It answers the waiting requests in one batch.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -15,15 +14,15 @@ use asap_llm::{LlmError, Result};
 use asap_lm::generate::{Finish, Generated, Generator, Prompt, TEXTS};
 use asap_lm::ops::on_cores;
 use asap_lm::sampling::Sampling;
-use asap_lm::{LmError, Message, fingerprint};
+use asap_lm::{LmError, Message, fingerprint, locate};
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
 
 /// Capacity of the queue of requests to the model; further requests wait to enter it.
 const WAITING: usize = 16;
 
-/// Opens the model of a folder.
-pub(crate) const OPEN: OpenLocal = OpenLocal(|folder, memory| Ok(Arc::new(ModelThread::load(folder, memory)?)));
+/// Opens a model by its folder, or its name on the Hub.
+pub(crate) const OPEN: OpenLocal = OpenLocal(|named, memory| Ok(Arc::new(ModelThread::load(named, memory)?)));
 
 /// A model's thread. Dropping this ends the thread and waits for it. That is quick, because no caller wants its answer.
 pub(crate) struct ModelThread {
@@ -45,11 +44,15 @@ impl fmt::Debug for ModelThread {
 }
 
 impl ModelThread {
-    fn load(folder: &str, memory: &Arc<Memory>) -> Result<Self> {
-        let wrong =
-            |error: LmError| LlmError::Setting(format!("{} = '{folder}': {error}", Setting("asap.anchor.model")));
-        let generator = Generator::load(Path::new(folder), memory).map_err(wrong)?;
-        let fingerprint = fingerprint(Path::new(folder)).map_err(wrong)?;
+    fn load(named: &str, memory: &Arc<Memory>) -> Result<Self> {
+        let wrong = |error: LmError| match error {
+            LmError::Unavailable(why) => LlmError::Unreachable(why),
+            LmError::Write { .. } => LlmError::Local(Arc::new(error)),
+            error => LlmError::Setting(format!("{} = '{named}': {error}", Setting("asap.anchor.model"))),
+        };
+        let folder = locate(named).map_err(wrong)?;
+        let generator = Generator::load(&folder, memory).map_err(wrong)?;
+        let fingerprint = fingerprint(&folder).map_err(wrong)?;
         Self::spawn(fingerprint, generator, serve)
             .map_err(|error| wrong(LmError::Thread(format!("cannot start it: {error}"))))
     }

@@ -181,12 +181,13 @@ settings! {
     /// The name of the scoring model at its server. Unset: the only model that the server lists.
     scorer_served_model: Option<String> = None, "scorer.served_model", Results;
     /// The provider of direct thoughts and coarse prunings: `extractive` (rules, no language model, no network),
-    /// `openai` (an endpoint with OpenAI's chat completions API) or `local` (a model in a folder).
+    /// `openai` (an endpoint with OpenAI's chat completions API) or `local` (a model on the CPU).
     anchor_provider: Provider = Provider::Extractive, "anchor.provider", Results;
     /// The address of the endpoint if the provider is `openai`, such as http://localhost:8000/v1. asap appends
     /// `/chat/completions`. The address must not contain a user, password, query or fragment.
     anchor_base_url: Option<String> = None, "anchor.base_url", Calls;
-    /// The language model: its name at the endpoint (`openai`) or its folder (`local`).
+    /// The language model: its name at the endpoint (`openai`), or its folder or `org/name` on the Hugging Face Hub
+    /// (`local`).
     anchor_model: Option<String> = None, "anchor.model", Results;
     /// The name of the environment variable that holds the endpoint's API key. Unset: no key is sent.
     anchor_api_key_env: Option<String> = None, "anchor.api_key_env", Calls;

@@ -36,6 +36,7 @@ mod send;
 pub mod usage;
 
 use std::any::Any;
+use std::error::Error;
 use std::sync::Arc;
 
 use asap_kernels::front_end::Setting;
@@ -71,6 +72,9 @@ pub enum LlmError {
     /// The endpoint does not answer now. Repeating the command helps later.
     #[error("{0}")]
     Unreachable(String),
+    /// The local model cannot be opened, for the cause that its engine has.
+    #[error(transparent)]
+    Local(Arc<dyn Error + Send + Sync>),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]

@@ -27,7 +27,7 @@ pub trait LocalModel: fmt::Debug + Send + Sync {
     async fn answer(&self, request: ChatRequest) -> Outcome;
 }
 
-/// Opens the model of a folder within a memory limit. The crate with an engine sets it, so that this crate builds
+/// Opens a model by its name within a memory limit. The crate with an engine sets it, so that this crate builds
 /// without one.
 #[derive(Clone, Copy)]
 pub struct OpenLocal(pub Open);
@@ -36,9 +36,9 @@ type Open = fn(&str, &Arc<Memory>) -> Result<Arc<dyn LocalModel>>;
 
 impl Default for OpenLocal {
     fn default() -> Self {
-        Self(|folder, _| {
+        Self(|named, _| {
             Err(LlmError::Setting(format!(
-                "{} = '{folder}': this program has no engine for local models",
+                "{} = '{named}': this program has no engine for local models",
                 Setting("asap.anchor.model")
             )))
         })

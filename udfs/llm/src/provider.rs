@@ -10,7 +10,7 @@ pub enum Provider {
     Extractive,
     /// An endpoint over HTTP at `asap.anchor.base_url`, with the API of OpenAI.
     Openai,
-    /// A model in the folder `asap.anchor.model`.
+    /// The model `asap.anchor.model` in this process.
     Local,
 }
 

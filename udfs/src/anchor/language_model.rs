@@ -1,4 +1,4 @@
-//! The anchorer with a language model, at an endpoint or in a local folder: it writes direct thoughts and prunes by
+//! The anchorer with a language model, at an endpoint or in this process: it writes direct thoughts and prunes by
 //! them.
 
 use std::sync::Arc;
@@ -49,6 +49,7 @@ impl LanguageModel {
                 Setting("asap.anchor.max_cost")
             );
         }
+        settings.apply_hub();
         let model = llm.model(&settings.language_model()).map_err(failed)?;
         Ok(Self {
             name: model.name.clone(),
