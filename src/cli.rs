@@ -201,9 +201,18 @@ fn command() -> clap::Command {
         format!("{job}:\n{}\n", names.iter().filter_map(about).collect::<Vec<_>>().join("\n"))
     };
     let jobs = JOBS.iter().map(job).collect::<Vec<_>>().join("\n");
-    command.help_template(format!(
+    with_numbers(command).help_template(format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{jobs}\nOptions:\n{{options}}{{after-help}}"
     ))
+}
+
+/// Lets the values of all flags be negative numbers, so that their parsers say what they take.
+fn with_numbers(command: clap::Command) -> clap::Command {
+    let arguments = |argument: clap::Arg| match argument.get_action().takes_values() {
+        true => argument.allow_negative_numbers(true),
+        false => argument,
+    };
+    command.mut_args(arguments).mut_subcommands(with_numbers)
 }
 
 /// What replaces former commands, except those that [`table`] took over.
@@ -220,12 +229,24 @@ const FORMER_COMMANDS: [(&str, &str); 3] = [
 /// Words for what a command does, with its name.
 const OTHER_WORDS: [(&str, &str); 3] = [("prune", "run"), ("query", "sql"), ("report", "view")];
 
+/// What commands without `--format` write.
+const FORMATS: [(&str, &str); 4] = [
+    ("asap view", "it writes a report by the ending of --to: report.html, report.md or report.json"),
+    ("asap feed", "it writes Arrow batches, and one JSON object with --count"),
+    ("asap generate", "it prints JSON lines with --data, and plain text with --prompt"),
+    ("asap completions", "it prints a script"),
+];
+
+/// Other words for JSON lines.
+const JSON_LINES: [&str; 4] = ["jsonl", "ndjson", "jsonlines", "json-lines"];
+
 /// A hint for words where clap's own tip does not help: former commands and flags, settings as flags, and SQL without
 /// `-c`.
 fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let kind = match error.kind() {
         ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
         ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        ErrorKind::InvalidValue => ContextKind::InvalidValue,
         _ => return None,
     };
     let Some(ContextValue::String(typed)) = error.get(kind) else { return None };
@@ -239,7 +260,16 @@ fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let path = path.join(" ");
     let what = match (kind, typed.strip_prefix("--")) {
         (ContextKind::InvalidSubcommand, _) => unknown_command(&command, &path, typed),
-        (_, Some(flag)) if command.get_arguments().any(|argument| argument.get_id() == "set") => {
+        (ContextKind::InvalidValue, _) => {
+            let Some(ContextValue::Strings(known)) = error.get(ContextKind::ValidValue) else { return None };
+            let lines = known.iter().find(|known| *known == "nd-json" && JSON_LINES.contains(&typed.as_str()))?;
+            format!("there is no --format {typed}: JSON lines are {lines}; expected {}", known.join(", "))
+        }
+        (_, Some("format")) if !has(&command, "format") => {
+            let (_, instead) = FORMATS.iter().find(|(of, _)| *of == path)?;
+            format!("{path} has no --format: {instead}")
+        }
+        (_, Some(flag)) if has(&command, "set") && config::setting_of_flag(flag).is_some() => {
             let key = config::setting_of_flag(flag)?;
             let set = match value_after(typed, arguments) {
                 Some(value) => copied(&["--set", &format!("asap.{key}={value}")]),
@@ -250,9 +280,53 @@ fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
         (_, None) if path == "asap sql" && !typed.starts_with('-') => {
             format!("expected SQL after -c, found '{typed}': run {}", copied(&["asap", "sql", "-c", typed]))
         }
-        _ => return None,
+        (_, None) if !typed.starts_with('-') => unexpected(&command, &path, typed, arguments)?,
+        _ => unknown_flag(error, &command, &path, typed)?,
     };
     Some(format!("error: {what}"))
+}
+
+fn has(command: &clap::Command, flag: &str) -> bool {
+    command.get_arguments().any(|argument| argument.get_long() == Some(flag))
+}
+
+/// Flags of commands, and words for the same. The first that a command has is meant.
+const SAME: [&[&str]; 5] = [
+    &["to", "out", "output"],
+    &["from", "data", "input"],
+    &["max-tokens", "budget", "max-length", "max-new-tokens"],
+    &["micro-batch", "step", "batch-size", "batch"],
+    &["prompt", "question"],
+];
+
+/// A flag that the command lacks, if clap has no tip or one that does not help.
+fn unknown_flag(error: &clap::Error, command: &clap::Command, path: &str, typed: &str) -> Option<String> {
+    let is_hinted = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand].map(|kind| error.get(kind).is_some());
+    let flag = typed.trim_start_matches('-');
+    let same = SAME.iter().find(|words| words.contains(&flag)).copied().unwrap_or_default();
+    let hint = match same.iter().find(|word| has(command, word)) {
+        Some(meant) => format!(" (did you mean --{meant}?)"),
+        None if is_hinted.contains(&true) => return None,
+        None => String::new(),
+    };
+    Some(format!("{path} has no flag {typed}{hint}; {path} --help lists them"))
+}
+
+/// An argument that no flag takes.
+fn unexpected(command: &clap::Command, path: &str, typed: &str, arguments: &[OsString]) -> Option<String> {
+    let at = arguments.iter().position(|argument| argument == typed)?;
+    let before = arguments[..at].last()?.to_str()?;
+    let with_equals = command.get_arguments().filter(|argument| argument.is_require_equals_set());
+    let mut with_equals = with_equals.filter_map(clap::Arg::get_long);
+    if with_equals.any(|flag| before.strip_prefix("--") == Some(flag)) {
+        return Some(format!("the value of {before} follows an equals sign: {before}={typed}"));
+    }
+    let advice = match (has(command, "from"), has(command, "to")) {
+        (true, true) => "name the input with --from, and the output with --to",
+        (false, true) => "name the output with --to",
+        _ => return None,
+    };
+    Some(format!("{path} has no use for '{typed}': {advice}"))
 }
 
 fn unknown_command(command: &clap::Command, path: &str, typed: &str) -> String {

@@ -44,13 +44,14 @@ impl SettingArgs {
 }
 
 /// The former flags of `asap run`, and last parts of several keys of which one is usually meant, each with its setting.
-const FLAGS_OF_SETTINGS: [(&str, &str); 6] = [
+const FLAGS_OF_SETTINGS: [(&str, &str); 7] = [
     ("slice-rows", "run.slice_rows"),
     ("target-shard-bytes", "run.shard_bytes"),
     ("commit-every", "run.commit_seconds"),
     ("grace", "run.grace_seconds"),
     ("device", "scorer.device"),
     ("backend", "scorer.backend"),
+    ("model", "scorer.model"),
 ];
 
 /// The setting that a flag without its own name meant: a former flag of `asap run`, or the last part of a key, such as

@@ -38,10 +38,10 @@ pub struct EvalArgs {
     #[arg(long, value_name = "NAME|DIR", required_unless_present_any = ["compare", "table"])]
     model: Option<String>,
     /// Set the maximum tokens of a response. Several budgets are evaluated at once [default: the budget of the paper]
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = at_least_one::<NonZeroU32>)]
     budget: Vec<NonZeroU32>,
     /// Ask for K responses to each problem
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = at_least_one::<u32>)]
     samples: u32,
     /// Divide logits by T before a token is sampled. At 0, take the likeliest token
     #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = crate::generate::not_below_zero)]
@@ -59,10 +59,10 @@ pub struct EvalArgs {
     #[arg(long, value_name = "TEXT", requires = "bench", default_value_t, hide_default_value = true)]
     suffix: String,
     /// Keep N requests in flight
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = at_least_one::<u32>)]
     concurrency: u32,
     /// Evaluate on the first N problems
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<usize>)]
     limit: Option<usize>,
     /// Write the responses to this folder: a new folder, or the folder of an evaluation of the same model and benchmark
     #[arg(long, value_name = "LOC")]

@@ -33,10 +33,10 @@ pub struct ExamArgs {
         value_parser = crate::generate::share)]
     shares: Vec<f64>,
     /// Use at most N questions
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = at_least_one::<usize>)]
     questions: usize,
     /// Skip chains of more than N tokens
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = at_least_one::<usize>)]
     max_tokens: usize,
     /// Draw the questions and the random controls with this seed
     #[arg(long, value_name = "S", default_value_t = 42)]

@@ -37,6 +37,10 @@ pub struct ExportArgs {
 }
 
 pub async fn run(args: ExportArgs) -> Result<(), Failure> {
+    if args.to.ends_with(".parquet") {
+        let what = format!("--to takes a folder, which gets Parquet files and a dataset card, found {}", args.to);
+        return Err(Failure::Usage(what));
+    }
     let about = about(&args.location).await?;
     if !upload::is_dataset(&args.to) {
         if args.replace || args.dry_run {

@@ -53,10 +53,10 @@ pub struct FeedArgs {
     #[arg(long, value_name = "question=…,cot=…,answer=…", value_parser = parsed::<ColumnMapping>)]
     columns: Option<ColumnMapping>,
     /// Write each row N times
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one::<u64>)]
     epochs: u64,
     /// Set the maximum tokens of an example, up to the model's window
-    #[arg(long, value_name = "TOKENS", default_value_t = 16_384, value_parser = at_least_one)]
+    #[arg(long, value_name = "TOKENS", default_value_t = 16_384, value_parser = at_least_one::<usize>)]
     max_length: usize,
     /// Drop examples longer than --max-length, or cut them (a model trained on cut chains may not learn to stop)
     #[arg(long, value_name = "drop|cut", default_value = "drop")]
@@ -65,10 +65,10 @@ pub struct FeedArgs {
     #[arg(long, value_name = "all|kept", default_value = "all")]
     loss: Loss,
     /// Set the number of examples per step, for each trainer
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = at_least_one::<usize>)]
     step: usize,
     /// Fill each step with at most this many tokens, for each trainer. A longer example gets its own step
-    #[arg(long, value_name = "TOKENS", value_parser = at_least_one, conflicts_with = "step")]
+    #[arg(long, value_name = "TOKENS", value_parser = at_least_one::<usize>, conflicts_with = "step")]
     step_tokens: Option<usize>,
     /// Seed the row order: the same seed gives the same steps
     #[arg(long, value_name = "S", default_value_t = 42)]

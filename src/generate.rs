@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 
 use crate::config;
 use crate::failure::Failure;
-use crate::output::{count, error_line, note, print, reasons, several, without_system};
+use crate::output::{at_least_one, count, error_line, note, print, reasons, several, without_system};
 use crate::progress::{Bar, while_opening};
 use crate::rows;
 
@@ -60,10 +60,10 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "C", conflicts_with = "prompt")]
     column: Option<String>,
     /// Set the maximum tokens of an answer
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = at_least_one::<u32>)]
     max_tokens: u32,
     /// Generate K answers to each question
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = at_least_one::<u32>)]
     samples: u32,
     /// Divide logits by T before a token is sampled. At 0, take the likeliest token
     #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = not_below_zero)]

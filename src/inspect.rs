@@ -65,7 +65,7 @@ pub struct InspectArgs {
     #[arg(long, value_name = "DIR")]
     model: Option<String>,
     /// Set the maximum tokens of a row for --model, up to the model's window
-    #[arg(long, value_name = "TOKENS", default_value_t = 16_384, value_parser = at_least_one, requires = "model")]
+    #[arg(long, value_name = "TOKENS", default_value_t = 16_384, value_parser = at_least_one::<usize>, requires = "model")]
     max_length: usize,
     #[cfg(feature = "view")]
     /// Check all rows for faults: cut_off, loop, mixed_scripts, hollow, wrong_answer, duplicate and contaminated. Shows of

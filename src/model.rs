@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use asap_llm::Llm;
 use asap_lm::config::{Limits, ModelConfig};
-use asap_lm::{PromptTemplate, QuestionAndSteps, Reading, Scorer, Wanted, locate};
+use asap_lm::{LmError, PromptTemplate, QuestionAndSteps, Reading, Scorer, Wanted, locate};
 use asap_pipelines::corpus::Corpus;
 use asap_pipelines::location::command;
 use asap_pipelines::session::session;
@@ -15,7 +15,6 @@ use clap::Args;
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{DataFusionError, config_datafusion_err};
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
@@ -120,7 +119,10 @@ fn opened(settings: &Settings) -> Result<(Arc<Scorer>, Settings), Failure> {
 
 pub async fn run(args: ModelArgs) -> Result<(), Failure> {
     let settings = Settings { scorer_model: args.model.clone(), ..config::load(&args.settings)? };
-    let wrong = |error: asap_lm::LmError| -> DataFusionError { config_datafusion_err!("{}: {error}", args.model) };
+    let wrong = |error: LmError| match error.is_unavailable() {
+        true => Failure::from(error),
+        false => Failure::Usage(format!("{}: {error}", args.model)),
+    };
     let folder = locate(&args.model).map_err(wrong)?;
     let limits = Limits::load(&folder).map_err(wrong)?;
     let config = ModelConfig::load(&folder).ok();

@@ -7,7 +7,7 @@ mod statements;
 mod watch;
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -18,14 +18,14 @@ use asap_pipelines::named_tables;
 use asap_udfs::typo;
 use clap::Args;
 use datafusion::arrow::error::ArrowError;
-use datafusion::common::{exec_datafusion_err, plan_datafusion_err};
+use datafusion::common::{SchemaError, TableReference, exec_datafusion_err, plan_datafusion_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::parquet::errors::ParquetError;
 use datafusion::prelude::SessionContext;
 
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
-use crate::output::{IS_QUIET, calls, complain, missing_table, no_table, note, parsed};
+use crate::output::{IS_QUIET, calls, complain, error_line, missing_table, no_table, note, parsed};
 use crate::progress::while_opening;
 use crate::signals::{Stop, unless_interrupted};
 use print::{Print, RowFormat, max_rows};
@@ -161,9 +161,32 @@ async fn execute(session: &Session, commands: &[String], print: &Print) -> Resul
             Ok(Err(error)) => error,
             Err(panicked) => exec_datafusion_err!("the query failed, perhaps on a damaged file: {panicked}"),
         };
-        return Err(session.with_file(session.with_tables(failed)).await);
+        return Err(session.with_file(with_hint(session.with_tables(failed), command)).await);
     }
     Ok(())
+}
+
+/// Explains a missing column: one that only rejects have, or a text in the wrong quotes.
+fn with_hint(error: DataFusionError, sql: &str) -> DataFusionError {
+    let DataFusionError::SchemaError(missing, _) = error.find_root() else { return error };
+    let SchemaError::FieldNotFound { field, valid_fields } = missing.as_ref() else { return error };
+    let is_of_rejects = ["status", "error"].contains(&field.name());
+    let is_of_output = valid_fields.iter().any(|field| ["pruned_tokens", "kept"].contains(&field.name()));
+    if !is_of_rejects || !is_of_output {
+        let (message, name) = (error_line(&error), field.name());
+        return match sql.contains(&format!("\"{name}\"")) {
+            true => plan_datafusion_err!("{message}. A text is in single quotes: '{name}'"),
+            false => error,
+        };
+    }
+    let output = valid_fields.iter().find_map(|field| field.relation.as_ref()).map(TableReference::table);
+    let output =
+        output.filter(|output| Path::new(output).join(".asap").exists()).unwrap_or("OUTPUT").trim_end_matches('/');
+    let name = field.name();
+    plan_datafusion_err!(
+        "there is no column {name}: an output has only rows that were not rejected. Query the rejects: \
+         FROM '{output}/.asap/rejects'"
+    )
 }
 
 struct Session {

@@ -16,7 +16,9 @@ use clap::{Args, Subcommand};
 use url::Url;
 
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, count, print_as, print_summary, several, table, time, time_or_dash};
+use crate::output::{
+    SummaryFormat, at_least_one, count, duration, print_as, print_summary, several, table, time, time_or_dash,
+};
 
 /// Show and maintain the output of a run: its state, commits, shards and paid answers
 #[derive(Debug, Args)]
@@ -93,7 +95,7 @@ later, that run needs --on-change reprocess, and reads all merged shards again."
         #[command(flatten)]
         place: PlaceArgs,
         /// Merge shards smaller than this size in bytes
-        #[arg(long, value_name = "N", default_value_t = SHARD_BYTES)]
+        #[arg(long, value_name = "N", default_value_t = SHARD_BYTES, value_parser = at_least_one::<NonZeroU64>)]
         target_bytes: NonZeroU64,
     },
 }
@@ -117,7 +119,7 @@ struct VacuumArgs {
     place: PlaceArgs,
     /// Keep files that were written or replaced within this time [default: 168h]. Choose a time longer than any run or
     /// reader needs. With --answers, keep answers that were paid within this time [default: all]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     retain: Option<Duration>,
     /// Clean up the paid answers instead of the files: merge small segments into large ones, and remove damaged,
     /// repeated and old answers. LOC may also be an answer cache. If a run needs a removed answer, you pay again
@@ -247,7 +249,7 @@ fn history_lines(commits: &[Commit]) -> String {
 fn verified(found: &Verified) -> String {
     let mut lines = vec![
         format!("version   {}", found.table_version),
-        format!("shards    {}", count(found.shards)),
+        format!("shards    {} of the output, {} of the rejects", count(found.shards), count(found.shards_of_rejects)),
         format!("rows      {} in the output, {} rejected", count(found.rows), count(found.rejects)),
         format!(
             "filtered  {} rows of finished slices are neither in the output nor in the rejects",

@@ -44,10 +44,10 @@ pub struct TrainArgs {
     #[arg(long, value_name = "LOC")]
     out: String,
     /// Train on each row N times
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = at_least_one::<u64>)]
     epochs: u64,
     /// Set the maximum tokens of an example
-    #[arg(long, value_name = "TOKENS", default_value_t = 16_384, value_parser = at_least_one)]
+    #[arg(long, value_name = "TOKENS", default_value_t = 16_384, value_parser = at_least_one::<usize>)]
     max_length: usize,
     /// Drop examples longer than --max-length, or cut them (a model trained on cut chains may not learn to stop)
     #[arg(long, value_name = "drop|cut", default_value = "drop")]
@@ -58,13 +58,13 @@ pub struct TrainArgs {
     #[command(flatten)]
     steps: StepSettings,
     /// Set the number of examples per micro-batch
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one::<usize>)]
     micro_batch: usize,
     /// Set the number of micro-batches per step
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = at_least_one::<usize>)]
     accumulate: usize,
     /// Set the maximum tokens of a forward pass. A longer example gets its own pass
-    #[arg(long, value_name = "TOKENS", default_value_t = 4096, value_parser = at_least_one)]
+    #[arg(long, value_name = "TOKENS", default_value_t = 4096, value_parser = at_least_one::<usize>)]
     pass_tokens: usize,
     /// Choose which activations to keep for the backward pass (activation checkpointing). Keeping more is faster and
     /// gives the same weights [default: the most that fits]
@@ -78,10 +78,10 @@ pub struct TrainArgs {
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = fraction)]
     held_out: f64,
     /// Write a checkpoint after this many steps
-    #[arg(long, value_name = "STEPS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "STEPS", default_value_t = 500, value_parser = at_least_one::<u64>)]
     checkpoint_every: u64,
     /// Keep the last N checkpoints
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = at_least_one::<usize>)]
     checkpoints: usize,
     /// Compute on this device: cpu, with all cores
     #[arg(long, default_value = "cpu", value_parser = device)]

@@ -113,8 +113,13 @@ fn indented(text: &str) -> String {
 pub static IS_QUIET: AtomicBool = AtomicBool::new(false);
 
 pub fn note(text: impl Display) {
+    tell(&format!("note: {text}"));
+}
+
+/// Writes a line about work to stderr, unless `--quiet` asks for none.
+pub fn tell(text: &str) {
     if !IS_QUIET.load(Ordering::Relaxed) {
-        complain(&format!("note: {text}"));
+        complain(text);
     }
 }
 
@@ -224,13 +229,33 @@ pub fn first_paragraph(error: &clap::Error) -> String {
     plain(&message)
 }
 
+/// What parsers of numbers and addresses say, and what they expected.
+const EXPECTED: [(&str, &str); 4] = [
+    ("invalid digit found in string", "expected a whole number"),
+    ("number too large to fit in target type", "the number is too large"),
+    ("invalid float literal", "expected a number"),
+    ("invalid socket address syntax", "expected an address and a port, such as 127.0.0.1:9100"),
+];
+
 /// A parser's error without the words of Rust.
 pub fn plain(error: &str) -> String {
-    error.replace("invalid digit found in string", "expected a whole number")
+    EXPECTED.iter().fold(error.to_string(), |said, (found, expected)| said.replace(found, expected))
 }
 
-pub fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "expected a whole number above 0".to_string())
+/// Parses a whole number. The type may hold 0.
+pub fn at_least_one<T: FromStr + ToString>(text: &str) -> Result<T, String> {
+    let number = text.parse().ok().filter(|number: &T| number.to_string() != "0");
+    number.ok_or_else(|| "expected a whole number above 0".to_string())
+}
+
+/// Parses a time. A number alone could be of any unit.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let unit = if text.parse::<f64>().is_ok() {
+        format!("such as {text}d, {text}h or {text}s")
+    } else {
+        "such as 90d, 12h or 30s".to_string()
+    };
+    humantime::parse_duration(text).map_err(|_| format!("expected a number with a unit, {unit}"))
 }
 
 /// Formats a number with a comma between thousands.
@@ -322,7 +347,10 @@ fn message(error: &DataFusionError) -> String {
                 format!("there is no table corpus: {advice}")
             }
             Some(table) => no_table(table, [CORPUS]),
-            None => with_near_hint(argument_error(message).unwrap_or(message)).to_string(),
+            None => match in_words(message) {
+                Some(words) => words.to_string(),
+                None => with_near_hint(argument_error(message).unwrap_or(message)).to_string(),
+            },
         },
         DataFusionError::SQL(error, _) => match error.as_ref() {
             ParserError::ParserError(said) if said.contains("found: /") => {
@@ -331,9 +359,8 @@ fn message(error: &DataFusionError) -> String {
             ParserError::ParserError(said) | ParserError::TokenizerError(said) => format!("SQL: {said}"),
             ParserError::RecursionLimitExceeded => "SQL: the statement is nested too deep".to_string(),
         },
-        DataFusionError::Configuration(message)
-        | DataFusionError::Execution(message)
-        | DataFusionError::NotImplemented(message) => message.clone(),
+        DataFusionError::NotImplemented(message) => in_words(message).unwrap_or(message).to_string(),
+        DataFusionError::Configuration(message) | DataFusionError::Execution(message) => message.clone(),
         DataFusionError::ObjectStore(inner) => match inner.as_ref() {
             object_store::Error::NotSupported { source } => source.to_string(),
             object_store::Error::Generic { store: "hf", source } => source.to_string(),
@@ -345,6 +372,20 @@ fn message(error: &DataFusionError) -> String {
 
 fn external(error: &(dyn Error + Send + Sync + 'static)) -> String {
     error.downcast_ref::<DataFusionError>().map_or_else(|| error.to_string(), message)
+}
+
+const ITEM: &str = "a list has no fields, but its items may have: write both in brackets, such as steps[1]['tokens']";
+
+/// How messages of the engine begin that name its own types, and what they mean.
+const WORDS: [(&str, &str); 4] = [
+    ("Cannot access field at argument 1: type List", ITEM),
+    ("Dot access not supported", ITEM),
+    ("The context currently only supports a single", "expected one SQL statement, found several: leave one of them"),
+    ("table 'datafusion.", "there is no such table: a path in SQL is in single quotes, such as FROM 'out/pruned'"),
+];
+
+fn in_words(message: &str) -> Option<&'static str> {
+    WORDS.iter().find(|(begins, _)| message.starts_with(begins)).map(|(_, words)| *words)
 }
 
 /// Formats failed files, one per line; files with the same error share a line.

@@ -57,6 +57,10 @@ pub fn pipeline(named: &str) -> Result<String, String> {
             ),
             false => {
                 let hint = typo::hint(named, names());
+                let hint = match named.contains(' ') {
+                    true => " (write SQL to a file, such as mine.sql, and name the file)".to_string(),
+                    false => hint,
+                };
                 format!("there is no file and no built-in pipeline {named}{hint}; asap includes {included}")
             }
         }

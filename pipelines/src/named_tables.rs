@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::asap_folder;
 use crate::corpus::{self, plain_table};
 use crate::location;
 use crate::session::session_of;
@@ -95,7 +96,8 @@ impl TableProviderFactory for DeltaTables {
 
 impl DeltaTables {
     async fn open(&self, session: &dyn Session, command: &CreateExternalTable) -> Result<Arc<dyn TableProvider>> {
-        Ok(Arc::new(DeltaRows(DeltaTableFactory {}.create(session, command).await?)))
+        let location = command.locations.first().cloned().unwrap_or_default();
+        Ok(Arc::new(DeltaRows { location, rows: DeltaTableFactory {}.create(session, command).await? }))
     }
 }
 
@@ -112,10 +114,13 @@ async fn delta(session: &dyn Session, folder: &str) -> Result<Arc<dyn TableProvi
 /// The longest list of a condition that a Delta table uses to skip files.
 const SKIPS_BY: usize = 1_000;
 
-/// A Delta table that gets no long lists of values: its reader makes an expression of one level for each value, which
-/// overflows the stack. The engine evaluates these conditions on the rows.
+/// A Delta table that takes no rows if it is an output of a run. It gets no long lists of values: its reader makes an
+/// expression of one level for each value, which overflows the stack. The engine evaluates these conditions on the rows.
 #[derive(Debug)]
-struct DeltaRows(Arc<dyn TableProvider>);
+struct DeltaRows {
+    location: String,
+    rows: Arc<dyn TableProvider>,
+}
 
 fn has_long_list(condition: &Expr) -> bool {
     let is_long = |part: &Expr| Ok(matches!(part, Expr::InList(list) if list.list.len() > SKIPS_BY));
@@ -126,17 +131,17 @@ fn has_long_list(condition: &Expr) -> bool {
 #[async_trait]
 impl TableProvider for DeltaRows {
     fn schema(&self) -> SchemaRef {
-        self.0.schema()
+        self.rows.schema()
     }
 
     fn table_type(&self) -> TableType {
-        self.0.table_type()
+        self.rows.table_type()
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         let support = |filter: &&Expr| match has_long_list(filter) {
             true => Ok(TableProviderFilterPushDown::Unsupported),
-            false => self.0.supports_filters_pushdown(&[filter]).map(|found| found[0].clone()),
+            false => self.rows.supports_filters_pushdown(&[filter]).map(|found| found[0].clone()),
         };
         filters.iter().map(support).collect()
     }
@@ -148,7 +153,7 @@ impl TableProvider for DeltaRows {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.0.scan(session, projection, filters, limit).await
+        self.rows.scan(session, projection, filters, limit).await
     }
 
     async fn insert_into(
@@ -157,7 +162,17 @@ impl TableProvider for DeltaRows {
         rows: Arc<dyn ExecutionPlan>,
         how: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.0.insert_into(session, rows, how).await
+        let folder = location::folder(&self.location)?;
+        let store = session.runtime_env().object_store_registry.get_store(&folder)?;
+        let own = Path::from_url_path(folder.path()).map_err(Error::from)?.join(asap_folder::FOLDER);
+        if store.list(Some(&own)).try_next().await?.is_some() {
+            return plan_err!(
+                "{} is an output of asap run, which only runs may fill: insert into another table, or write the rows \
+                 with COPY (SELECT …) TO 'FILE'",
+                self.location
+            );
+        }
+        self.rows.insert_into(session, rows, how).await
     }
 }
 

@@ -78,7 +78,10 @@ pub async fn check_identity(url: &Url, property: &str, identity: &str) -> Result
         Some(found) => {
             config_err!("{shown} has {property} with {}: choose another folder", differences(found, identity))
         }
-        None => config_err!("{shown} is a table without the property {property}: choose another folder"),
+        None => {
+            let command = property.replace('.', " ");
+            config_err!("{shown} is a table of something else than {command}: choose another folder")
+        }
     }
 }
 

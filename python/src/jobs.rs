@@ -90,7 +90,10 @@ pub(crate) fn found_model(named: &str) -> Option<String> {
 /// `small`, which is written if it is missing.
 #[pyfunction]
 pub(crate) fn model_folder(named: &str) -> PyResult<String> {
-    let folder = asap_lm::locate(named).map_err(|error| ArgumentError::new_err(error.to_string()))?;
+    let folder = asap_lm::locate(named).map_err(|error| match error.is_unavailable() {
+        true => failed(error.into()),
+        false => ArgumentError::new_err(error.to_string()),
+    })?;
     Ok(folder.display().to_string())
 }
 

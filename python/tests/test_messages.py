@@ -67,7 +67,7 @@ EMPTY = GOOD.set_column(1, "cot", pyarrow.array([None] * 3, pyarrow.string()))
     [
         (lambda: run(refine_max_tokens="few"), asap.ArgumentError, "^refine_max_tokens takes .*, found 'few'$"),
         (set_in_a_file, asap.ArgumentError, r"^on_error takes 'reject' or 'fail', found 'stop' \(from asap\.toml\)$"),
-        (lambda: run(part="x"), asap.ArgumentError, "^invalid value 'x' for part: part takes a part number"),
+        (lambda: run(part="x"), asap.ArgumentError, "^invalid value 'x' for part: part takes K/N"),
         (lambda: run(limit=2, sample=2), asap.ArgumentError, "(limit|sample) cannot be used with (limit|sample)$"),
         (lambda: run(seed=2), asap.ArgumentError, "were not provided: sample$"),
         (lambda: run(originals="nope"), asap.ArgumentError, "^originals names nope"),

@@ -22,8 +22,8 @@ use clap::{Args, FromArgMatches};
 use crate::config::{self, SettingArgs};
 use crate::failure::{Failure, is_unreachable};
 use crate::output::{
-    SummaryFormat, at_least_one, complain, error_line, failed_files, first_paragraph, note, parsed, print, print_as,
-    print_summary, time,
+    SummaryFormat, at_least_one, complain, duration, error_line, failed_files, first_paragraph, note, parsed, print,
+    print_as, print_summary, time,
 };
 use crate::progress::Bar;
 use crate::signals::Stop;
@@ -74,20 +74,20 @@ pub struct RunArgs {
     #[arg(long, value_name = "LOC", required_unless_present = "print")]
     to: Option<String>,
     /// Set the budget: the maximum tokens of a pruned chain (asap.refine.max_tokens)
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = config::value_of("refine.max_tokens"))]
+    #[arg(long, value_name = "N", value_parser = config::value_of("refine.max_tokens"))]
     max_tokens: Option<String>,
     /// Set the budget as a share of each original chain, above 0 and at most 1 (asap.refine.ratio)
-    #[arg(long, value_name = "R", allow_negative_numbers = true, value_parser = config::value_of("refine.ratio"))]
+    #[arg(long, value_name = "R", value_parser = config::value_of("refine.ratio"))]
     ratio: Option<String>,
     /// Name the question, cot and answer columns if asap cannot recognize them. If you name no answer column, the
     /// cot column must hold the whole generation: the chain between think tags, then the answer
     #[arg(long, value_name = "question=…,cot=…,answer=…", value_parser = parsed::<ColumnMapping>)]
     columns: Option<ColumnMapping>,
     /// Process at most N input rows, including those of earlier runs. The files share N evenly
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<usize>)]
     limit: Option<usize>,
     /// Process N random rows of the input. The first run chooses the rows, and later runs add no others
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one, conflicts_with = "limit")]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<usize>, conflicts_with = "limit")]
     sample: Option<usize>,
     /// Choose the rows of the sample: the same seed chooses the same rows [default: 0]
     #[arg(long, value_name = "S", requires = "sample")]
@@ -106,7 +106,7 @@ pub struct RunArgs {
     new_generation: bool,
     /// Keep running: start the next run TIME after each run ends, until interrupted [default without TIME: 30s]
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "30s", require_equals = true,
-        value_parser = humantime::parse_duration, conflicts_with = "dry_run")]
+        value_parser = duration, conflicts_with = "dry_run")]
     watch: Option<Duration>,
     /// Process rejected rows again from their input files: rows with these statuses, or, without STATUS, all rejected
     /// rows
@@ -209,6 +209,9 @@ pub async fn run_quietly(
         return Ok(serde_json::to_string(&estimate(request, bar, stop.asked()).await?)?);
     }
     let summary = run_pipeline(request.clone(), bar, stop.asked()).await?;
+    if !returns_rejects {
+        has_input(&summary)?;
+    }
     verdict(&summary, returns_rejects || request.retry_rejects.is_some())?;
     Ok(serde_json::to_string(&summary)?)
 }
@@ -328,7 +331,8 @@ async fn run_once(
             // Before the first answer there is nothing to sum up.
             let is_worked = format == SummaryFormat::Json || !is_unreachable(&error);
             if let Some(summary) = watchers.broken.get().filter(|_| is_worked) {
-                let broken = tables::Broken { summary, error: error_line(&error) };
+                let rows_read = summary.read.map_or(0, |(rows, _)| rows);
+                let broken = tables::Broken { summary, rows_read, error: error_line(&error) };
                 print_summary(format, &broken, || tables::table(summary))?;
             }
             return Err(error.into());
@@ -342,7 +346,23 @@ async fn run_once(
         let at = || if is_watch { format!("{}\n", now()) } else { String::new() };
         print_summary(format, &summary, || format!("{}{}", at(), tables::table(&summary)))?;
     }
+    if !is_watch {
+        has_input(&summary)?;
+    }
     verdict(&summary, request.retry_rejects.is_some())
+}
+
+/// Fails if no run has filled the output yet, and the input has no row. A watch waits for rows.
+fn has_input(summary: &Summary) -> Result<(), Failure> {
+    let Summary { from, to, .. } = summary;
+    match tables::lacks_input(summary) {
+        false => Ok(()),
+        true => Err(Failure::TooManyRejects(format!(
+            "{} has no rows, so nothing was written to {to}: {} shows what asap finds there",
+            from.join(", "),
+            either("asap inspect", "asap inspect, on the command line,")
+        ))),
+    }
 }
 
 /// A run that adds to an output fails if it has at least this many rows and all of them are rejects.

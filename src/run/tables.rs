@@ -12,6 +12,7 @@ use crate::output::{calls, count};
 pub(crate) struct Broken<'a> {
     #[serde(flatten)]
     pub summary: &'a Summary,
+    pub rows_read: u64,
     pub error: String,
 }
 
@@ -69,7 +70,14 @@ pub(super) fn table(summary: &Summary) -> String {
     }
     let rows = [counts.rows_in, counts.rows_out, counts.rows_rejected, counts.rows_filtered];
     let [rows_in, out, rejected, filtered] = rows.map(count);
-    lines.push(format!("\nrows      {rows_in} in, {out} out, {rejected} rejected, {filtered} filtered"));
+    let what = match summary.read.map(|(rows, rejected)| (count(rows), count(rejected))) {
+        Some((rows, rejected)) => {
+            lines.push(format!("\nrows      {rows} read and {rejected} of them rejected before the run failed"));
+            "committed"
+        }
+        None => "\nrows     ",
+    };
+    lines.push(format!("{what} {rows_in} in, {out} out, {rejected} rejected, {filtered} filtered"));
     let left = [("left", summary.slices_left), ("done by another run", summary.slices_lost)];
     let left: Vec<_> = left.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!(", {} {what}", count(*n))).collect();
     lines.push(format!("slices    {} committed{}", count(summary.slices), left.concat()));
@@ -96,10 +104,16 @@ pub(super) fn table(summary: &Summary) -> String {
     lines.join("\n")
 }
 
+/// Whether there is no output yet, and no row that could fill it.
+pub(super) fn lacks_input(summary: &Summary) -> bool {
+    let Summary { nothing_to_do, slices_left, rows_beyond_limit, files_failed, table_version, .. } = summary;
+    *nothing_to_do && table_version.is_none() && files_failed.is_empty() && *slices_left + *rows_beyond_limit == 0
+}
+
 fn nothing_to_do(summary: &Summary) -> String {
-    let Summary { slices_left, rows_beyond_limit, files_failed, table_version, .. } = summary;
+    let Summary { slices_left, rows_beyond_limit, files_failed, .. } = summary;
     match (files_failed.len(), *slices_left, *rows_beyond_limit) {
-        (0, 0, 0) if table_version.is_none() => "nothing to do: the input has no rows".to_string(),
+        _ if lacks_input(summary) => "nothing to do: the input has no rows".to_string(),
         (0, 0, 0) => "nothing to do: every row of the input is already in the output or its rejects".to_string(),
         (0, 0, beyond) => format!("nothing to do: the limit is reached; {} rows are beyond it", count(beyond)),
         (0, left, _) => format!("nothing to do: {} open slices belong to other parts", count(left)),

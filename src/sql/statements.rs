@@ -5,8 +5,8 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Instant;
 
-use asap_pipelines::location;
 use asap_pipelines::statement::check_size;
+use asap_pipelines::{corpus, location};
 use datafusion::arrow::util::display::FormatOptions;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{plan_datafusion_err, plan_err};
@@ -21,6 +21,7 @@ use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use futures::StreamExt;
 use object_store::memory::InMemory;
+use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
 use url::Url;
 
@@ -99,6 +100,12 @@ async fn checked(context: &SessionContext, mut plan: LogicalPlan) -> Result<Logi
             if copy.input.exists(reads_it)? {
                 return plan_err!("{} would be replaced while it is read: choose another name", copy.output_url);
             }
+            if let Some(table) = table_around(context, &copy.output_url).await? {
+                return plan_err!(
+                    "{} is in the Delta table {table}, whose log would not have these rows: choose another folder",
+                    copy.output_url
+                );
+            }
             copy.output_url = location_of(context, &copy.output_url, &copy.options)?;
             if copy.file_type.get_ext() == "csv" {
                 let rows = DataFrame::new(context.state(), copy.input.as_ref().clone());
@@ -117,6 +124,24 @@ async fn checked(context: &SessionContext, mut plan: LogicalPlan) -> Result<Logi
         _ => {}
     }
     Ok(plan)
+}
+
+/// The Delta table in whose folder a location is.
+async fn table_around(context: &SessionContext, named: &str) -> Result<Option<String>> {
+    let url = location::parse(named)?;
+    let store = context.runtime_env().object_store_registry.get_store(&url)?;
+    let path = Path::from_url_path(url.path()).map_err(object_store::Error::from)?;
+    let parts: Vec<_> = path.parts().collect();
+    for depth in (0..=parts.len()).rev() {
+        let folder = Path::from_iter(parts[..depth].iter().cloned());
+        // A store that cannot list has no table to spoil.
+        if corpus::is_delta_table(store.as_ref(), &folder).await.unwrap_or(false) {
+            let mut table = url;
+            table.set_path(folder.as_ref());
+            return Ok(Some(location::display(&table)));
+        }
+    }
+    Ok(None)
 }
 
 fn location_of(context: &SessionContext, named: &str, options: &HashMap<String, String>) -> Result<String> {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use asap_llm::chat::{CallError, ChatResponse};
 use asap_llm::completions::{Completions, Options};
+use asap_llm::config::Owner;
 use asap_llm::provider::Provider;
 use asap_llm::request::Message;
-use asap_llm::{FailureKind, Llm};
+use asap_llm::{Config, FailureKind, Llm};
 use asap_lm::config::ModelConfig;
 use asap_lm::locate;
 use asap_pipelines::answers::{AnswerFolder, of_output};
@@ -68,14 +69,14 @@ pub(crate) async fn ask(
         let window = ModelConfig::load(&locate(model)?)?.max_position_embeddings;
         fits(most, window as u64, model)?;
     }
-    let mut completions = Completions::new(&settings.language_model(), &llm)?;
+    let mut completions = Completions::new(&language_model(&settings), &llm)?;
     let mut down = None;
     if let Some(endpoint) = &args.endpoint {
         match check_served(&completions, endpoint, model, most).await {
             // Stored responses are graded without the endpoint. A missing one fails at once.
             Err(Failure::TryLater(why)) => {
                 settings.anchor_max_retries = 0;
-                completions = Completions::new(&settings.language_model(), &llm)?;
+                completions = Completions::new(&language_model(&settings), &llm)?;
                 down = Some(why);
             }
             checked => checked?,
@@ -157,6 +158,10 @@ fn settings(args: &Request, model: &str) -> Result<Settings, Failure> {
     Ok(settings)
 }
 
+fn language_model(settings: &Settings) -> Config {
+    Config { owner: Owner::Evaluations, ..settings.language_model() }
+}
+
 fn fits(budget: u32, window: u64, model: &str) -> Result<(), Failure> {
     if u64::from(budget) < window {
         return Ok(());
@@ -169,7 +174,9 @@ fn fits(budget: u32, window: u64, model: &str) -> Result<(), Failure> {
 
 /// Asks the endpoint for its list of models, which costs nothing. An endpoint without a list is not an error.
 async fn check_served(completions: &Completions, endpoint: &str, model: &str, most: u32) -> Result<(), Failure> {
-    let Some(served) = completions.served().await.map_err(|error| Failure::TryLater(error.to_string()))? else {
+    let not_there =
+        |error: CallError| Failure::TryLater(format!("{error}; start the endpoint, or set --endpoint to its address"));
+    let Some(served) = completions.served().await.map_err(not_there)? else {
         return Ok(());
     };
     match served.iter().find(|served| served.id == model) {

@@ -35,6 +35,9 @@ pub(super) fn canonical(mut url: Url) -> Result<Url> {
             authority(&url)
         ),
         "hf" => dataset(url),
+        scheme @ ("s3" | "gs" | "az") if authority(&url).is_empty() => {
+            config_err!("{url} has no bucket: write {scheme}://bucket/…")
+        }
         _ => Ok(url),
     }
 }

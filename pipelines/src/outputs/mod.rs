@@ -35,7 +35,8 @@ pub async fn open(location: &str) -> Result<Output> {
     let folder = location::folder(location)?;
     if location::local_path(&folder).is_some_and(|path| !path.exists()) {
         return exec_err!(
-            "there is no folder {location}{}: pass the folder that was the {} of asap run",
+            "there is no folder {location}{}: pass the folder that was the {} of asap run, which writes none if its input \
+             has no rows",
             neighbor(&folder),
             Flag("--to")
         );

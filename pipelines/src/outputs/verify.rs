@@ -24,8 +24,9 @@ const NAMED: u64 = 5;
 #[derive(Debug, Default, Serialize)]
 pub struct Verified {
     pub table_version: u64,
-    /// Live shards of the output and of the rejects.
+    /// Live shards of the output, and of its rejects.
     pub shards: u64,
+    pub shards_of_rejects: u64,
     pub rows: u64,
     /// Valid rows of the rejects.
     pub rejects: u64,
@@ -54,8 +55,9 @@ pub async fn verify(location: &str, is_quick: bool) -> Result<Verified> {
     let output = open(location).await?;
     let log = table(&output)?;
     let mut found = Verified { table_version: log.state.version, ..Verified::default() };
+    found.shards = log.state.files.len() as u64;
+    found.shards_of_rejects = output.rejects().map_or(0, |rejects| rejects.state.files.len() as u64);
     for log in [output.table(), output.rejects()].into_iter().flatten() {
-        found.shards += log.state.files.len() as u64;
         found.faults.extend(missing(log).await?);
         found.faults.extend(log.fault());
     }

@@ -232,7 +232,7 @@ impl FromStr for Part {
             Some((number, of)) if 1 <= number && number <= of => Ok(Self { number, of }),
             _ => {
                 let flag = Flag("--part");
-                config_err!("{flag} takes a part number and the number of parts, such as 3/8, found '{text}'")
+                config_err!("{flag} takes K/N, part K of N with K from 1 to N, such as 3/8; found '{text}'")
             }
         }
     }

@@ -52,6 +52,9 @@ pub struct Summary {
     /// The scoring model. None if none was used.
     pub scored_by: Option<String>,
     pub notes: Vec<String>,
+    /// The rows that a failed run read, and those of them that it rejected. Not all of them are committed.
+    #[serde(skip)]
+    pub read: Option<(u64, u64)>,
 }
 
 impl Summary {

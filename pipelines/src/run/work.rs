@@ -112,6 +112,8 @@ impl<'a> Work<'a> {
         self.running.shutdown().await;
         if let Err(error) = &ended {
             self.leave_out_what_is_in_doubt(error);
+            let Reached { rows, rejected, .. } = self.writing.progress.reached();
+            self.job.summary.read = Some((rows, rejected));
         }
         if let Err(error) = self.commit(true).await
             && ended.is_ok()

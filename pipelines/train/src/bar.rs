@@ -1,12 +1,13 @@
 //! Progress of training on stderr: a bar on a terminal, else a line every 30 seconds.
 
 use std::io::IsTerminal;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 
 use super::metrics::Line;
-use crate::output::{complain, count};
+use crate::output::{IS_QUIET, count, tell};
 use crate::progress::{LINES, draw, style};
 
 const LAST: f64 = 0.1;
@@ -24,7 +25,8 @@ pub(super) struct Bar {
 impl Bar {
     pub(super) fn new(all: Option<u64>, made: u64) -> Self {
         let draw = || draw(all, style("training {bar:30} {msg}")).with_position(made);
-        let (bar, now) = (std::io::stderr().is_terminal().then(draw), Instant::now());
+        let is_shown = std::io::stderr().is_terminal() && !IS_QUIET.load(Ordering::Relaxed);
+        let (bar, now) = (is_shown.then(draw), Instant::now());
         Self { bar, loss: None, begun: now, shown: now, tokens: 0, steps: 0, all }
     }
 
@@ -37,7 +39,7 @@ impl Bar {
             bar.set_message(self.line(line));
         } else if self.shown.elapsed() >= LINES {
             self.shown = Instant::now();
-            complain(&format!("training: {}", self.line(line)));
+            tell(&format!("training: {}", self.line(line)));
         }
     }
 

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::{count, several};
 
 /// The file that marks a model as complete, with the summary of its training.
-pub(crate) const TRAINED: &str = "training.json";
+pub(crate) use asap_lm::TRAINING_ENDED as TRAINED;
 
 /// Writes the weights in the base's dtype, its other files, and a generation config with the learned end token.
 /// Measures the stored model on held-out rows.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::Request;
 
 /// The file in an output folder that says which training it holds. It is written before any other file.
-pub(crate) const FILE: &str = "settings.json";
+pub(crate) use asap_lm::TRAINING_BEGUN as FILE;
 
 /// The only setting that may differ when a training resumes.
 const PASS_TOKENS: &str = "pass_tokens";

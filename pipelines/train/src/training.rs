@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use asap_lm::LmError;
 use asap_lm::example::Example;
 use asap_lm::train::{AdamWConfig, Measured, Trainer, TrainerConfig, TrainingStep, measure, peak_flops};
-use asap_pipelines::feed::{Encoder, Fed, Feed, FeedConfig, Position, Rows, Survey};
+use asap_pipelines::feed::{Counts, Encoder, Fed, Feed, FeedConfig, Position, Rows, Survey};
 use datafusion::prelude::SessionContext;
 
 use super::bar::Bar;
@@ -19,7 +19,7 @@ use super::store::Folder;
 use super::summary::{HeldOut, TrainingSummary};
 use super::{Request, model};
 use crate::failure::Failure;
-use crate::output::{complain, note, reasons, without_system};
+use crate::output::{count, note, reasons, tell, without_system};
 use crate::progress::while_opening;
 use crate::signals::Stop;
 
@@ -136,7 +136,9 @@ impl Training {
             };
             if stop.is_asked() {
                 self.save(args).await?;
-                let what = format!("interrupted after step {}; run the same command to resume", self.trainer.steps());
+                let (out, step) = (self.out.shown(), self.trainer.steps());
+                let what =
+                    format!("interrupted after step {step}: {out} has no model yet; run the same command to resume");
                 return Err(Failure::TryLater(what));
             }
             if !is_made {
@@ -177,7 +179,7 @@ impl Training {
             let sources = self.last.as_ref().map_or(&[][..], |last| &last.sources);
             return Err(self.diverged(&format!("the loss on held-out rows, {when},"), sources));
         }
-        complain(&format!("held out   {loss:.3} nats per token {when}"));
+        tell(&format!("held out   {loss:.3} nats per token {when}"));
         self.manifest.held_out.push(loss);
         Ok(true)
     }
@@ -311,12 +313,17 @@ async fn planned(
     out: &Folder,
 ) -> Result<Plan, Failure> {
     let plan = Plan::new(settings, &base.config, survey, args.keep)?;
-    complain(&plan.table(settings, survey, args));
+    tell(&plan.table(settings, survey, args));
     plan.check_disk(out, args.checkpoints).await?;
     match survey {
         Some(survey) if survey.counts.examples == 0 => {
-            let why = reasons(&survey.counts.reasons);
-            Err(Failure::Failed(format!("{} has no row to train on{why}", args.data)))
+            let Counts { too_long, rejected, reasons: ref why, .. } = survey.counts;
+            let ([long, rejected], most) = ([too_long, rejected].map(count), settings.max_length);
+            Err(Failure::Failed(format!(
+                "{} has no row to train on: {long} have more than {most} tokens (--max-length), {rejected} rejected{}",
+                args.data,
+                reasons(why)
+            )))
         }
         _ => Ok(plan),
     }

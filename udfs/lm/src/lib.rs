@@ -58,7 +58,7 @@ pub use ask::survival::{Stating, stated};
 pub use ask::{generate, sampling};
 pub use error::{LmError, Result};
 pub use fingerprint::{fingerprint, model_files};
-pub use locate::{SMALL, find, locate, locate_folder, locate_tokenizer, parameters};
+pub use locate::{SMALL, TRAINING_BEGUN, TRAINING_ENDED, find, locate, locate_folder, locate_tokenizer, parameters};
 pub use model::pass::tokens_read;
 pub use model::{config, decoder, weights};
 pub use score::counted::TokenCount;

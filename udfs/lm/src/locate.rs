@@ -6,6 +6,7 @@ use asap_hub::{HubError, Part};
 use asap_kernels::front_end::Again;
 use etcetera::BaseStrategy;
 use etcetera::base_strategy::Xdg;
+use serde_json::Value;
 
 use crate::model::config::ModelConfig;
 use crate::{LmError, Result};
@@ -65,6 +66,17 @@ fn of_part(named: &str, part: Part) -> Result<PathBuf> {
 
 fn folder(named: &str, part: Part, others: &str) -> Result<PathBuf> {
     let folder = PathBuf::from(named);
+    if is_unfinished(&folder) {
+        return Err(LmError::NoModel(format!(
+            "{named} holds a training that has not ended, and no model yet: run its asap train or asap.sft command again, \
+             which resumes it"
+        )));
+    }
+    if folder.is_dir() && !["config.json", "tokenizer.json"].iter().any(|file| folder.join(file).exists()) {
+        return Err(LmError::NoModel(format!(
+            "{named} is no model, since it has no config.json: a model is a folder in Hugging Face's layout, {others}"
+        )));
+    }
     if folder.exists() {
         return Ok(folder);
     }
@@ -80,6 +92,18 @@ fn folder(named: &str, part: Part, others: &str) -> Result<PathBuf> {
         }
         refused => LmError::NoModel(format!("there is no folder {named}, and {refused}")),
     })
+}
+
+/// The files of a training, in the folder of its model: its settings, and its summary, which is written last.
+pub const TRAINING_BEGUN: &str = "settings.json";
+pub const TRAINING_ENDED: &str = "training.json";
+
+fn is_unfinished(folder: &Path) -> bool {
+    let begun = std::fs::read(folder.join(TRAINING_BEGUN)).ok();
+    let begun = begun.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+    // Other programs may write a file of this name.
+    let is_training = begun.is_some_and(|begun| begun["settings"].is_object() && begun["version"].is_u64());
+    is_training && !folder.join(TRAINING_ENDED).exists()
 }
 
 fn user_folders() -> Result<Xdg> {

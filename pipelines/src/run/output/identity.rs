@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use asap_kernels::front_end::Setting;
-use datafusion::common::{Result, config_err, internal_err, plan_datafusion_err};
+use datafusion::common::{DataFusionError, Result, config_err, internal_err, plan_datafusion_err};
 use datafusion::sql::parser::DFParserBuilder;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -84,8 +84,11 @@ impl Identity {
     /// Names the setting of the first one that is missing.
     pub(crate) fn check_models(&self, settings: &Settings) -> Result<()> {
         for (setting, named, found) in models(settings) {
-            if let (true, Err(error)) = (self.0.contains_key(&format!("{FILES_OF}{setting}")), found) {
-                return config_err!("{} = '{named}': {error}", Setting(setting));
+            match found {
+                Err(error) if !self.0.contains_key(&format!("{FILES_OF}{setting}")) => drop(error),
+                Err(error) if error.is_unavailable() => return Err(DataFusionError::External(Box::new(error))),
+                Err(error) => return config_err!("{} = '{named}': {error}", Setting(setting)),
+                Ok(_) => {}
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use asap_kernels::front_end::Setting;
+use asap_kernels::front_end::{Flag, Setting};
 use reqwest::Url;
 
 use crate::learn::form::Forced;
@@ -21,12 +21,15 @@ pub enum Owner {
     #[default]
     Anchors,
     Scores,
+    /// An evaluation, whose endpoint a flag names.
+    Evaluations,
 }
 
 impl Owner {
     pub(crate) fn setting(self, name: &str) -> String {
         let group = match self {
-            Self::Anchors => "anchor",
+            Self::Evaluations if name == "base_url" => return Flag("--endpoint").to_string(),
+            Self::Anchors | Self::Evaluations => "anchor",
             Self::Scores => "scorer",
         };
         Setting(&format!("asap.{group}.{name}")).to_string()
@@ -95,7 +98,7 @@ impl Config {
         let setting = self.owner.setting("base_url");
         let Some(text) = &self.base_url else {
             let what = match self.owner {
-                Owner::Anchors => {
+                Owner::Anchors | Owner::Evaluations => {
                     format!("{} = '{}' needs an endpoint", Setting("asap.anchor.provider"), self.provider)
                 }
                 Owner::Scores => format!("{} = 'served' needs a server", Setting("asap.scorer.backend")),
