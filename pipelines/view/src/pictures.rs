@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::chain::{stage, stage_class};
+use super::choices;
 use super::queries::Picture;
 use super::source::QueryRow;
 use super::svg::{Bar, Columns, Line, Points, bars, columns, lines, scatter};
@@ -14,6 +15,9 @@ pub(crate) fn picture(of: &Picture, edge: i64, stages: &[&str]) -> Markup {
     match of.name {
         "tokens" => tokens(of, stages),
         "scatter" => kept_tokens(of, edge),
+        "chosen" => kept_tokens(of, 1),
+        "correct" => choices::correct(of),
+        "ratios" => choices::ratios(of),
         "tenths" => tenths(of),
         "lengths" => lengths(of, edge),
         "survival" if of.rows.iter().all(|row| row.count("questions") == 0) => {
@@ -42,6 +46,8 @@ pub(crate) fn reading(name: &str) -> &'static str {
              that the end of the chains was cut."
         }
         "scatter" => " Across: before. Up: after. A chain on the dashed line is whole. Both scales are logarithmic.",
+        "chosen" => " Across: the correct samples. Up: the chosen one. Both scales are logarithmic.",
+        "ratios" => " The scale is logarithmic: eight columns double the ratio.",
         "lengths" => " The scale is logarithmic: two columns double the length.",
         "scores" => " A column is half a nat wide.",
         _ => "",

@@ -4,6 +4,7 @@ use datafusion::common::Result;
 use serde::Serialize;
 
 use super::chain::COUNTED_ALONE;
+use super::choices;
 use super::faults::{self, Kind};
 use super::filter::Condition;
 use super::place::{BY_PLACE, FILE, InputRow, PLACE, ROW};
@@ -99,6 +100,7 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
             "SELECT pipeline, share, questions, survives, 1.96 * sqrt(survives * (1 - survives) / questions) AS plus_minus, not_answered, not_comparable FROM (\n  SELECT pruned.pipeline, pruned.share, count(DISTINCT CASE WHEN whole.survives AND pruned.survives IS NOT NULL THEN pruned.place END) AS questions,\n         avg(CASE WHEN whole.survives AND pruned.survives THEN 1.0 WHEN whole.survives AND NOT pruned.survives THEN 0.0 END) AS survives,\n         count(DISTINCT CASE WHEN NOT whole.survives THEN pruned.place END) AS not_answered,\n         count(DISTINCT CASE WHEN whole.survives IS NULL OR whole.survives AND pruned.survives IS NULL THEN pruned.place END) AS not_comparable\n  FROM {exam} AS pruned JOIN {exam} AS whole ON whole.place = pruned.place AND whole.pipeline = 'original'\n  WHERE pruned.pipeline <> 'original' GROUP BY pruned.pipeline, pruned.share)\nORDER BY pipeline, share"
         )).await?);
     }
+    pictures.extend(choices::pictures(source, sample.as_deref(), (draw("point").as_str(), POINTS)).await?);
     pictures.push(of("tenths", "Where was it cut?", &format!("The share of tokens kept in each tenth of the chain, first to last.{compared}"), both(source, &|name, rows| format!(
         "SELECT {name} AS output, CAST(floor(10 * (s['step'] - 1) / n) AS INT) + 1 AS tenth, sum(s['tokens']) AS tokens, sum(CASE WHEN s['dropped'] IS NULL THEN s['tokens'] ELSE 0 END) AS kept\nFROM (SELECT unnest(steps) AS s, cardinality(steps) AS n FROM {rows}) GROUP BY tenth"
     ), "output, tenth")).await?);
