@@ -29,4 +29,5 @@ mod tokenskip;
 mod trace;
 mod train;
 mod view;
+mod view_choices;
 mod words;

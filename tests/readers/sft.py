@@ -408,7 +408,7 @@ def main():
         workers()
         weights = equals_asap_train()
         cuts()
-    masks()
+        masks()
         equals_one_rank(weights)
         resumes(weights)
         falls_back(weights)

@@ -165,6 +165,19 @@ impl Chain {
         )
     }
 
+    /// What `--loss kept` learns of the chain before pruning: its kept steps, which pages show in black, while those that it
+    /// only reads are grey.
+    fn masked(&self) -> Option<String> {
+        (self.kept() < self.steps.len()).then(|| {
+            format!(
+                "With --loss kept, a trainer reads all steps and learns only the kept ones: {} of {} tokens. The grey steps are \
+                 context.",
+                count(tokens_of(self.steps.iter().filter(|step| step.dropped.is_none()))),
+                count(tokens_of(&self.steps))
+            )
+        })
+    }
+
     pub(crate) fn strip(&self, name: &str) -> Markup {
         let cells: Vec<_> = self.steps.iter().map(|step| (step.tokens as f64, class(step))).collect();
         svg::strip(&format!("{name}: {}", self.summary()), &cells, 24)
@@ -200,6 +213,7 @@ impl Chain {
                     (shown(&self.question))
                     (head("Steps"))
                     @if on != On::Report { p.about { (COUNTED_ALONE) @if self.steps.iter().any(|step| step.score.is_some()) { (SCORES) } } }
+                    @if let Some(masked) = self.masked() { p.about { (masked) } }
                     ol.steps {
                         @for (place, run) in self.runs() {
                             @if let [step] = run { (item(place, step)) } @else {
@@ -311,8 +325,8 @@ pub(crate) fn small_strip(steps: &[Step], label: &str) -> Markup {
     svg::strip(label, &cells, 14)
 }
 
-fn tokens_of(run: &[Step]) -> u64 {
-    run.iter().map(|step| step.tokens).sum()
+fn tokens_of<'a>(steps: impl IntoIterator<Item = &'a Step>) -> u64 {
+    steps.into_iter().map(|step| step.tokens).sum()
 }
 
 /// Dropped steps in a row, in words.

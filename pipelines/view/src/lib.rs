@@ -9,12 +9,13 @@
 //! |---|---|
 //! | [`source`], [`place`] | an output at one version, the rows of a query, and the names of rows |
 //! | [`queries`], [`filter`] | the queries of the overview, and filters and searches that users type |
-//! | [`pictures`], [`svg`] | pictures of the rows |
+//! | [`pictures`], [`choices`], [`svg`] | pictures of the rows; those of outputs that choose among chains |
 //! | [`chain`], [`list`], [`reject`], [`prose`], [`report`], [`page`], [`text`] | parts of pages |
 //! | [`server`], [`pages`] | the pages in the browser |
 //! | [`faults`], [`health`] | the kinds of faults of rows; how `asap inspect --health` counts them |
 
 pub mod chain;
+mod choices;
 pub mod faults;
 mod filter;
 pub mod health;

@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::chain::{stage, stage_class};
+use super::choices;
 use super::queries::{Picture, edge};
 use super::source::{QueryRow, Source};
 use super::svg::{Axis, Bar, Columns, Line, Points, bars, columns, lines, scatter};
@@ -15,6 +16,9 @@ pub(crate) fn picture(of: &Picture, source: &Source, stages: &[&str]) -> Markup 
     match of.name {
         "tokens" => tokens(of, source, stages),
         "scatter" => kept_tokens(of, edge),
+        "chosen" => kept_tokens(of, 1),
+        "correct" => choices::correct(of),
+        "ratios" => choices::ratios(of),
         "tenths" => tenths(of),
         "lengths" => lengths(of, edge),
         "survival" if of.rows.iter().all(|row| row.count("questions") == 0) => {
@@ -44,6 +48,8 @@ pub(crate) fn reading(name: &str) -> &'static str {
         }
         "scatter" => " A chain on the dashed line lost nothing. Both scales are logarithmic.",
         "lengths" => " The scale is logarithmic: every second column, the length doubles.",
+        "chosen" => " Both scales are logarithmic.",
+        "ratios" => " The scale is logarithmic: eight columns double the ratio.",
         "scores" => " A column is half a nat wide.",
         _ => "",
     }

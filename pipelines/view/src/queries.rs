@@ -4,6 +4,7 @@ use datafusion::common::Result;
 use serde::Serialize;
 
 use super::chain::COUNTED_ALONE;
+use super::choices;
 use super::faults::{self, Kind};
 use super::filter::Condition;
 use super::place::{BY_PLACE, FILE, InputRow, PLACE, ROW};
@@ -99,6 +100,7 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
             "SELECT pipeline, share, questions, survives, 1.96 * sqrt(survives * (1 - survives) / questions) AS plus_minus, not_answered, not_comparable FROM (\n  SELECT pruned.pipeline, pruned.share, count(DISTINCT CASE WHEN whole.survives AND pruned.survives IS NOT NULL THEN pruned.place END) AS questions,\n         avg(CASE WHEN whole.survives AND pruned.survives THEN 1.0 WHEN whole.survives AND NOT pruned.survives THEN 0.0 END) AS survives,\n         count(DISTINCT CASE WHEN NOT whole.survives THEN pruned.place END) AS not_answered,\n         count(DISTINCT CASE WHEN whole.survives IS NULL OR whole.survives AND pruned.survives IS NULL THEN pruned.place END) AS not_comparable\n  FROM {exam} AS pruned JOIN {exam} AS whole ON whole.place = pruned.place AND whole.pipeline = 'original'\n  WHERE pruned.pipeline <> 'original' GROUP BY pruned.pipeline, pruned.share)\nORDER BY pipeline, share"
         )).await?);
     }
+    pictures.extend(choices::pictures(source, sample.as_deref(), (draw("point").as_str(), POINTS)).await?);
     pictures.push(of("tenths", "Where was it cut?", &format!("The share of tokens that is kept in each tenth of the steps of a chain. In a chain of fewer than ten steps, each step covers several tenths.{compared}"), both(source, &tenths, "output, tenth")).await?);
     let hash = draw("point");
     pictures.push(of("scatter", "Original and kept tokens", &format!("{}{compared}", points(source)), both(source, &|name, rows| format!(

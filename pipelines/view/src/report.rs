@@ -7,6 +7,7 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::chain::{self, COUNTED_ALONE, Chain, On};
+use super::choices;
 use super::faults::{self, Kind};
 use super::filter::Condition;
 use super::list::{self, Entry, QUESTION};
@@ -180,6 +181,7 @@ impl Report {
                 ),
             });
         }
+        said.extend(choices::sentence(&self.source));
         if let Some((filter, selected)) = &self.selected {
             let chains = several(*selected, "chain");
             said.push(format!("These numbers are about all rows; --where selects {chains}: {}.", filter.text));
@@ -374,7 +376,8 @@ impl Report {
             lines.extend(with_sql.then(|| format!("\nTo read the first: {}", code(&self.reading(&things[0].1)))));
         }
         let all = [&self.overview.tokens].into_iter().chain(&self.overview.pictures).chain([&self.overview.runs]);
-        let is_written = |name| name != "scatter" && (with_sql || !matches!(name, "rejects" | "runs"));
+        let is_written =
+            |name| !matches!(name, "scatter" | "chosen") && (with_sql || !matches!(name, "rejects" | "runs"));
         for each in all.filter(|each| is_written(each.name)) {
             lines.push(format!("\n### {}\n\n{}\n", each.title, markdown(&each.about)));
             lines.push(table(&each.rows));
