@@ -177,7 +177,7 @@ def test_the_plans_of_the_paper_name_its_settings_and_its_grid():
     assert "asap.scorer.model=deepseek-ai/DeepSeek-R1-Distill-Qwen-7B" in flags and "asap.scorer.device=cuda" in flags
     # No plan keeps the scoring model from a GPU.
     texts = [path.read_text() for path in [*PLANS.glob("*.toml"), ROOT / "docs/recipes/nightly.toml"]]
-    assert len(texts) == 6 and not any("scorer.dtype" in text for text in texts)
+    assert len(texts) == 8 and not any("scorer.dtype" in text for text in texts)
 
 
 def test_the_recipe_and_the_page_name_plans_that_can_be_read(workplace):
