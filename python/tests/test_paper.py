@@ -136,6 +136,7 @@ def test_the_smoke_plan():
     # The masked chains are read whole.
     assert found["asap_mask"]["share kept"] == found["asap"]["share kept"]
     assert float(found["asap_mask"]["tokens per sample"]) > float(found["asap"]["tokens per sample"])
+    assert float(found["asap_mask"]["learned per sample"]) == pytest.approx(float(found["asap"]["learned per sample"]), rel=0.1)
     # The accuracies are left out, and the tokens are those of the stored rows.
     rows = table("out/smoke", "methods")
     assert len(rows) == 10 and all(row["accuracy"] == "" for row in rows)
@@ -177,7 +178,7 @@ def test_the_plans_of_the_paper_name_its_settings_and_its_grid():
     assert "asap.scorer.model=deepseek-ai/DeepSeek-R1-Distill-Qwen-7B" in flags and "asap.scorer.device=cuda" in flags
     # No plan keeps the scoring model from a GPU.
     texts = [path.read_text() for path in [*PLANS.glob("*.toml"), ROOT / "docs/recipes/nightly.toml"]]
-    assert len(texts) == 6 and not any("scorer.dtype" in text for text in texts)
+    assert len(texts) == 9 and not any("scorer.dtype" in text for text in texts)
 
 
 def test_the_recipe_and_the_page_name_plans_that_can_be_read(workplace):

@@ -7,6 +7,7 @@
 
 import ast
 import collections
+import contextlib
 import functools
 import importlib.util
 import json
@@ -20,7 +21,9 @@ import warnings
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-# LLaMA-Factory requires older libraries than TRL. Only its option parser is used.
+# No telemetry.
+os.environ["AXOLOTL_DO_NOT_TRACK"] = "1"
+# LLaMA-Factory requires older libraries than TRL. Only its options, its reader of data and its collator are used.
 os.environ["DISABLE_VERSION_CHECK"] = "1"
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -32,7 +35,11 @@ import transformers
 import trl
 import yaml
 from asap.torch import FeedDataset
+from axolotl.utils import collators as axolotl_collators
+from axolotl.utils.data.sft import prepare_datasets
+from axolotl.utils.dict import DictDefault
 from axolotl.utils.schemas.config import AxolotlInputConfig
+from llamafactory.data import SFTDataCollatorWith4DAttentionMask, get_dataset, get_template_and_fix_tokenizer
 from llamafactory.hparams.data_args import DataArguments
 
 ASAP = Path(sys.argv[1]).resolve()
@@ -76,6 +83,10 @@ def make(folder):
     copy = "COPY (SELECT input_ids, attention_mask, labels FROM examples) TO 'examples/' STORED AS PARQUET"
     asap(folder, "sql", "-c", "CREATE EXTERNAL TABLE examples STORED AS DELTATABLE LOCATION 'table'", "-c", copy)
     asap(folder, "export", "long", "--to", "export")
+    # Whole chains, of which half of the steps are learned.
+    asap(folder, "run", "random", "--from", "traces", "--to", "half", "--ratio", "0.5", "--set", "asap.scorer.model=model")
+    masks = re.search(r'-c "(COPY .*)"', (PROJECT / "docs/learn_from_parts.md").read_text())[1]
+    asap(folder, "sql", "--set", "asap.scorer.model=model", "-c", masks.replace("out/half", "half"))
 
 
 def scores(folder):
@@ -112,53 +123,105 @@ def scores(folder):
     print(f"transformers: {steps} steps of {len(rows)} chains, surprisal and perplexity within {farthest:.1e} nats")
 
 
+class Counted:
+    """A trainer that counts the tokens and labels of the examples that reach the model in `found`."""
+
+    def compute_loss(self, model, inputs, *arguments, **more):
+        for ids, mask, labels in zip(inputs["input_ids"], inputs["attention_mask"], inputs["labels"], strict=True):
+            real = mask.bool()
+            assert (labels[~real] == -100).all(), "padding is learned"
+            self.found[tuple(ids[real].tolist()), tuple(labels[real].tolist())] += 1
+        return super().compute_loss(model, inputs, *arguments, **more)
+
+
+class Plain(Counted, transformers.Trainer):
+    """The trainer of transformers, which those of axolotl and LLaMA-Factory extend."""
+
+
+# For the test machine.
+OPTIONS = {"num_train_epochs": 1, "per_device_train_batch_size": STEP, "use_cpu": True, "bf16": False, "report_to": "none",
+           "save_strategy": "no", "disable_tqdm": True, "logging_strategy": "no"}
+
+
+def run(trainer):
+    """Trains for an epoch. Returns the tokens and labels that reached the model."""
+    trainer.found = collections.Counter()
+    trainer.remove_callback(transformers.PrinterCallback)
+    trainer.train()
+    return trainer.found
+
+
 def trained(folder, expression, load=None):
     """Returns the tokens and labels that reach the model, for an expression of the docs that creates a TRL trainer. `load`
     replaces `load_dataset`."""
-    found = collections.Counter()
-
-    class Trainer(trl.SFTTrainer):
-        def compute_loss(self, model, inputs, *arguments, **more):
-            for ids, mask, labels in zip(inputs["input_ids"], inputs["attention_mask"], inputs["labels"], strict=True):
-                real = mask.bool()
-                assert (labels[~real] == -100).all(), "padding is learned"
-                found[tuple(ids[real].tolist()), tuple(labels[real].tolist())] += 1
-            return super().compute_loss(model, inputs, *arguments, **more)
-
-    # Defaults for the test machine, overridden by the line's own options.
-    config = functools.partial(
-        trl.SFTConfig, output_dir=folder / "trl", num_train_epochs=1, per_device_train_batch_size=STEP, use_cpu=True,
-        bf16=False, report_to="none", save_strategy="no", disable_tqdm=True, logging_strategy="no",
-    )
+    trainer = type("Trainer", (Counted, trl.SFTTrainer), {})
+    # Defaults, overridden by the line's own options.
+    config = functools.partial(trl.SFTConfig, output_dir=folder / "trl", **OPTIONS)
     load = load or functools.partial(datasets.load_dataset, cache_dir=str(folder / "cache"))
-    names = {"SFTTrainer": Trainer, "SFTConfig": config, "load_dataset": load, "model": str(folder / "model")}
-    here = os.getcwd()
-    os.chdir(folder)
-    try:
-        trainer = eval(expression, names)
-        trainer.remove_callback(transformers.PrinterCallback)
-        trainer.train()
-    finally:
-        os.chdir(here)
-    return found
+    names = {"SFTTrainer": trainer, "SFTConfig": config, "load_dataset": load, "model": str(folder / "model")}
+    with contextlib.chdir(folder):
+        return run(eval(expression, names))
+
+
+def plain(folder, rows, collate):
+    """Returns the tokens and labels that reach the model, for the rows and the collator of a trainer. `collate` makes it for
+    a tokenizer and a model."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "model")
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder / "model")
+    arguments = transformers.TrainingArguments(output_dir=folder / "plain", **OPTIONS)
+    return run(Plain(model=model, args=arguments, train_dataset=rows, data_collator=collate(tokenizer, model)))
+
+
+def axolotl(folder, name):
+    """Returns what reaches the model from the files `name` by the docs' line for axolotl."""
+    needed = {"base_model": "model", "micro_batch_size": STEP, "gradient_accumulation_steps": 1, "num_epochs": 1,
+              "learning_rate": 1e-4, "dataset_prepared_path": "axolotl"}
+    settings = AxolotlInputConfig(**needed, **yaml.safe_load(line("axolotl, tokens").replace("examples", name)))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "model")
+    with contextlib.chdir(folder):
+        rows, *_ = prepare_datasets(DictDefault({**settings.model_dump(exclude_none=True), "batch_size": STEP}), tokenizer)
+    return plain(folder, rows, lambda tokenizer, model: axolotl_collators.DataCollatorForSeq2Seq(tokenizer, model=model))
+
+
+def llama_factory(folder, name):
+    """Returns what reaches the model from the files `name` by the docs' line for LLaMA-Factory."""
+    spans = line_of("LLaMA-Factory, tokens")
+    load = functools.partial(datasets.load_dataset, cache_dir=str(folder / "cache"))
+    with contextlib.chdir(folder):
+        eval(spans[1].replace("examples", name), {"load_dataset": load})
+        [arguments] = transformers.HfArgumentParser(DataArguments).parse_dict({"template": "empty", **yaml.safe_load(spans[0])})
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "model")
+        template = get_template_and_fix_tokenizer(tokenizer, arguments)
+        held = get_dataset(template, None, arguments, None, stage="sft", tokenizer=tokenizer, processor=None)
+    collate = lambda tokenizer, model: SFTDataCollatorWith4DAttentionMask(template=template, model=model, tokenizer=tokenizer)
+    return plain(folder, held["train_dataset"], collate)
+
+
+def line_of(name):
+    """Returns the code spans of a line of the docs."""
+    guide = (PROJECT / "docs/training.md").read_text()
+    return re.findall("`(.*?)`", re.search(rf"^\| {name} \| (.*)", guide, re.MULTILINE)[1])
 
 
 def line(name):
-    """Returns the first code span of a line of the docs."""
-    guide = (PROJECT / "docs/training.md").read_text()
-    return re.search(rf"^\| {name} \| `(.*?)`", guide, re.MULTILINE)[1]
+    return line_of(name)[0]
 
 
 def table(folder):
-    """The pipeline `examples` in TRL, by the docs' line: exactly our rows and labels reach the model."""
-    rows = pyarrow.parquet.read_table(folder / "examples").to_pylist()
-    expected = collections.Counter((tuple(row["input_ids"]), tuple(row["labels"])) for row in rows)
-    longest = max(len(row["input_ids"]) for row in rows)
-    assert longest > DEFAULT, f"no row is longer than the {DEFAULT} tokens that TRL keeps by default: {longest}"
-    found = trained(folder, line("TRL, tokens"))
-    assert found == expected, f"{sum((expected - found).values())} of {len(rows)} rows were changed"
-    learned = sum(label != -100 for row in rows for label in row["labels"])
-    print(f"TRL: {len(rows)} rows unchanged, the longest of {longest} tokens, {learned} tokens of them learned")
+    """The pipeline `examples` and masked chains in TRL, axolotl and LLaMA-Factory, by the docs' lines: exactly our rows and
+    labels reach the model."""
+    trainers = {"TRL": lambda name: trained(folder, line("TRL, tokens").replace("examples", name)),
+                "axolotl": functools.partial(axolotl, folder), "LLaMA-Factory": functools.partial(llama_factory, folder)}
+    for name in ["examples", "masked"]:
+        rows = pyarrow.parquet.read_table(folder / name).to_pylist()
+        expected = collections.Counter((tuple(row["input_ids"]), tuple(row["labels"])) for row in rows)
+        longest = max(len(row["input_ids"]) for row in rows)
+        assert longest > DEFAULT, f"no row is longer than the {DEFAULT} tokens that TRL keeps by default: {longest}"
+        learned = sum(label != -100 for row in rows for label in row["labels"])
+        for trainer, read in trainers.items():
+            found = read(name)
+            assert found == expected, f"{trainer}: {sum((expected - found).values())} of {len(rows)} rows of {name} were changed"
+        print(f"{', '.join(trainers)}: {len(rows)} rows of {name} unchanged, the longest of {longest} tokens, {learned} tokens learned")
 
 
 def export(folder):

@@ -19,7 +19,7 @@ Figures: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 
 # The training efficiency, and how its figures are shown.
 _FIGURES = {"share kept": ".3f", "rejects": ",.0f", "paid answers": ",.0f", "their tokens": ",.0f", "samples": ",.0f", "too long": ",.0f",
-            "tokens per sample": ",.0f", "steps": ",.0f", "seconds per step": ",.2f"}
+            "tokens per sample": ",.0f", "learned per sample": ",.0f", "steps": ",.0f", "seconds per step": ",.2f"}
 _CHANGES = {"tokens per sample": "tokens, change in %", "seconds per step": "seconds, change in %"}
 _SPECIAL = {"\\": r"\textbackslash{}", "–": "--", "−": "$-$", **{each: f"\\{each}" for each in "%_&#${}"}}
 
@@ -103,7 +103,9 @@ def costs(cell: Cell, done: dict[str, Table]) -> Table:
         # A resumed training makes some steps again.
         seconds = {row["step"]: row["seconds"] for row in map(json.loads, lines)}
     found = {"samples": count.get("examples"), "too long": count.get("too_long"), "steps": len(seconds) or None}
-    found |= {"tokens per sample": count["tokens"] / count["examples"] if count.get("examples") else None, "seconds per step": mean(seconds.values())}
+    of = {"tokens per sample": "tokens", "learned per sample": "learned"}
+    found |= {name: count[key] / count["examples"] if count.get("examples") else None for name, key in of.items()}
+    found |= {"seconds per step": mean(seconds.values())}
     if cell.prune:
         found |= query('SELECT sum(pruned_tokens) / sum(original_tokens + 0.0) AS "share kept" FROM {}', cell.data)
         found |= query("SELECT sum(rows_rejected) AS rejects FROM cot_history({}) WHERE operation = 'WRITE'", cell.data)
