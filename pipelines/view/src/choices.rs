@@ -5,8 +5,7 @@ use datafusion::common::Result;
 use maud::{Markup, html};
 
 use super::place::PLACE;
-use super::queries::Picture;
-use super::source::{QueryRow, Source};
+use super::source::{Picture, QueryRow, Source};
 use super::svg::{Axis, Bar, Columns, bars, columns};
 use crate::output::{count, percent, quoted, several};
 use crate::terminal::visible;

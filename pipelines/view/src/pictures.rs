@@ -4,8 +4,8 @@ use maud::{Markup, html};
 
 use super::chain::{stage, stage_class};
 use super::choices;
-use super::queries::{Picture, edge};
-use super::source::{QueryRow, Source};
+use super::queries::edge;
+use super::source::{Picture, QueryRow, Source};
 use super::svg::{Axis, Bar, Columns, Line, Points, bars, columns, lines, scatter};
 use crate::output::{count, percent, several};
 use crate::terminal::visible;

@@ -1,14 +1,13 @@
 //! The pictures of the overview: each is one query, ready for asap sql.
 
 use datafusion::common::Result;
-use serde::Serialize;
 
 use super::chain::COUNTED_ALONE;
 use super::choices;
 use super::faults::{self, Kind};
 use super::filter::Condition;
 use super::place::{BY_PLACE, FILE, InputRow, PLACE, ROW};
-use super::source::{Listing, QueryRows, Source};
+use super::source::{Listing, Picture, Source};
 use crate::output::quoted;
 
 /// The rows whose text the overview reads.
@@ -18,17 +17,6 @@ const SEED: u32 = 42;
 const POINTS: usize = 300;
 /// The lengths that trainers often cut at.
 const LIMITS: &str = "(4096), (8192), (16384), (32768)";
-
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Picture {
-    pub name: &'static str,
-    pub title: &'static str,
-    /// How to read it.
-    pub about: String,
-    pub sql: String,
-    #[serde(flatten)]
-    pub rows: QueryRows,
-}
 
 /// The hash by which rows are drawn: it depends on the place of a row and a seed.
 fn draw(salt: &str) -> String {

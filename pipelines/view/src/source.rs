@@ -325,6 +325,18 @@ async fn pinned(context: &SessionContext, location: &str) -> Result<(String, DFS
     Ok((location, schema))
 }
 
+/// A query, ready for asap sql, and its rows.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Picture {
+    pub name: &'static str,
+    pub title: &'static str,
+    /// How to read it.
+    pub about: String,
+    pub sql: String,
+    #[serde(flatten)]
+    pub rows: QueryRows,
+}
+
 /// The rows of a query, as JSON.
 #[derive(Debug, Default, Clone, Serialize)]
 pub(crate) struct QueryRows {
