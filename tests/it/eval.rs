@@ -26,35 +26,38 @@ pub(crate) fn problems(workplace: &Workplace, number: usize) {
 /// Serves the small model as an endpoint does.
 fn served() -> Server {
     let generator = Mutex::new(Generator::load(&root().join("data/model"), &std::sync::Arc::default()).unwrap());
-    Server::start(move |call: &Call| {
-        if call.head.starts_with("GET") {
-            return Reply::Json(json!({ "data": [{ "id": "m", "max_model_len": 4096 }] }));
-        }
-        let number = |name: &str| call.body[name].as_f64().unwrap();
-        let sampling = Sampling {
-            temperature: number("temperature"),
-            top_p: number("top_p"),
-            seed: 1,
-            max_tokens: number("max_tokens") as usize,
-            stop: vec![],
-        };
-        let message = Message { role: "user", content: call.prompt() };
-        let mut generator = generator.lock().unwrap();
-        let (prompt, mut texts) = (generator.prompt(&[message], true), Vec::new());
-        let mut asked = Some(((), prompt, sampling));
-        generator.serve(|_, _| asked.take(), |()| true, |(), text| texts.push(text.unwrap()));
-        let text = texts.remove(0);
-        let finish = if text.finish == Finish::Length { "length" } else { "stop" };
-        Reply::Json(json!({
-            "model": "m",
-            "choices": [{ "message": { "role": "assistant", "content": text.text }, "finish_reason": finish }],
-            "usage": { "prompt_tokens": text.tokens_in, "completion_tokens": text.tokens_out },
-        }))
-    })
+    Server::start(move |call: &Call| replies_of(&generator, call))
+}
+
+/// What an endpoint replies that serves this model.
+pub(crate) fn replies_of(generator: &Mutex<Generator>, call: &Call) -> Reply {
+    if call.head.starts_with("GET") {
+        return Reply::Json(json!({ "data": [{ "id": "m", "max_model_len": 4096 }] }));
+    }
+    let number = |name: &str| call.body[name].as_f64().unwrap();
+    let sampling = Sampling {
+        temperature: number("temperature"),
+        top_p: number("top_p"),
+        seed: 1,
+        max_tokens: number("max_tokens") as usize,
+        stop: vec![],
+    };
+    let message = Message { role: "user", content: call.prompt() };
+    let mut generator = generator.lock().unwrap();
+    let (prompt, mut texts) = (generator.prompt(&[message], true), Vec::new());
+    let mut asked = Some(((), prompt, sampling));
+    generator.serve(|_, _| asked.take(), |()| true, |(), text| texts.push(text.unwrap()));
+    let text = texts.remove(0);
+    let finish = if text.finish == Finish::Length { "length" } else { "stop" };
+    Reply::Json(json!({
+        "model": "m",
+        "choices": [{ "message": { "role": "assistant", "content": text.text }, "finish_reason": finish }],
+        "usage": { "prompt_tokens": text.tokens_in, "completion_tokens": text.tokens_out },
+    }))
 }
 
 /// A reply of the model m after this many tokens.
-fn said(content: &str, tokens: u64) -> Reply {
+pub(crate) fn said(content: &str, tokens: u64) -> Reply {
     Reply::Json(json!({
         "model": "m",
         "choices": [{ "message": { "content": content }, "finish_reason": "stop" }],

@@ -21,6 +21,7 @@ mod prompt;
 mod readme;
 mod runs;
 mod schedule;
+mod self_training;
 mod slt;
 mod statistics;
 mod stores;

@@ -2,5 +2,5 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod fence;
-mod functions;
+pub(crate) mod functions;
 pub(crate) mod llm;

@@ -4,17 +4,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use asap_llm::Llm;
 use asap_lm::config::ModelConfig;
 use asap_lm::decoder::Decoder;
 use asap_lm::ops::F32Matrix;
 use asap_lm::weights::Weights;
 use asap_lm::{QuestionAndSteps, Reading, Scored, Scorer, Wanted};
 use asap_test_support::{Call, Reply, Server as TestServer};
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::Float64Type;
 use datafusion::common::config::ConfigOptions;
 use serde_json::Map;
 
 use super::*;
 use crate::Models;
+use crate::tests::functions::session::session_asking;
 
 const WINDOW: usize = 900;
 
@@ -162,14 +166,19 @@ fn replaced(reply: Reply, from: &str, to: &str) -> Reply {
     }
 }
 
-fn scorer_with(url: Option<&str>, retries: i64) -> datafusion::common::Result<Arc<Scorer>> {
+/// The settings of a model on a server, or on the CPU.
+fn settings(url: Option<&str>, retries: i64) -> Settings {
     let mut settings = Settings { scorer_model: golden("qwen2").display().to_string(), ..Settings::default() };
     if let Some(url) = url {
         settings.scorer_backend = crate::settings::ScorerBackend::of("served");
         (settings.scorer_base_url, settings.anchor_max_retries) = (Some(url.to_string()), retries);
     }
+    settings
+}
+
+fn scorer_with(url: Option<&str>, retries: i64) -> datafusion::common::Result<Arc<Scorer>> {
     let mut options = ConfigOptions::new();
-    options.extensions.insert(settings);
+    options.extensions.insert(settings(url, retries));
     Models::default().scorer(&options)
 }
 
@@ -388,4 +397,29 @@ fn a_window_that_holds_no_chain_is_one_error_before_any_row() {
         assert!(error.contains(&format!("found max_model_len = {window} in its list of models")), "{error}");
         assert!(server.calls().iter().all(|call| call.body.is_null()));
     }
+}
+
+/// The rank-surprisal ratios of two examples.
+async fn ratios(url: Option<&str>) -> datafusion::common::Result<Vec<f64>> {
+    let session = session_asking(&Llm::default(), settings(url, 3));
+    let sql = "SELECT cot_rank_surprisal(question, E'3 + 4 is 7.\\n\\nSo 7 it is.', '7')['ratio'] \
+               FROM (VALUES ('What is 3 + 4?'), ('And 4 + 3?')) AS t(question)";
+    let batches = session.sql(sql).await?.collect().await?;
+    Ok(batches.iter().flat_map(|batch| batch.column(0).as_primitive::<Float64Type>().values().to_vec()).collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_ranks_is_refused_before_the_first_row() {
+    for kind in [Kind::Echo, Kind::Sglang, Kind::Texts] {
+        let server = serve(Whole::new("qwen2", kind), |_, reply| reply);
+        scorer(&server.base_url());
+        let to_open = server.count();
+        let error = ratios(Some(&server.base_url())).await.unwrap_err().to_string();
+        assert!(error.contains("cot_rank_surprisal: the backend served cannot rank tokens"), "{error}");
+        assert_eq!(server.count(), 2 * to_open, "{kind:?}: only the calls that open the server");
+    }
+    let server = serve(Whole::new("qwen2", Kind::Vllm), |_, reply| reply);
+    let (served, cpu) = (ratios(Some(&server.base_url())).await.unwrap(), ratios(None).await.unwrap());
+    assert_eq!((served.len(), cpu.len()), (2, 2));
+    assert!(served.iter().zip(&cpu).all(|(one, other)| (one / other - 1.0).abs() < 1e-3), "{served:?} {cpu:?}");
 }

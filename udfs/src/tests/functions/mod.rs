@@ -5,4 +5,4 @@ mod preflight;
 mod ranks;
 mod remembered;
 mod scored;
-pub(super) mod session;
+pub(crate) mod session;
