@@ -152,7 +152,8 @@ fn row_of(text: &str) -> Option<String> {
 
 fn parsed(text: &str) -> Result<SqlExpr> {
     let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text)?;
-    parser.parse_keyword(Keyword::WHERE);
+    // The word may stand before a condition.
+    let _ = parser.parse_keyword(Keyword::WHERE);
     let parsed = parser.parse_expr()?;
     match parser.peek_token().token {
         Token::EOF => Ok(parsed),
@@ -221,7 +222,13 @@ fn refuse(part: &Expr, schema: &DFSchema) -> Result<()> {
             if name == "levenshtein" {
                 return plan_err!("a filter cannot call {name}: on long chains it takes minutes");
             }
-            match is_fixed(&part.get_type(schema)?) || NOT_LONGER.contains(&name) {
+            let kind = part.get_type(schema)?;
+            if kind.is_list() && part.column_refs().is_empty() {
+                return plan_err!(
+                    "a filter cannot make a list of constants with {name}: each row would have a copy of it; use a list of a column"
+                );
+            }
+            match is_fixed(&kind) || NOT_LONGER.contains(&name) {
                 true => Ok(()),
                 false => plan_err!(
                     "a filter cannot call {name}: its result may be longer than its arguments, and need any amount of memory"
