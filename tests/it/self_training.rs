@@ -34,7 +34,7 @@ fn base(call: &Call) -> Reply {
     let prompt = call.prompt();
     let number: usize = prompt.split("What is ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
     let steps: Vec<_> = (0..=call.number % 4).map(|step| format!("Step {step} of {number} + 25.")).collect();
-    let is_right = !prompt.contains(LOST) && call.number % 5 > 0;
+    let is_right = !prompt.contains(LOST) && !call.number.is_multiple_of(5);
     let answer = if is_right { number + 25 } else { 1 };
     let text = format!("<think>\n{}\n</think>\n\n\\boxed{{{answer}}}", steps.join("\n\n"));
     Reply::After(Duration::from_millis(20), Box::new(as_asked(said(&text, 50), call)))

@@ -52,7 +52,7 @@ pub enum RunError {
     )]
     AllRejected { rows: u64, reasons: String },
     #[error(
-        "the budget is spent after {} calls ({} tokens in, {} tokens out, cost {:.4}): {why}. Every paid answer is kept, and \
+        "the budget is spent after {} calls ({} tokens in, {} out, cost {:.4}): {why}. Every paid answer is kept, and \
          rows without an answer are not committed: raise that setting and {}",
         .usage.calls, .usage.tokens_in, .usage.tokens_out, .usage.cost, Again
     )]
