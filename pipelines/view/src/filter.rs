@@ -223,12 +223,10 @@ fn refuse(part: &Expr, schema: &DFSchema) -> Result<()> {
                 return plan_err!("a filter cannot call {name}: on long chains it takes minutes");
             }
             let kind = part.get_type(schema)?;
-            if kind.is_list() && part.column_refs().is_empty() {
-                return plan_err!(
-                    "a filter cannot make a list of constants with {name}: each row would have a copy of it; use a list of a column"
-                );
-            }
             match is_fixed(&kind) || NOT_LONGER.contains(&name) {
+                true if kind.is_list() && part.column_refs().is_empty() => plan_err!(
+                    "a filter cannot make a list of constants with {name}: each row would have a copy of it; use a list of a column"
+                ),
                 true => Ok(()),
                 false => plan_err!(
                     "a filter cannot call {name}: its result may be longer than its arguments, and need any amount of memory"
