@@ -22,6 +22,7 @@ _KINDS: dict[str, tuple[str, tuple[type, ...], tuple[type, ...]]] = {
     "texts": ("a tuple of texts", _LISTS, (str,)),
     "ints": ("a tuple of whole numbers", _LISTS, (int,)),
     "numbers": ("a tuple of numbers", _LISTS, (int, float)),
+    "trace": ("a tuple of dicts", _LISTS, (dict,)),
     "conversation": ("a tuple of turns", (*_LISTS, dict), (dict, *_LISTS)),
     "question": ("a text, or a tuple of turns", (str, *_LISTS, dict), (dict, *_LISTS)),
 }
