@@ -102,6 +102,11 @@ def test_settings_are_keywords():
     assert asap.refine(steps, scores, refine_max_tokens=12) == asap.refine(steps, scores, 12) == [2, 3]
 
 
+def test_steps_of_an_output_are_values():
+    steps = ({"step": 1, "tokens": 3, "dropped": None}, {"step": 2, "tokens": 2, "dropped": "truncate"})
+    assert asap.kept(steps) == [1] and asap.kept([steps, None]) == [[1], None]
+
+
 def test_large_numbers_are_kept():
     assert asap.sql("SELECT arrow_cast('18446744073709551615', 'UInt64') AS n").to_pylist() == [{"n": 2**64 - 1}]
 

@@ -79,7 +79,7 @@ EMPTY = GOOD.set_column(1, "cot", pyarrow.array([None] * 3, pyarrow.string()))
             "use on_change='reprocess' to replace these rows, or on_change='ignore' to keep them",
         ),
         (lambda: run(TEXTS), asap.InputError, "columns={'question': '\\?', 'cot': '\\?', 'answer': '\\?'}"),
-        (served, asap.Error, "anchor_max_calls allows 2 requests.* raise that setting and repeat the call$"),
+        (served, asap.BudgetError, "anchor_max_calls allows 2 requests.* raise that setting and repeat the call$"),
         (lambda: asap.sql("SELECT * FROM corpus"), asap.InputError, "pass its location or its rows as corpus=…$"),
         (lambda: asap.sql("SET asap.nothing = 1"), asap.ArgumentError, "no setting nothing; asap.settings\\(\\) lists"),
         (lambda: asap.sql("SELEC 1"), asap.InputError, "^SQL: "),

@@ -548,7 +548,7 @@ def test_efficiency_next_to_the_paper(tmp_path):
     done = {f"count/{arm}": {"summary": {"examples": 2, "tokens": tokens}} for arm, tokens in (("original", 26_046), ("my_arm", 8_000))}
     plan = types.SimpleNamespace(table={"model": "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B"}, against="original")
     text = _tables.efficiency(plan, cells, done, str(tmp_path))
-    assert "| my_arm | code | – | – | – | – | 2 | – | 4,000 | 2 | 42.06 | −69.3 | +0.0 |" in text
+    assert "| my_arm | code | – | – | – | – | 2 | – | 4,000 | – | 2 | 42.06 | −69.3 | +0.0 |" in text
     # What both have.
     assert "| original | code | 13,023 | 13,023 | +0.0 | 42.06 | 80.11 | −47.5 |" in text, text
     assert text.count("| my_arm |") == 1 and "| math |" not in text

@@ -104,7 +104,8 @@ def costs(cell: Cell, done: dict[str, Table]) -> Table:
         seconds = {row["step"]: row["seconds"] for row in map(json.loads, lines)}
     found = {"samples": count.get("examples"), "too long": count.get("too_long"), "steps": len(seconds) or None}
     of = {"tokens per sample": "tokens", "learned per sample": "learned"}
-    found |= {name: count[key] / count["examples"] if count.get("examples") else None for name, key in of.items()}
+    # Trainings of earlier versions did not count learned tokens.
+    found |= {name: count[key] / count["examples"] if count.get("examples") and key in count else None for name, key in of.items()}
     found |= {"seconds per step": mean(seconds.values())}
     if cell.prune:
         found |= query('SELECT sum(pruned_tokens) / sum(original_tokens + 0.0) AS "share kept" FROM {}', cell.data)
