@@ -100,10 +100,7 @@ impl Condition {
         }
         match Self::planned(text, schema) {
             Ok(condition) => Ok(Some(condition)),
-            Err(Wrong::NotSql(why)) => match row_of(text) {
-                Some(row) => Self::checked(&row, schema).map(Some),
-                None => Ok(Some(Self { not_sql: Some(error_line(&why)), ..Self::words(text) })),
-            },
+            Err(Wrong::NotSql(why)) => Ok(Some(Self { not_sql: Some(error_line(&why)), ..Self::words(text) })),
             Err(Wrong::Refused(why)) => Err(why),
         }
     }
@@ -140,14 +137,6 @@ impl Condition {
             ))),
         }
     }
-}
-
-/// The condition on an input row that is written as in the list of chains, such as `train.jsonl:17`.
-fn row_of(text: &str) -> Option<String> {
-    let (file, row) = text.trim().rsplit_once(':')?;
-    let is_file = !file.is_empty() && !file.contains(char::is_whitespace);
-    let is_row = !row.is_empty() && row.bytes().all(|digit| digit.is_ascii_digit());
-    (is_file && is_row).then(|| format!("source['file'] = {} AND source['row'] = {row}", quoted(file)))
 }
 
 fn parsed(text: &str) -> Result<SqlExpr> {

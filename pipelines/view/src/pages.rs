@@ -11,7 +11,7 @@ use super::pictures::legend;
 use super::place::{BY_PLACE, InputRow, PLACE};
 use super::reject;
 use super::report::Report;
-use super::source::{Listing, QueryRow, QueryRows};
+use super::source::{Listing, QueryRow, QueryRows, Source};
 use super::text::beginning;
 use crate::output::{count, several};
 use crate::terminal::visible;
@@ -42,6 +42,15 @@ struct Position {
 }
 
 impl Asked {
+    /// The filter of the form: the place of a row as the list shows it, SQL, or words.
+    fn condition(&self, source: &Source) -> Result<Option<Condition>> {
+        let typed = Condition::typed(&self.filter, &source.schema)?;
+        let is_words = typed.as_ref().is_some_and(|typed| typed.not_sql.is_some());
+        let place = InputRow::parse(self.filter.trim());
+        let place = place.filter(|place| is_words && !place.file.contains(char::is_whitespace));
+        Ok(place.map(|place| InputRow::condition(&[place])).or(typed))
+    }
+
     pub(super) fn of(query: Option<&str>) -> Self {
         let (mut asked, mut file, mut row) = (Self::default(), None, None);
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
@@ -105,7 +114,7 @@ impl Report {
     pub(super) async fn chains_page(&self, asked: &Asked) -> Result<Markup> {
         let source = &self.source;
         let has_other = source.against.is_some();
-        let filter = Condition::typed(&asked.filter, &source.schema)?;
+        let filter = asked.condition(source)?;
         let counted = ["original_tokens", "pruned_tokens", "other_tokens"];
         let (by, is_largest_first) = asked.sorted(has_other);
         let listing = Listing {
@@ -171,7 +180,7 @@ impl Report {
     /// None if there is no such chain.
     pub(super) async fn chain_page(&self, asked: &Asked) -> Result<Option<Markup>> {
         let source = &self.source;
-        let filter = Condition::typed(&asked.filter, &source.schema)?;
+        let filter = asked.condition(source)?;
         // A row that an address names has its place in the order of places.
         let place = asked.place.as_ref();
         let (by, is_largest_first) =
