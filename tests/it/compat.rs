@@ -132,9 +132,12 @@ fn jobs_and_their_state_of_earlier_versions_are_taken_up() {
         // The name of the state depends on the place of the jobs file.
         let folder = workplace.path("state/asap/schedule");
         let state = || files_below(&folder).into_iter().find(|file| file.ends_with(".json"));
+        let jobs = set.text("jobs.toml");
+        workplace.write("jobs.toml", &jobs.replace("* * * * *", "0 0 1 1 *"));
         let scheduler = Scheduler::start(workplace);
         wait_until("the state", || state().is_some());
         scheduler.stop();
+        workplace.write("jobs.toml", &jobs);
         fs::copy(workplace.path("state.json"), folder.join(state().unwrap())).unwrap();
         // A run that was missed since then starts at once.
         let report = Scheduler::start(workplace).report();

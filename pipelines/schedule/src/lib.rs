@@ -13,6 +13,7 @@ use std::path::Path;
 pub(crate) use asap_console::{failure, output, program, signals};
 
 use crate::failure::Failure;
+use crate::signals::Signals;
 use jobs::Job;
 use service::Service;
 use state::ScheduleState;
@@ -22,6 +23,8 @@ use state::ScheduleState;
 /// # Errors
 /// If another scheduler runs these jobs, or the state of the scheduler cannot be read or written.
 pub async fn run(jobs: Vec<Job>, file: &Path) -> Result<(), Failure> {
+    // Whoever sees the state of a scheduler may end it by a signal.
+    let signals = Signals::new()?;
     let state = ScheduleState::open(&state::folder()?, file)?;
-    Service::new(jobs, state)?.run().await
+    Service::new(jobs, state)?.run(signals).await
 }

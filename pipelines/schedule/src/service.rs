@@ -56,8 +56,7 @@ impl Service {
     }
 
     /// Runs jobs until SIGTERM or SIGINT. Running jobs then get SIGTERM; a second signal kills them.
-    pub(crate) async fn run(mut self) -> Result<(), Failure> {
-        let mut signals = Signals::new()?;
+    pub(crate) async fn run(mut self, mut signals: Signals) -> Result<(), Failure> {
         for (job, progress) in &self.jobs {
             complain(&format!("{}: {}", job.name, outlook(job, progress)));
         }
