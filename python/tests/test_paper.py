@@ -379,8 +379,12 @@ def test_what_is_missing_is_found_before_anything_is_run(machine, name):
 
 
 def test_what_steps_make_is_not_missing(machine):
-    """The steps of mini.toml make its corpus, its model, which also scores, and its benchmark."""
+    """The steps of mini.toml make its corpus, its model, which also scores, and its benchmark. Those of self-training.toml make
+    a corpus with several generations in a row."""
     _run.Run(_plan.Plan(str(PLANS / "mini.toml"), to="out", changes=["seeds=[1]"]))
+    Path("problems.jsonl").write_text('{"question": "What is 1 + 1?", "answer": "#### 2"}\n')
+    changes = ["model=small", "prune.set.scorer.model=small", "benches.sums.files=['problems.jsonl']"]
+    _run.Run(_plan.Plan(str(PLANS / "self-training.toml"), to="out", seeds=[1], changes=changes))
 
 
 def test_all_that_is_missing_is_one_list(machine):

@@ -21,7 +21,8 @@ _MODULES = {"leetcode": ["sortedcontainers"]}
 # A program that is also started, since a broken installation shows only then. The packages of programs.
 _STARTED = "vllm"
 _PACKAGES = {"vllm": "vllm", "torchrun": "torch"}
-_ROW = {"question": "2 + 2?", "cot": "2 + 2 is 4.\n\nIt is 4.", "answer": "4"}
+# A row for the pipelines of a corpus that steps have yet to make. Some read several generations.
+_ROW = {"question": "2 + 2?", "answer": "4", "generations": ["<think>\n2 + 2 is 4.\n\nIt is 4.\n</think>\n\n4"], "correctness": [True]}
 # Bytes for each parameter: a weight and two moments in f32 in a checkpoint, and with gradient and bf16 copy on GPUs.
 _CHECKPOINT, _TRAINED = 12, 18
 # Two checkpoints, and the one that is written.
