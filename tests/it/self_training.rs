@@ -1,5 +1,6 @@
 //! The guide on self-training: its commands in order. Each is killed, and resumed by the same command.
 
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -60,12 +61,26 @@ fn posts(server: &Server) -> usize {
     server.calls().iter().filter(|call| call.head.starts_with("POST")).count()
 }
 
+/// The user messages that a server was sent.
+fn asked(server: &Server) -> BTreeSet<String> {
+    let calls = server.calls();
+    calls.iter().filter(|call| call.head.starts_with("POST")).map(|call| call.prompt().to_string()).collect()
+}
+
+/// The texts of a query with one column.
+fn texts(workplace: &Workplace, query: &str) -> BTreeSet<String> {
+    let rows: Vec<Value> = workplace.rows(query);
+    rows.iter().map(|row| row["text"].as_str().unwrap().to_string()).collect()
+}
+
 #[test]
 fn each_command_of_the_guide_resumes_after_a_kill() {
     let workplace = Workplace::new();
     problems(&workplace, QUESTIONS);
     workplace.shell("mkdir models && ln -s ../data/model models/base && cp test.jsonl train.jsonl").ok();
     let (mut server, mut served, mut done) = (Server::start(base), Vec::new(), Vec::new());
+    // What each evaluation asked.
+    let mut prompts = Vec::new();
     for mut command in commands() {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
         match words.as_slice() {
@@ -97,6 +112,7 @@ fn each_command_of_the_guide_resumes_after_a_kill() {
                 let paid = posts(&server);
                 workplace.run(&command[1..]).ok();
                 assert_eq!(posts(&server), paid, "no response is paid twice");
+                prompts.push(asked(&server));
             }
             // The small model is trained without PyTorch, by few steps.
             ["python", "-m", "asap.sft", ..] => {
@@ -122,6 +138,16 @@ fn each_command_of_the_guide_resumes_after_a_kill() {
         done.push(command[1].clone());
     }
     assert_eq!(done, ["eval", "run", "export", "-m", "eval"]);
+
+    // The model is trained on the text that it was asked, and judged with the same prompt.
+    let [sampled, judged] = prompts.try_into().unwrap();
+    assert_eq!((sampled.len(), &sampled), (QUESTIONS, &judged));
+    assert_eq!(texts(&workplace, "SELECT question AS text FROM 'out/generations'"), sampled);
+    let own = texts(&workplace, "SELECT plain_question AS text FROM 'out/generations'");
+    assert!(own.iter().all(|own| own.starts_with("What is ")) && own.len() == QUESTIONS, "{own:?}");
+    let solved: BTreeSet<String> = sampled.into_iter().filter(|prompt| !prompt.contains(LOST)).collect();
+    let exported = "SELECT prompt[1]['content'] AS text FROM 'dataset/train-00000-of-00001.parquet'";
+    assert_eq!(texts(&workplace, exported), solved);
 
     let counted = format!(
         "SELECT count(*) AS rows, sum(CASE WHEN generation = cot_shortest_correct(generations, source_answer) THEN 1 ELSE 0 END) AS \

@@ -18,7 +18,10 @@ const PROPERTY: &str = "asap.generations";
 #[derive(Default, Serialize)]
 struct Question<'a> {
     id: &'a str,
+    /// The message to the model, so that it is trained on what it is asked.
     question: &'a str,
+    /// The problem without the words of the prompt.
+    plain_question: &'a str,
     answer: &'a str,
     generations: Vec<&'a str>,
     correctness: Vec<bool>,
@@ -52,9 +55,11 @@ impl Generations {
         let largest = rows.iter().map(|row| row.budget).max();
         let mut found: BTreeMap<&str, Question> = BTreeMap::new();
         for row in rows.iter().filter(|row| Some(row.budget) == largest) {
-            let question = self.questions.get(&row.id).map_or("", String::as_str);
-            let (id, answer) = (row.id.as_str(), row.gold.as_deref().unwrap_or_default());
-            let of = found.entry(id).or_insert_with(|| Question { id, question, answer, ..Question::default() });
+            let plain_question = self.questions.get(&row.id).map_or("", String::as_str);
+            let (id, question) = (row.id.as_str(), row.prompt.as_str());
+            let answer = row.gold.as_deref().unwrap_or_default();
+            let new = || Question { id, question, plain_question, answer, ..Question::default() };
+            let of = found.entry(id).or_insert_with(new);
             if let (Some(response), Some(correct)) = (&row.response, row.correct) {
                 of.generations.push(response);
                 of.correctness.push(correct);
@@ -62,7 +67,7 @@ impl Generations {
         }
         let list = |item: DataType| DataType::List(Arc::new(Field::new("element", item, true)));
         let columns = [
-            (DataType::Utf8, "id question answer"),
+            (DataType::Utf8, "id question plain_question answer"),
             (list(DataType::Utf8), "generations"),
             (list(DataType::Boolean), "correctness"),
         ];
