@@ -5,11 +5,9 @@
 `tests/readers/trainers` installs the libraries and runs this, in a minute on one core.
 """
 
-import ast
 import collections
 import contextlib
 import functools
-import importlib.util
 import json
 import math
 import os
@@ -32,13 +30,13 @@ import datasets
 import pyarrow.parquet
 import torch
 import transformers
-import trl
 import yaml
 from asap.torch import FeedDataset
 from axolotl.utils import collators as axolotl_collators
 from axolotl.utils.data.sft import prepare_datasets
 from axolotl.utils.dict import DictDefault
 from axolotl.utils.schemas.config import AxolotlInputConfig
+from counting import OPTIONS, STEP, Counted, line, line_of, run, trained
 from llamafactory.data import SFTDataCollatorWith4DAttentionMask, get_dataset, get_template_and_fix_tokenizer
 from llamafactory.hparams.data_args import DataArguments
 
@@ -55,8 +53,7 @@ ROWS = 48
 # The number of tokens to which TRL cuts an example by default, and the maximum length in each trainer's settings in the docs.
 DEFAULT = 1024
 LENGTH = 32768
-# Examples per step, and steps per epoch.
-STEP = 4
+# Steps per epoch.
 STEPS = ROWS // STEP
 
 
@@ -123,44 +120,8 @@ def scores(folder):
     print(f"transformers: {steps} steps of {len(rows)} chains, surprisal and perplexity within {farthest:.1e} nats")
 
 
-class Counted:
-    """A trainer that counts the tokens and labels of the examples that reach the model in `found`."""
-
-    def compute_loss(self, model, inputs, *arguments, **more):
-        for ids, mask, labels in zip(inputs["input_ids"], inputs["attention_mask"], inputs["labels"], strict=True):
-            real = mask.bool()
-            assert (labels[~real] == -100).all(), "padding is learned"
-            self.found[tuple(ids[real].tolist()), tuple(labels[real].tolist())] += 1
-        return super().compute_loss(model, inputs, *arguments, **more)
-
-
 class Plain(Counted, transformers.Trainer):
     """The trainer of transformers, which those of axolotl and LLaMA-Factory extend."""
-
-
-# For the test machine.
-OPTIONS = {"num_train_epochs": 1, "per_device_train_batch_size": STEP, "use_cpu": True, "bf16": False, "report_to": "none",
-           "save_strategy": "no", "disable_tqdm": True, "logging_strategy": "no"}
-
-
-def run(trainer):
-    """Trains for an epoch. Returns the tokens and labels that reached the model."""
-    trainer.found = collections.Counter()
-    trainer.remove_callback(transformers.PrinterCallback)
-    trainer.train()
-    return trainer.found
-
-
-def trained(folder, expression, load=None):
-    """Returns the tokens and labels that reach the model, for an expression of the docs that creates a TRL trainer. `load`
-    replaces `load_dataset`."""
-    trainer = type("Trainer", (Counted, trl.SFTTrainer), {})
-    # Defaults, overridden by the line's own options.
-    config = functools.partial(trl.SFTConfig, output_dir=folder / "trl", **OPTIONS)
-    load = load or functools.partial(datasets.load_dataset, cache_dir=str(folder / "cache"))
-    names = {"SFTTrainer": trainer, "SFTConfig": config, "load_dataset": load, "model": str(folder / "model")}
-    with contextlib.chdir(folder):
-        return run(eval(expression, names))
 
 
 def plain(folder, rows, collate):
@@ -197,21 +158,21 @@ def llama_factory(folder, name):
     return plain(folder, held["train_dataset"], collate)
 
 
-def line_of(name):
-    """Returns the code spans of a line of the docs."""
-    guide = (PROJECT / "docs/training.md").read_text()
-    return re.findall("`(.*?)`", re.search(rf"^\| {name} \| (.*)", guide, re.MULTILINE)[1])
-
-
-def line(name):
-    return line_of(name)[0]
+def unsloth(folder, name):
+    """Returns what reaches the model from the files `name` by the docs' lines for unsloth."""
+    program = Path(__file__).parent / "counting.py"
+    done = subprocess.run([sys.executable, program, folder, name], capture_output=True, text=True)
+    assert done.returncode == 0, f"unsloth failed:\n{done.stdout}{done.stderr}"
+    found = json.loads(done.stdout.splitlines()[-1])
+    return collections.Counter({(tuple(ids), tuple(labels)): count for ids, labels, count in found})
 
 
 def table(folder):
-    """The pipeline `examples` and masked chains in TRL, axolotl and LLaMA-Factory, by the docs' lines: exactly our rows and
-    labels reach the model."""
+    """The pipeline `examples` and masked chains in four trainers, by the docs' lines: exactly our rows and labels reach the
+    model."""
     trainers = {"TRL": lambda name: trained(folder, line("TRL, tokens").replace("examples", name)),
-                "axolotl": functools.partial(axolotl, folder), "LLaMA-Factory": functools.partial(llama_factory, folder)}
+                "unsloth": functools.partial(unsloth, folder), "axolotl": functools.partial(axolotl, folder),
+                "LLaMA-Factory": functools.partial(llama_factory, folder)}
     for name in ["examples", "masked"]:
         rows = pyarrow.parquet.read_table(folder / name).to_pylist()
         expected = collections.Counter((tuple(row["input_ids"]), tuple(row["labels"])) for row in rows)
@@ -252,7 +213,7 @@ def pruned(folder):
 
 
 def lengths():
-    """Parses the lengths of the docs' lines with the parsers of trainers that cannot run on this machine."""
+    """No trainer cuts an example at the lengths of the docs' lines. The parsers of axolotl and LLaMA-Factory read theirs."""
     needed = {"base_model": "model", "micro_batch_size": 1, "gradient_accumulation_steps": 1, "learning_rate": 1e-4}
     for name in ["axolotl", "axolotl, tokens"]:
         parsed = AxolotlInputConfig(**needed, **yaml.safe_load(line(name)))
@@ -260,15 +221,7 @@ def lengths():
     options = yaml.safe_load(line("LLaMA-Factory"))
     [parsed] = transformers.HfArgumentParser(DataArguments).parse_dict(options)
     assert parsed.cutoff_len >= LENGTH, parsed
-    # unsloth can only be imported with a GPU.
-    [unsloth] = importlib.util.find_spec("unsloth").submodule_search_locations
-    loader = ast.parse((Path(unsloth) / "models/loader.py").read_text())
-    [model] = [part for part in loader.body if isinstance(part, ast.ClassDef) and part.name == "FastLanguageModel"]
-    [load] = [part for part in model.body if isinstance(part, ast.FunctionDef) and part.name == "from_pretrained"]
-    call = ast.parse(line("unsloth")).body[0].value
-    assert ast.unparse(call.func) == "FastLanguageModel.from_pretrained"
-    given = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
-    assert given.keys() <= {argument.arg for argument in load.args.args} and given["max_seq_length"] >= LENGTH, given
+    assert int(re.search(r"max_seq_length=(\d+)", line("unsloth"))[1]) >= LENGTH
     print(f"axolotl, LLaMA-Factory, unsloth: no example of up to {LENGTH} tokens is cut")
 
 
