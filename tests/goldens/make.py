@@ -87,6 +87,7 @@ def all_goldens():
         goldens[f"scores_{name}.jsonl"] = partial(scores, name)
         for index, file in enumerate(["trace.json", "grads.safetensors", "weights_after.safetensors"]):
             goldens[f"train_{name}/{file}"] = lambda name=name, index=index: train(name)[index]
+    goldens["train_qwen2/masked.safetensors"] = partial(masked, "qwen2")
     for encoder, file in product(ENCODERS, ["goldens.jsonl", "hard.jsonl"]):
         goldens[f"llmlingua2/{encoder}/{file}"] = partial(compressed, encoder, file)
     for encoder in ENCODERS:
@@ -383,6 +384,26 @@ def train(name):
         scheduler.step()
         trained.zero_grad()
     return trace, gradients, {key: weight.detach().clone() for key, weight in trained.named_parameters()}
+
+
+def masked(name):
+    """Returns the mean loss of masked examples and its gradient: of each response, every second run of seven tokens is
+    learned, from the first on."""
+    import torch
+
+    trained, batch = load(name, "float32").train(), []
+    for example in rows(f"train_{name}/examples.jsonl")[:6]:
+        prompt, ids = len(example["prompt_ids"]), example["prompt_ids"] + example["response_ids"]
+        learned = lambda place: place >= prompt and (place - prompt) // 7 % 2 == 0
+        batch.append((ids, [each if learned(place) else -100 for place, each in enumerate(ids)]))
+    count = sum(label != -100 for _, labels in batch for label in labels)
+    nats = torch.zeros(())
+    for ids, labels in batch:
+        logits = trained(torch.tensor([ids])).logits[0, :-1]
+        nats = nats + torch.nn.functional.cross_entropy(logits, torch.tensor(labels[1:]), reduction="sum")
+    loss = nats / count
+    loss.backward()
+    return {"loss": loss.detach(), **{key: weight.grad for key, weight in trained.named_parameters()}}
 
 
 # llmlingua

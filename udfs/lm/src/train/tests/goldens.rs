@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use candle_core::Device;
 use candle_core::safetensors::load;
 use serde_json::Value;
@@ -51,6 +53,34 @@ fn one_batch_is_as_torch_computes_it() {
         let expected = load(golden(&format!("train_{name}/grads.safetensors")), &Device::Cpu).unwrap();
         assert_gradients(&decoder.weights, &found, &expected, 1e-5);
         assert!(relative(found.norm(), number(&trace["one_batch"], "grad_norm")) < 1e-6);
+    }
+}
+
+/// Masked examples, packed and one after the other: loss within 1e-6 relative, every number of the gradient within 1e-6.
+/// `tests/readers/sft.py` compares `asap.sft` with the same golden.
+#[test]
+fn masked_examples_are_as_torch_computes_them() {
+    let Golden { decoder, examples, .. } = read("qwen2");
+    // Of each response, every second run of seven tokens is learned.
+    let runs = |own: &Range<usize>| own.clone().step_by(14).map(|begin| begin..own.end.min(begin + 7)).collect();
+    let masked = |example: &Example| Example { learned: runs(&example.learned[0]), ids: example.ids.clone() };
+    let examples: Vec<Example> = examples[..6].iter().map(masked).collect();
+    let mut expected = load(golden("train_qwen2/masked.safetensors"), &Device::Cpu).unwrap();
+    let loss = f64::from(expected.remove("loss").unwrap().to_scalar::<f32>().unwrap());
+    let tokens: usize = examples.iter().map(Example::learned_tokens).sum();
+    let packed = gradient(&decoder, &Batch::new(&examples), 1.0 / tokens as f32);
+    let mut alone = (0.0, Gradient::zeros(&decoder.weights));
+    for example in &examples {
+        let (batch, mut activations) = (Batch::new([example]), Activations::new(Keep::Inputs));
+        alone.0 += activations.gradient(&decoder, &batch, 1.0 / tokens as f32, &mut alone.1, &|| true).unwrap();
+    }
+    for (nats, found) in [packed, alone] {
+        assert!(relative(nats / tokens as f64, loss) < 1e-6, "{nats} nats");
+        assert_eq!(found.tensors.len(), expected.len());
+        for ((name, _), found) in decoder.weights.named().iter().zip(&found.tensors) {
+            let (distance, _) = distance(found, &expected[name]);
+            assert!(distance < 1e-6, "{name} is off by {distance}");
+        }
     }
 }
 
