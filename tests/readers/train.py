@@ -2,7 +2,7 @@
 
     python tests/readers/train.py target/debug/asap
 
-`tests/readers/trainers` installs the libraries and runs this, in a minute on one core.
+`tests/readers/trainers` installs the libraries and runs this, in minutes on one core.
 """
 
 import collections
