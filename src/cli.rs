@@ -215,38 +215,33 @@ fn with_numbers(command: clap::Command) -> clap::Command {
     command.mut_args(arguments).mut_subcommands(with_numbers)
 }
 
-/// What replaces former commands, except those that [`table`] took over.
-const FORMER_COMMANDS: [(&str, &str); 3] = [
-    (
-        "cache",
-        "asap cache gc is now asap table vacuum LOC --answers; for ls and stats, query 'LOC/.asap/cache' with asap sql, as \
-         docs/runs.md shows",
-    ),
-    ("sample", "asap sample has gone; data/README.md names the commit whose asap sample made the sample"),
-    ("experiment", "asap experiment has gone; docs/evidence.md names the commit that ran it, and shows its figures"),
+/// What to type instead: a command or a flag, by the command that it follows. A former command that [`table`] took over is
+/// not here.
+#[rustfmt::skip]
+const INSTEAD: [(&str, &str, &str); 15] = [
+    ("asap", "cache", "asap cache gc is now asap table vacuum LOC --answers; for ls and stats, query 'LOC/.asap/cache' with asap sql, as docs/runs.md shows"),
+    ("asap", "sample", "asap sample has gone; data/README.md names the commit whose asap sample made the sample"),
+    ("asap", "experiment", "asap experiment has gone; docs/evidence.md names the commit that ran it, and shows its figures"),
+    ("asap", "prune", "there is no command asap prune (did you mean run?); asap --help lists them"),
+    ("asap", "query", "there is no command asap query (did you mean sql?); asap --help lists them"),
+    ("asap", "report", "there is no command asap report (did you mean view?); asap --help lists them"),
+    ("asap inspect", "--where", "asap inspect has no --where: asap sql --from LOC -c \"SELECT * FROM corpus WHERE …\" filters rows"),
+    ("asap sql", "--format", "asap sql --format takes csv, tsv, table, json, nd-json (JSON lines) or automatic"),
+    ("asap view", "--chain", "asap view has no --chain: type FILE:ROW or an id into its search, or run asap inspect LOC --chain FILE:ROW"),
+    ("asap view", "--host", "asap view answers only on this machine: to look from another one, forward its port there, as with ssh -L 8000:127.0.0.1:8000 HOST and --port 8000"),
+    ("asap view", "--format", "asap view has no --format: it writes a report by the ending of --to: report.html, report.md or report.json"),
+    ("asap export", "--format", "asap export writes Parquet, and its --format, table or json, is that of the summary: asap sql -c \"COPY (SELECT * FROM 'LOC') TO 'rows.jsonl'\" writes JSON lines"),
+    ("asap feed", "--format", "asap feed has no --format: it writes Arrow batches, and one JSON object with --count"),
+    ("asap generate", "--format", "asap generate has no --format: it prints JSON lines with --data, and plain text with --prompt"),
+    ("asap completions", "--format", "asap completions has no --format: it prints a script"),
 ];
-
-/// Words for what a command does, with its name.
-const OTHER_WORDS: [(&str, &str); 3] = [("prune", "run"), ("query", "sql"), ("report", "view")];
-
-/// What commands without `--format` write.
-const FORMATS: [(&str, &str); 4] = [
-    ("asap view", "it writes a report by the ending of --to: report.html, report.md or report.json"),
-    ("asap feed", "it writes Arrow batches, and one JSON object with --count"),
-    ("asap generate", "it prints JSON lines with --data, and plain text with --prompt"),
-    ("asap completions", "it prints a script"),
-];
-
-/// Other words for JSON lines.
-const JSON_LINES: [&str; 4] = ["jsonl", "ndjson", "jsonlines", "json-lines"];
 
 /// A hint for words where clap's own tip does not help: former commands and flags, settings as flags, and SQL without
 /// `-c`.
 fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let kind = match error.kind() {
         ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
-        ErrorKind::UnknownArgument => ContextKind::InvalidArg,
-        ErrorKind::InvalidValue => ContextKind::InvalidValue,
+        ErrorKind::UnknownArgument | ErrorKind::InvalidValue => ContextKind::InvalidArg,
         _ => return None,
     };
     let Some(ContextValue::String(typed)) = error.get(kind) else { return None };
@@ -258,17 +253,16 @@ fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
         path.push(argument.to_string());
     }
     let path = path.join(" ");
+    // Of a wrong value, this is the flag with the name of its value.
+    let word = typed.split(' ').next().unwrap_or_default();
+    if let Some((.., instead)) = INSTEAD.iter().find(|(of, from, _)| *of == path && *from == word) {
+        return Some(format!("error: {instead}"));
+    }
+    if error.kind() == ErrorKind::InvalidValue {
+        return None;
+    }
     let what = match (kind, typed.strip_prefix("--")) {
         (ContextKind::InvalidSubcommand, _) => unknown_command(&command, &path, typed),
-        (ContextKind::InvalidValue, _) => {
-            let Some(ContextValue::Strings(known)) = error.get(ContextKind::ValidValue) else { return None };
-            let lines = known.iter().find(|known| *known == "nd-json" && JSON_LINES.contains(&typed.as_str()))?;
-            format!("there is no --format {typed}: JSON lines are {lines}; expected {}", known.join(", "))
-        }
-        (_, Some("format")) if !has(&command, "format") => {
-            let (_, instead) = FORMATS.iter().find(|(of, _)| *of == path)?;
-            format!("{path} has no --format: {instead}")
-        }
         (_, Some(flag)) if has(&command, "set") && config::setting_of_flag(flag).is_some() => {
             let key = config::setting_of_flag(flag)?;
             let set = match value_after(typed, arguments) {
@@ -279,6 +273,11 @@ fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
         }
         (_, None) if path == "asap sql" && !typed.starts_with('-') => {
             format!("expected SQL after -c, found '{typed}': run {}", copied(&["asap", "sql", "-c", typed]))
+        }
+        (_, None) if matches!(typed.as_bytes(), [b'-', b'0'..=b'9', ..]) => {
+            let at = arguments.iter().position(|argument| argument.to_string_lossy().starts_with(typed.as_str()))?;
+            let [flag, value] = [at.checked_sub(1)?, at].map(|at| arguments[at].to_string_lossy());
+            format!("{flag} takes no value below 0, found '{value}'")
         }
         (_, None) if !typed.starts_with('-') => unexpected(&command, &path, typed, arguments)?,
         _ => unknown_flag(error, &command, &path, typed)?,
@@ -291,7 +290,8 @@ fn has(command: &clap::Command, flag: &str) -> bool {
 }
 
 /// Flags of commands, and words for the same. The first that a command has is meant.
-const SAME: [&[&str]; 5] = [
+const SAME: [&[&str]; 6] = [
+    &["limit", "rows", "maxrows"],
     &["to", "out", "output"],
     &["from", "data", "input"],
     &["max-tokens", "budget", "max-length", "max-new-tokens"],
@@ -321,27 +321,22 @@ fn unexpected(command: &clap::Command, path: &str, typed: &str, arguments: &[OsS
     if with_equals.any(|flag| before.strip_prefix("--") == Some(flag)) {
         return Some(format!("the value of {before} follows an equals sign: {before}={typed}"));
     }
-    let advice = match (has(command, "from"), has(command, "to")) {
-        (true, true) => "name the input with --from, and the output with --to",
-        (false, true) => "name the output with --to",
+    let advice = match ["against", "from", "to"].map(|flag| has(command, flag)) {
+        [true, ..] => format!("to compare with a second output, pass {}", copied(&["--against", typed])),
+        [_, true, true] => "name the input with --from, and the output with --to".to_string(),
+        [_, false, true] => "name the output with --to".to_string(),
         _ => return None,
     };
     Some(format!("{path} has no use for '{typed}': {advice}"))
 }
 
 fn unknown_command(command: &clap::Command, path: &str, typed: &str) -> String {
-    let former = FORMER_COMMANDS.iter().find(|(former, _)| *former == typed).filter(|_| path == "asap");
     let is_of_table = command.find_subcommand("table").is_some_and(|table| table.find_subcommand(typed).is_some());
-    match former {
-        Some((_, now)) => now.to_string(),
-        None if is_of_table => format!("asap {typed} is now asap table {typed}"),
-        None => {
-            let known = command.get_subcommands().map(|command| command.get_name());
-            let meant = OTHER_WORDS.iter().find(|(word, _)| path == "asap" && *word == typed);
-            let hint = meant.map_or_else(|| typo::hint(typed, known), |(_, name)| format!(" (did you mean {name}?)"));
-            format!("there is no command {path} {typed}{hint}; {path} --help lists them")
-        }
+    if is_of_table {
+        return format!("asap {typed} is now asap table {typed}");
     }
+    let hint = typo::hint(typed, command.get_subcommands().map(|command| command.get_name()));
+    format!("there is no command {path} {typed}{hint}; {path} --help lists them")
 }
 
 /// The value of a flag if it is a word or a number without a unit, which a setting takes as it is.

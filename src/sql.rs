@@ -39,7 +39,7 @@ Examples:
   asap sql -c \"SELECT cot_steps(E'one\\n\\ntwo')\"
   asap sql --from data/sample -c \"SELECT id, cot_tokens(cot) FROM corpus LIMIT 5\"
   asap sql -c \"SELECT count(*) FROM 'data/sample/openr1-math.parquet'\" --format json -q
-  asap sql -c \"SELECT id, original_tokens, pruned_tokens FROM 'out/pruned'\"
+  asap sql -c \"SELECT id, 1.0 * pruned_tokens / original_tokens AS kept FROM 'out/pruned'\"
   asap sql -c \"SELECT status, count(*) FROM 'out/pruned/.asap/rejects' GROUP BY status\"")]
 pub struct SqlArgs {
     /// Define the table corpus: a folder, file or glob pattern of Parquet or JSON lines (asap inspect shows how asap

@@ -100,9 +100,10 @@ impl From<std::io::Error> for Failure {
 
 impl From<LmError> for Failure {
     fn from(error: LmError) -> Self {
-        match error.is_unavailable() {
-            true => Failure::TryLater(error.to_string()),
-            false => Self::by(&error, error.to_string()),
+        match &error {
+            error if error.is_unavailable() => Failure::TryLater(error.to_string()),
+            LmError::NoModel(said) => Failure::Usage(said.clone()),
+            error => Self::by(error, error.to_string()),
         }
     }
 }

@@ -168,7 +168,13 @@ async fn benchmark(session: &dyn Session, bench: &str) -> Result<Vec<Asked>> {
         .collect();
     let mut names = OF_BENCHMARKS.iter().chain(QUESTIONS);
     let Some(question) = names.find_map(|name| texts.iter().find(|column| column.eq_ignore_ascii_case(name))) else {
-        return config_err!("{bench} is not a benchmark: {expected}; found the text columns {}", texts.join(", "));
+        let all: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        let found = match texts.as_slice() {
+            [] if all.is_empty() => "no row".to_string(),
+            [] => format!("no text column among {}", all.join(", ")),
+            texts => format!("the text columns {}", texts.join(", ")),
+        };
+        return config_err!("{bench} is not a benchmark: {expected}; found {found}");
     };
     let plan = LogicalPlanBuilder::scan(bench, datafusion::datasource::provider_as_source(table), None)?;
     let plan = plan.project([text_of(ident(*question))])?.build()?;

@@ -28,6 +28,8 @@ use url::{Position, Url};
 pub(crate) use address::converted;
 pub use command::command;
 pub use folder::Folder;
+
+use crate::asap_folder::FOLDER;
 pub(crate) use hub::lacks_revision;
 pub(crate) use local::{if_exists, unfinished};
 pub use redact::redact;
@@ -44,6 +46,14 @@ pub use retry::{advice, is_unavailable, retry_timeout, set_retry_timeout};
 pub fn parse(text: &str) -> Result<Url> {
     if text.is_empty() {
         return config_err!("expected a path or a URL such as s3://bucket/folder, found an empty location");
+    }
+    if let Some((table, folder)) = text.trim_end_matches('/').rsplit_once('/')
+        && ["_delta_log", FOLDER].contains(&folder)
+    {
+        let rejects =
+            if folder == FOLDER { format!(", or {table}/{FOLDER}/rejects for its rejects") } else { String::new() };
+        let (text, table, rejects) = (redact(text), redact(table), redact(&rejects));
+        return config_err!("{text} is what {table} keeps about itself: pass {table}{rejects}");
     }
     if text.contains("://") {
         // Invalid URLs cannot be split into parts, so everything before the last @ is hidden.

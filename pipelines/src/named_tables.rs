@@ -10,8 +10,10 @@ use crate::session::session_of;
 use asap_llm::Llm;
 use asap_udfs::{Models, Settings};
 use async_trait::async_trait;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::catalog::{DynamicFileCatalog, Session, TableProvider, TableProviderFactory, UrlTableFactory};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::{
+    DynamicFileCatalog, MemTable, Session, TableProvider, TableProviderFactory, UrlTableFactory,
+};
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, GetExt, plan_err};
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
@@ -162,10 +164,7 @@ impl TableProvider for DeltaRows {
         rows: Arc<dyn ExecutionPlan>,
         how: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let folder = location::folder(&self.location)?;
-        let store = session.runtime_env().object_store_registry.get_store(&folder)?;
-        let own = Path::from_url_path(folder.path()).map_err(Error::from)?.join(asap_folder::FOLDER);
-        if store.list(Some(&own)).try_next().await?.is_some() {
+        if is_output(session, &self.location).await? {
             return plan_err!(
                 "{} is an output of asap run, which only runs may fill: insert into another table, or write the rows \
                  with COPY (SELECT …) TO 'FILE'",
@@ -174,6 +173,14 @@ impl TableProvider for DeltaRows {
         }
         self.rows.insert_into(session, rows, how).await
     }
+}
+
+/// Whether a table is the output of a run.
+async fn is_output(session: &dyn Session, location: &str) -> Result<bool> {
+    let folder = location::folder(location)?;
+    let store = session.runtime_env().object_store_registry.get_store(&folder)?;
+    let own = Path::from_url_path(folder.path()).map_err(Error::from)?.join(asap_folder::FOLDER);
+    Ok(store.list(Some(&own)).try_next().await?.is_some())
 }
 
 /// Files, folders and Delta tables as the engine finds them, but a failing store is not reported as a missing table.
@@ -190,27 +197,40 @@ impl UrlTables {
             None => self.files.try_new(named).await,
         }
     }
-}
 
-#[async_trait]
-impl UrlTableFactory for UrlTables {
-    async fn try_new(&self, named: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+    /// The rejects of an output that has none: no rows, with the columns of its rows.
+    async fn no_rejects(&self, state: &SessionState, output: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let Some(rows) = self.found(state, &format!("{output}/")).await? else { return Ok(None) };
+        if !is_output(state, output).await? {
+            return Ok(None);
+        }
+        let about = ["status", "error"];
+        let others = rows
+            .schema()
+            .fields()
+            .iter()
+            .filter(|field| !about.contains(&field.name().as_str()))
+            .cloned()
+            .collect::<Vec<_>>();
+        let about = about.map(|name| Arc::new(Field::new(name, DataType::Utf8, true)));
+        let schema = Arc::new(Schema::new(others.into_iter().chain(about).collect::<Vec<_>>()));
+        Ok(Some(Arc::new(MemTable::try_new(schema, vec![vec![]])?)))
+    }
+
+    async fn found(&self, state: &SessionState, named: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let url = location::parse(named)?;
-        let session = self.files.session_store().get_session().upgrade();
-        let state = session.and_then(|session| session.read().as_any().downcast_ref::<SessionState>().cloned());
-        let Some(state) = state else { return Ok(None) };
         if !is_remote(named) {
             return match url.path().ends_with('/') && is_delta_table(&url) {
-                true => delta(&state, named).await.map(Some),
-                false => self.files(&state, named).await,
+                true => delta(state, named).await.map(Some),
+                false => self.files(state, named).await,
             };
         }
         let store = state.runtime_env().object_store_registry.get_store(&url)?;
         let path = Path::from_url_path(url.path()).map_err(Error::from)?;
         if corpus::is_delta_table(store.as_ref(), &path).await.unwrap_or(false) {
-            return delta(&state, url.as_str()).await.map(Some);
+            return delta(state, url.as_str()).await.map(Some);
         }
-        if let Some(table) = self.files(&state, url.as_str()).await? {
+        if let Some(table) = self.files(state, url.as_str()).await? {
             return Ok(Some(table));
         }
         let found = match url.path().ends_with('/') {
@@ -220,6 +240,19 @@ impl UrlTableFactory for UrlTables {
         match found {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[async_trait]
+impl UrlTableFactory for UrlTables {
+    async fn try_new(&self, named: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let session = self.files.session_store().get_session().upgrade();
+        let state = session.and_then(|session| session.read().as_any().downcast_ref::<SessionState>().cloned());
+        let Some(state) = state else { return Ok(None) };
+        match (self.found(&state, named).await?, named.trim_end_matches('/').strip_suffix("/.asap/rejects")) {
+            (None, Some(output)) => self.no_rejects(&state, output).await,
+            (found, _) => Ok(found),
         }
     }
 }

@@ -1,6 +1,9 @@
-//! The size of SQL text: the engine walks an expression by recursion, and a stack has an end.
+//! What a statement of SQL may be: the engine walks an expression by recursion, and a stack has an end. And what it may
+//! not mean.
 
-use datafusion::common::{Result, plan_err};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{ExprSchema, Result, plan_err};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
@@ -44,6 +47,31 @@ pub fn check_size(sql: &str, dialect: &dyn Dialect) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Advice on a division of two whole numbers of columns, whose result is 0 for every share.
+///
+/// # Errors
+/// As the types of the expression.
+pub fn whole_division(expr: &Expr, schema: &dyn ExprSchema) -> Result<Option<String>> {
+    let is_whole =
+        |side: &Expr| !side.column_refs().is_empty() && side.get_type(schema).is_ok_and(|kind| kind.is_integer());
+    let shown = |side: &Expr| match side {
+        Expr::Column(column) => column.name.clone(),
+        other => other.to_string(),
+    };
+    let mut advice = None;
+    expr.apply(|part| match part {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Divide, right }) if is_whole(left) && is_whole(right) => {
+            let division = format!("{} / {}", shown(left), shown(right));
+            advice = Some(format!(
+                "{division} divides whole numbers, and leaves out the fraction: 1.0 * {division} keeps it"
+            ));
+            Ok(TreeNodeRecursion::Stop)
+        }
+        _ => Ok(TreeNodeRecursion::Continue),
+    })?;
+    Ok(advice)
 }
 
 /// A bracket or a CASE that is open.

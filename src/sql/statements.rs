@@ -5,14 +5,15 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Instant;
 
-use asap_pipelines::statement::check_size;
+use asap_pipelines::statement::{check_size, whole_division};
 use asap_pipelines::{corpus, location};
 use datafusion::arrow::util::display::FormatOptions;
-use datafusion::common::tree_node::TreeNode;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{plan_datafusion_err, plan_err};
 use datafusion::dataframe::DataFrame;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{DdlStatement, DmlStatement, DropTable, LogicalPlan};
 use datafusion::physical_plan::spill::get_record_batch_memory_size;
 use datafusion::prelude::SessionContext;
@@ -27,6 +28,7 @@ use url::Url;
 
 use super::nested;
 use super::print::{Print, ResultRows};
+use crate::output::note;
 use asap_pipelines::named_tables::is_remote;
 
 const STDIN: [&str; 3] = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
@@ -46,7 +48,11 @@ pub(super) async fn run(context: &SessionContext, text: &str, print: &Print) -> 
 async fn run_one(context: &SessionContext, statement: Statement, print: &Print) -> Result<()> {
     let begun = Instant::now();
     let is_show = matches!(&statement, Statement::Statement(sql) if matches!(**sql, SqlStatement::ShowVariable { .. }));
+    if matches!(&statement, Statement::Statement(sql) if matches!(**sql, SqlStatement::ShowTables { .. })) {
+        note("a Delta table, a folder or a file is a table by its path, too: FROM 'out/pruned'");
+    }
     let plan = context.state().statement_to_plan(statement).await?;
+    divisions(&plan)?.iter().for_each(note);
     let is_description = matches!(plan, LogicalPlan::DescribeTable(_));
     let is_about_queries = is_description || matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
     let print = match is_show || is_about_queries {
@@ -75,6 +81,19 @@ async fn run_one(context: &SessionContext, statement: Statement, print: &Print) 
     }
     let options = FormatOptions::try_from(&task.session_config().options().format)?;
     print.print(&rows, &options)
+}
+
+/// Advice on the first division of whole numbers in a plan.
+fn divisions(plan: &LogicalPlan) -> Result<Option<String>> {
+    let mut advice = None;
+    plan.apply_with_subqueries(|node| {
+        let schema = merge_schema(&node.inputs());
+        node.apply_expressions(|expr| {
+            advice = advice.take().or(whole_division(expr, &schema)?);
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(advice)
 }
 
 async fn checked(context: &SessionContext, mut plan: LogicalPlan) -> Result<LogicalPlan> {

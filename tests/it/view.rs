@@ -283,6 +283,11 @@ fn two_outputs_are_listed_by_their_difference() {
                ORDER BY abs(a.pruned_tokens - b.pruned_tokens) DESC, a.source['file'], a.source['row']";
     let expected: Vec<i64> = workplace.rows(sql).iter().map(|row| row["difference"].as_i64().unwrap()).collect();
     assert_eq!(shown, expected);
+    let (_, chain) = viewer.page("chain?at=0");
+    assert!(
+        chain.contains("The other output, random: ") && chain.contains("<li class=\"r\">dropped by random"),
+        "{chain}"
+    );
     for sort in ["chain", "-chain", "before", "-after", "kept", "-other", "difference", "steps", "-question"] {
         assert_eq!(viewer.page(&format!("chains?sort={sort}")).0, 200, "{sort}");
     }
@@ -304,6 +309,8 @@ fn a_chain_on_the_terminal() {
     let sql = format!("SELECT cardinality(cot_steps(cot)) AS kept FROM 'out' WHERE id = '{id}'");
     assert_eq!(workplace.rows(&sql), [json!({"kept": kept})]);
     workplace.run(["inspect", "out", "--chain", "nowhere:7"]).ends(2, &["out has no chain 'nowhere:7'", "FILE:ROW"]);
+    let beyond = format!("{place}00");
+    workplace.run(["inspect", "out", "--chain", &beyond]).ends(2, &["its rows of openr1-math.parquet go from 0 to "]);
 }
 
 #[test]

@@ -75,6 +75,11 @@ async function keys(browser) {
   await page.keyboard.press("s");
   assert.ok(!(await page.locator("details:not(.run *)").first().evaluate((box) => box.open)));
   await page.goto(`${server}chains`);
+  await page.keyboard.press("j");
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/chain\?at=1$/);
+  await page.goto(`${server}chains`);
   await page.keyboard.press("/");
   await page.keyboard.type("id = 'empty' OR pruned_tokens < 190");
   await page.keyboard.press("Enter");
@@ -92,6 +97,29 @@ async function keys(browser) {
   assert.ok(await page.evaluate(() => scrollY > 0));
   await page.keyboard.press("n");
   assert.strictEqual((await marked()).length, 1);
+  page.check();
+  await page.context().close();
+}
+
+// Each page names keys that do something on it: of two, at least one does.
+async function named(browser, addresses) {
+  const page = await open(browser);
+  const state = () => [location.href, document.querySelectorAll("details[open]").length, document.querySelector("li.at")?.value,
+    document.activeElement.tagName, scrollY].join();
+  for (const address of addresses) {
+    await page.goto(address);
+    for (const keys of await page.locator("kbd").allInnerTexts()) {
+      let works = false;
+      for (const key of keys.split(" ")) {
+        await page.goto(address);
+        const before = await page.evaluate(state);
+        await page.keyboard.press(key);
+        const is = `(${state})() !== ${JSON.stringify(before)}`;
+        works ||= await page.waitForFunction(is, null, { timeout: 2000 }).then(() => true, () => false);
+      }
+      assert.ok(works, `${keys} on ${address}`);
+    }
+  }
   page.check();
   await page.context().close();
 }
@@ -195,6 +223,7 @@ async function accessible(browser, addresses) {
       assert.ok((await plain.locator("main").textContent()).length > 20, address);
     }
     await keys(browser);
+    await named(browser, [...addresses, report]);
     await reading(browser);
     await pictures(browser);
     await whole(browser, [...addresses, report]);

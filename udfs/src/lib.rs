@@ -22,7 +22,7 @@
 //! | [`reading`] | question, chain and answer of a row of a corpus |
 //! | [`plan`] | changes to a query plan before and while it runs |
 //! | [`trace`] | what pruning did to each step of a chain |
-//! | [`settings`], [`typo`] | `SET asap.…`, suggestions for misspelled names |
+//! | [`settings`] | `SET asap.…` |
 //!
 //! The algorithms are plain Rust in the crate `asap-kernels`. Nothing here depends on object stores, tables or a
 //! command line.
@@ -47,7 +47,6 @@ pub mod reading;
 pub mod scorers;
 pub mod settings;
 pub mod trace;
-pub mod typo;
 
 // Lets the tests inside the crate use its public name.
 #[cfg(test)]
@@ -56,6 +55,7 @@ extern crate self as asap_udfs;
 mod tests;
 
 pub use asap_kernels::interrupt;
+pub use asap_kernels::typo;
 pub use functions::register_all;
 pub use models::Models;
 pub use settings::Settings;

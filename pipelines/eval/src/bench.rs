@@ -126,6 +126,12 @@ impl Bench {
         let (mut problems, mut ids) = (Vec::new(), HashSet::new());
         for file in files {
             let unreadable = |error: std::io::Error| Failure::Usage(format!("cannot read {file}: {error}"));
+            if Path::new(file).is_dir() {
+                let title = self.title();
+                return Err(Failure::Usage(format!(
+                    "{file} is a folder: name the file of JSON lines in which {title} is published"
+                )));
+            }
             for (index, line) in lines(Path::new(file)).map_err(unreadable)?.enumerate() {
                 let line = line.map_err(unreadable)?;
                 if line.trim().is_empty() {

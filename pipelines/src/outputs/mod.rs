@@ -25,6 +25,9 @@ use crate::run::output::Output;
 /// Opens the output of a run at a location as typed.
 pub async fn open(location: &str) -> Result<Output> {
     crate::delta::stores::register();
+    if let Some(output) = location.trim_end_matches('/').strip_suffix("/.asap/rejects") {
+        return config_err!("{location} holds the rejects of {output}: pass {output}");
+    }
     if location::local_path(&location::parse(location)?).is_some_and(|path| path.is_file()) {
         let to = Flag("--to");
         return config_err!(

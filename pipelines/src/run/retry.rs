@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use asap_kernels::front_end::Flag;
+use asap_llm::FailureKind;
 use asap_udfs::typo;
 use datafusion::arrow::array::{AsArray, BooleanArray, RecordBatch};
 use datafusion::arrow::compute::filter_record_batch;
@@ -21,8 +22,8 @@ use crate::run::output::outcomes::with_columns;
 use crate::run::output::rejects::{self, ShardPath};
 use crate::shards::{SHARD_BYTES, Shards, sources};
 
-/// The statuses of asap, which docs/layouts.md and docs/pipelines.md explain.
-const STATUSES: [&str; 23] = [
+/// The statuses of asap, which docs/columns.md and docs/pipelines.md explain, except those of calls.
+const STATUSES: [&str; 15] = [
     "unverified",
     "multi_turn",
     "no_question",
@@ -32,33 +33,29 @@ const STATUSES: [&str; 23] = [
     "no_answer",
     "text_before_chain",
     "tags_in_answer",
-    "too_long",
     "no_score",
     "no_prompt",
     "no_anchor",
     "no_match",
-    "refused",
-    "denied",
-    "bad_response",
-    "timeout",
-    "rate_limited",
-    "unavailable",
-    "budget",
     "emptied",
     "not_pruned",
 ];
 
+fn statuses<'a>() -> impl Iterator<Item = &'a str> {
+    STATUSES.into_iter().chain(FailureKind::statuses()).map(|status| -> &'a str { status })
+}
+
 /// Checks that each of `asked` is a status of asap, of the pipeline `sql`, or of the output's rejects.
 async fn check(output: &Output, asked: &[String], sql: &str) -> Result<()> {
-    let unknown = |status: &&String| !STATUSES.contains(&status.as_str()) && !sql.contains(&format!("'{status}'"));
+    let unknown = |status: &&String| !statuses().any(|known| known == *status) && !sql.contains(&format!("'{status}'"));
     if !asked.iter().any(|status| unknown(&status)) {
         return Ok(());
     }
     let held = rejects::by_status(output).await?;
     let Some(status) = asked.iter().filter(unknown).find(|status| !held.contains_key(*status)) else { return Ok(()) };
-    let known = || held.keys().map(String::as_str).chain(STATUSES);
-    let (flag, hint) = (Flag("--retry-rejects"), typo::hint(status, known()));
-    let known: BTreeSet<&str> = known().collect();
+    let mut known: BTreeSet<&str> = held.keys().map(String::as_str).collect();
+    known.extend(statuses());
+    let (flag, hint) = (Flag("--retry-rejects"), typo::hint(status, known.iter().copied()));
     config_err!("{flag}: there is no status {status}{hint}; expected {}", Vec::from_iter(known).join(", "))
 }
 

@@ -104,10 +104,12 @@ pub async fn find(location: &str, named: &str) -> Result<Chain, Failure> {
     if let Some(chain) = read(&source, &source.location, by_place.as_slice()).await?.pop() {
         return Ok(chain);
     }
-    if let Some(place) = &by_place
-        && let Some(row) = reject::read(&source, place).await?
-    {
-        return Err(Failure::Failed(format!("{location} has no chain '{named}': {}", reject::said(&row))));
+    let mut why = "expected an id".to_string();
+    if let Some(place) = &by_place {
+        if let Some(row) = reject::read(&source, place).await? {
+            return Err(Failure::Failed(format!("{location} has no chain '{named}': {}", reject::said(&row))));
+        }
+        why = format!("{}; expected an id", place.missing(&source).await?);
     }
     let condition = Some(&Condition::is("id", named));
     let listing =
@@ -115,7 +117,7 @@ pub async fn find(location: &str, named: &str) -> Result<Chain, Failure> {
     let places: Vec<_> = source.listed(&listing).await?.iter().map(InputRow::of).collect();
     let missing = || {
         Failure::Usage(format!(
-            "{location} has no chain '{named}': expected an id, or FILE:ROW with the name of an input file and its row from 0; \
+            "{location} has no chain '{named}': {why}, or FILE:ROW with the name of an input file and its row from 0; \
              {} lists them",
             command(&["asap", "sql", "-c", &format!("SELECT source, id FROM {}", quoted(location))])
         ))
@@ -152,6 +154,14 @@ impl Chain {
         self.steps.iter().filter(|step| step.dropped.is_none()).count()
     }
 
+    /// The stages that dropped its steps.
+    fn stages(&self) -> Vec<&str> {
+        let mut stages: Vec<_> = self.steps.iter().filter_map(|step| step.dropped.as_deref()).collect();
+        stages.sort_unstable();
+        stages.dedup();
+        stages
+    }
+
     /// What is left of the chain, in words.
     pub(crate) fn summary(&self) -> String {
         let (steps, kept) = (self.steps.len() as u64, self.kept() as u64);
@@ -183,16 +193,17 @@ impl Chain {
         svg::strip(&format!("{name}: {}", self.summary()), &cells, 24)
     }
 
-    /// The chain as a part of a page, next to the same chain of another output. Long texts are folded, except on
-    /// [`On::WholePage`].
-    pub(crate) fn html(&self, other: Option<&Chain>, on: On) -> Markup {
+    /// The chain as a part of a page, next to the same chain of another output, with its location. Long texts are folded,
+    /// except on [`On::WholePage`].
+    pub(crate) fn html(&self, other: Option<(&str, &Chain)>, on: On) -> Markup {
         let limit = if on == On::WholePage { usize::MAX } else { FOLDED };
         // The heading above is that of a page, or that of a chain among chains.
         let head = |text: &str| html! { @if on == On::Report { h4 { (text) } } @else { h2.part { (text) } } };
         let shown = |text: &str| self.shown(text, limit, &mut Fence::default());
         let mut fence = Fence::default();
         let mut item = |place: usize, step: &Step| {
-            let there = other.and_then(|other| other.steps.get(place)).filter(|there| there.dropped != step.dropped);
+            let there =
+                other.and_then(|(_, other)| other.steps.get(place)).filter(|there| there.dropped != step.dropped);
             html! {
                 li class=(class(step)) value=(place + 1) {
                     span.fate {
@@ -206,7 +217,12 @@ impl Chain {
         html! {
             p.facts { (self.summary()) @if let Some(id) = &self.id { ", id " span.id { (visible(id)) } } }
             (self.strip("this output"))
-            @if let Some(other) = other { p.facts { "Other output: " (other.summary()) } (other.strip("other output")) }
+            @if let Some((location, other)) = other {
+                (legend("kept", &self.stages()))
+                p.facts { "The other output, " (visible(location)) ": " (other.summary()) }
+                (other.strip("other output"))
+                (legend("kept", &other.stages()))
+            }
             div.sides {
                 div {
                     (head("Question"))
@@ -349,6 +365,16 @@ pub(crate) fn stage(name: &str) -> String {
         "anchor" => "stage 1".to_string(),
         "surprisal" => "stage 2 (surprisal)".to_string(),
         other => visible(other).into_owned(),
+    }
+}
+
+/// The steps of a chain by what happened to them, with colors.
+pub(crate) fn legend(kept: &str, stages: &[&str]) -> Markup {
+    html! {
+        ul.legend {
+            li.k { (kept) }
+            @for name in stages { li class=(stage_class(name)) { "dropped by " (stage(name)) } }
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use asap_llm::Llm;
-use asap_pipelines::statement::check_size;
+use asap_pipelines::statement::{check_size, whole_division};
 use asap_udfs::{Models, register_all};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -16,12 +16,15 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::functions::string::expr_fn::{contains, lower};
 use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator, Volatility, cast, ident, lit};
-use datafusion::sql::sqlparser::ast::{AccessExpr, Expr as SqlExpr, ExprWithAlias, visit_expressions};
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, BinaryOperator, Expr as SqlExpr, ExprWithAlias, Value, visit_expressions, visit_expressions_mut,
+};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::text::identifier;
 use crate::output::{error_line, quoted};
 
 /// Functions whose result is not longer than their arguments; the case of some letters takes a byte more. Other functions
@@ -34,7 +37,7 @@ const NOT_LONGER: [&str; 33] = [
     "nullif", "nvl", "reverse", "right", "rtrim", "split_part", "substr", "upper",
 ];
 
-/// The columns in which words are searched.
+/// The columns of chains in which words are searched. Of rejects, all texts are.
 const SEARCHED: [&str; 3] = ["question", "original_cot", "answer"];
 /// Words of a search; what follows the others is searched as it is.
 const WORDS: usize = 16;
@@ -46,13 +49,20 @@ pub(crate) struct Condition {
     /// The same in SQL.
     pub text: String,
     /// Why the text that was typed is no SQL, if its words are searched.
-    pub not_sql: Option<String>,
+    pub not_sql: Option<NotSql>,
+}
+
+/// Why a text is no SQL, and the condition that was probably meant.
+#[derive(Debug, Clone)]
+pub(crate) struct NotSql {
+    pub why: String,
+    pub meant: Option<String>,
 }
 
 /// Why a typed text is no condition.
 enum Wrong {
-    /// It is no SQL over the columns.
-    NotSql(DataFusionError),
+    /// It is no SQL over the columns, but perhaps another text is.
+    NotSql(DataFusionError, Option<String>),
     /// It is SQL that a filter may not have.
     Refused(DataFusionError),
 }
@@ -77,17 +87,25 @@ impl Condition {
         }
     }
 
-    /// Whether question, chain or answer contain each of these words, in any case.
-    fn words(text: &str) -> Self {
-        let has = |word: &str| {
+    /// Whether the texts of a row contain these words, in any case.
+    fn words(text: &str, schema: &DFSchema) -> Self {
+        let is_of_chains = SEARCHED.iter().all(|name| schema.has_column_with_unqualified_name(name));
+        let texts =
+            schema.fields().iter().filter(|field| field.data_type().is_string()).map(|field| field.name().as_str());
+        let columns: Vec<&str> = if is_of_chains { SEARCHED.to_vec() } else { texts.collect() };
+        let has = |word: &String| {
             let found = |column: &&str| contains(lower(ident(*column)), lit(word));
-            let sql = SEARCHED.map(|column| format!("contains(lower({column}), {})", quoted(word))).join(" OR ");
-            (SEARCHED.iter().map(found).reduce(Expr::or), format!("({sql})"))
+            let sql = |column: &&str| format!("contains(lower({}), {})", identifier(column), quoted(word));
+            let sql = columns.iter().map(sql).collect::<Vec<_>>().join(" OR ");
+            (columns.iter().map(found).reduce(Expr::or), format!("({sql})"))
         };
-        let text = text.trim().to_lowercase();
-        let (conditions, texts): (Vec<_>, Vec<_>) = text.splitn(WORDS, char::is_whitespace).map(has).unzip();
-        let expr = conditions.into_iter().flatten().reduce(Expr::and).unwrap_or_else(|| lit(true));
-        Self::sql(expr, texts.join("\n  AND "))
+        let all = |words: Vec<String>| {
+            let (conditions, texts): (Vec<_>, Vec<_>) = words.iter().map(has).unzip();
+            (conditions.into_iter().flatten().reduce(Expr::and), texts.join("\n  AND "))
+        };
+        let (conditions, texts): (Vec<_>, Vec<_>) = alternatives(text).into_iter().map(all).unzip();
+        let expr = conditions.into_iter().flatten().reduce(Expr::or).unwrap_or_else(|| lit(true));
+        Self::sql(expr, texts.join("\n  OR "))
     }
 
     /// The filter of a form: SQL, or words. None, which all rows pass, if the form is empty.
@@ -100,7 +118,10 @@ impl Condition {
         }
         match Self::planned(text, schema) {
             Ok(condition) => Ok(Some(condition)),
-            Err(Wrong::NotSql(why)) => Ok(Some(Self { not_sql: Some(error_line(&why)), ..Self::words(text) })),
+            Err(Wrong::NotSql(why, meant)) => {
+                let not_sql = Some(NotSql { why: error_line(&why), meant });
+                Ok(Some(Self { not_sql, ..Self::words(text, schema) }))
+            }
             Err(Wrong::Refused(why)) => Err(why),
         }
     }
@@ -112,31 +133,66 @@ impl Condition {
         if text.trim().is_empty() {
             return plan_err!("expected a condition such as pruned_tokens > 100, found an empty text");
         }
-        Self::planned(text, schema).map_err(|(Wrong::NotSql(why) | Wrong::Refused(why))| why)
+        Self::planned(text, schema).map_err(|(Wrong::NotSql(why, _) | Wrong::Refused(why))| why)
     }
 
     fn planned(text: &str, schema: &DFSchema) -> std::result::Result<Self, Wrong> {
         check_size(text, &GenericDialect {}).map_err(Wrong::Refused)?;
-        let parsed = parsed(text).map_err(Wrong::NotSql)?;
+        let parsed = parsed(text).map_err(|why| Wrong::NotSql(why, None))?;
         if visit_expressions(&parsed, is_query).is_break() {
             let said = "a filter cannot contain a query: write a condition over the columns of the output";
             return Err(Wrong::Refused(plan_datafusion_err!("{said}")));
         }
-        let meant = meant(&parsed, schema);
-        let explained = |error: DataFusionError| match &meant {
-            Some(meant) => plan_datafusion_err!("{meant} ({})", error_line(&error)),
+        let meant = with_quotes(&parsed, schema);
+        let advice = meant.as_ref().map(|meant| format!("texts are in single quotes: {meant}"));
+        let advice = advice.or_else(|| advice_on_fields(&parsed, schema));
+        let explained = |error: DataFusionError| match &advice {
+            Some(advice) => plan_datafusion_err!("{advice} ({})", error_line(&error)),
             None => error,
         };
-        let expr = expression(parsed, schema).map_err(explained).map_err(Wrong::NotSql)?;
+        let not_sql = |why| Wrong::NotSql(explained(why), meant.clone());
+        let expr = expression(parsed, schema).map_err(not_sql)?;
         let checked = expr.apply(|part| refuse(part, schema).map(|()| TreeNodeRecursion::Continue));
         checked.map_err(explained).map_err(Wrong::Refused)?;
-        match expr.get_type(schema).map_err(Wrong::NotSql)? {
+        if let Some(advice) = whole_division(&expr, schema).map_err(Wrong::Refused)? {
+            return Err(Wrong::Refused(plan_datafusion_err!("{advice}")));
+        }
+        match expr.get_type(schema).map_err(not_sql)? {
             DataType::Boolean => Ok(Self::sql(expr, text.trim().to_string())),
-            kind => Err(Wrong::NotSql(plan_datafusion_err!(
+            kind => Err(not_sql(plan_datafusion_err!(
                 "expected a condition such as pruned_tokens > 100, found a value of type {kind}"
             ))),
         }
     }
+}
+
+/// What a search of words looks for: the alternatives between `OR`, each with the words and quoted texts that a row has
+/// all of. `AND` between them says the same.
+fn alternatives(text: &str) -> Vec<Vec<String>> {
+    let (mut found, mut all, mut rest) = (Vec::new(), Vec::new(), text.trim());
+    for left in (0..WORDS).rev() {
+        let (word, after) = if left == 0 { (rest, "") } else { first_word(rest) };
+        match word {
+            "OR" => found.push(std::mem::take(&mut all)),
+            "" | "AND" => {}
+            word => all.push(word.to_lowercase()),
+        }
+        rest = after.trim_start();
+    }
+    found.push(all);
+    found.retain(|all| !all.is_empty());
+    // No operator without words around it.
+    if found.is_empty() { vec![vec![text.trim().to_lowercase()]] } else { found }
+}
+
+/// The first word of a text, or its first text in quotes, and what follows.
+fn first_word(text: &str) -> (&str, &str) {
+    let quote = text.chars().next().filter(|first| ['"', '\''].contains(first));
+    let quoted = quote.and_then(|quote| text[1..].split_once(quote));
+    let is_whole = |(quoted, rest): &(&str, &str)| {
+        !quoted.trim().is_empty() && (rest.is_empty() || rest.starts_with(char::is_whitespace))
+    };
+    quoted.filter(is_whole).or_else(|| text.split_once(char::is_whitespace)).unwrap_or((text, ""))
 }
 
 fn parsed(text: &str) -> Result<SqlExpr> {
@@ -157,18 +213,35 @@ fn expression(parsed: SqlExpr, schema: &DFSchema) -> Result<Expr> {
     state.create_logical_expr_from_sql_expr(ExprWithAlias { expr: parsed, alias: None }, schema)
 }
 
-/// How to write what SQL writes otherwise: a text in double quotes, or a field of steps.
-fn meant(parsed: &SqlExpr, schema: &DFSchema) -> Option<String> {
+/// The condition with single quotes around the names of no column that it compares with. None if that is no condition.
+fn with_quotes(parsed: &SqlExpr, schema: &DFSchema) -> Option<String> {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    let mut meant = parsed.clone();
+    let _ = visit_expressions_mut(&mut meant, |part| {
+        let (text, any) = match part {
+            SqlExpr::BinaryOp { op: Eq | NotEq | Lt | LtEq | Gt | GtEq, right, .. } => (right, ""),
+            SqlExpr::Like { pattern, .. } | SqlExpr::ILike { pattern, .. } => (pattern, "%"),
+            _ => return ControlFlow::<()>::Continue(()),
+        };
+        if let SqlExpr::Identifier(name) = text.as_ref()
+            && !schema.has_column_with_unqualified_name(&name.value.to_lowercase())
+            && !schema.has_column_with_unqualified_name(&name.value)
+        {
+            let any = if name.value.contains('%') { "" } else { any };
+            **text = SqlExpr::value(Value::SingleQuotedString(format!("{any}{}{any}", name.value)));
+        }
+        ControlFlow::Continue(())
+    });
+    (meant != *parsed && expression(meant.clone(), schema).is_ok()).then(|| meant.to_string())
+}
+
+/// How to write a field of steps, which SQL writes otherwise.
+fn advice_on_fields(parsed: &SqlExpr, schema: &DFSchema) -> Option<String> {
     let is_list = |name: &str| {
         let field = schema.field_with_unqualified_name(name);
         field.is_ok_and(|field| matches!(field.data_type(), DataType::List(_) | DataType::LargeList(_)))
     };
     let found = visit_expressions(parsed, |part| match part {
-        SqlExpr::Identifier(name)
-            if name.quote_style == Some('"') && !schema.has_column_with_unqualified_name(&name.value) =>
-        {
-            ControlFlow::Break(format!("texts are in single quotes: {}", quoted(&name.value)))
-        }
         SqlExpr::CompoundIdentifier(names) => match names.as_slice() {
             [list, field] if is_list(&list.value) => ControlFlow::Break(format!(
                 "{list} is a list: {list}[1]['{}'] is that of its first item. For all items, unnest({list}) in asap sql",
@@ -271,4 +344,19 @@ fn refuse(part: &Expr, schema: &DFSchema) -> Result<()> {
 /// Whether all values of a type have the same small size.
 fn is_fixed(kind: &DataType) -> bool {
     kind.is_primitive() || matches!(kind, DataType::Boolean | DataType::Null)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_told_from_operators_and_quoted_texts() {
+        let of = |text| alternatives(text).iter().map(|all| all.join("|")).collect::<Vec<_>>().join(" or ");
+        assert_eq!(of(" Prime AND \"two  Steps\" 'it is' it's"), "prime|two  steps|it is|it's");
+        assert_eq!(of("a b OR \"c"), "a|b or \"c");
+        assert_eq!((of("OR"), of("and")), ("or".to_string(), "and".to_string()));
+        let many = "w ".repeat(WORDS) + "x y";
+        assert!(of(&many).ends_with("w|w x y"), "{}", of(&many));
+    }
 }

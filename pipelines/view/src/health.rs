@@ -23,8 +23,6 @@ const EXAMPLES: usize = 3;
 /// The value of columns that no file has.
 const NOTHING: &str = "CAST(NULL AS VARCHAR)";
 const SHOWN_CHARACTERS: usize = 160;
-/// The share of a chain in loops from which it is a fault.
-const LOOPED: &str = "0.1";
 /// Columns that say why a generation ended.
 const FINISH_REASONS: [&str; 4] = ["finish_reason", "stop_reason", "done_reason", "finish_reasons"];
 /// Columns with the expected answer. An original column `answer` has another name if the answer of a generation is read.
@@ -250,8 +248,8 @@ fn checks(names: &[String]) -> (Vec<Check>, String) {
     let wrong_answer = of(&WRONG_ANSWER, format!("status = 'unverified'{wrong}"), shown_answer);
     let checks = vec![
         needing("cut_off", &FINISH_REASONS, &reason, cut_off),
-        of(&LOOP, format!("cot_repetition(cot) > {LOOPED}"), shown_loop),
-        of(&MIXED_SCRIPTS, "cardinality(cot_scripts(cot)) > 1".to_string(), shown_script),
+        of(&LOOP, LOOP.sql.to_string(), shown_loop),
+        of(&MIXED_SCRIPTS, MIXED_SCRIPTS.sql.to_string(), shown_script),
         needing("hollow", &["original_cot (an output has it)"], &original, hollow),
         needing("wrong_answer, except by flags", &REFERENCES, &gold, wrong_answer),
     ];

@@ -132,14 +132,14 @@ pub async fn frame(
     Ok(frame)
 }
 
-/// What a dataset card says of an output. None if the output has no steps or rows to show, or cannot be read.
+/// What a dataset card says of an output. None if the output has no steps or chains to show, or cannot be read.
 ///
 /// # Errors
 /// If a query of the overview fails.
 pub async fn card(location: &str) -> Result<Option<String>, Failure> {
     match Source::open(location, None, None).await {
-        Ok(source) => Ok(Some(Report::of(source).await?.card())),
-        Err(_) => Ok(None),
+        Ok(source) if source.status.rows > 0 => Ok(Some(Report::of(source).await?.card())),
+        _ => Ok(None),
     }
 }
 
@@ -153,7 +153,11 @@ async fn write(report: &Report, to: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::Failed(format!("cannot write {}: {error}", to.display()));
     std::fs::write(to, text).map_err(failed)?;
     if chains.is_empty() {
-        note("no chain passes --where");
+        note(if report.selected.is_some() {
+            "no chain passes --where"
+        } else {
+            "all rows were rejected: there is no chain"
+        });
     }
     Ok(())
 }

@@ -18,8 +18,30 @@ pub(crate) fn policy(form: &str) -> String {
     )
 }
 
-/// A page; `keys` are its keys and what they do.
-pub(crate) fn page(title: &str, form: &str, nav: Markup, body: Markup, keys: &[(&str, &str)]) -> String {
+/// The keys, what they do, and the parts of a page without which they do nothing.
+const KEYS: [(&str, &str, &[&str]); 5] = [
+    ("j k", "next, previous", &["rel=\"next\"", "rel=\"prev\"", "<article id=", "<table class=\"list\""]),
+    ("n p", "next, previous dropped step", &["class=\"fate\""]),
+    ("d", "dropped steps", &["<li class=\"run"]),
+    ("s", "numbers and SQL", &["<pre class=\"sql\""]),
+    ("/", "search", &["name=\"where\""]),
+];
+
+/// The form of a search for chains or rejects.
+pub(crate) fn search(page: &str, label: &str, filter: &str, order: &str) -> Markup {
+    html! {
+        form action=(page) method="get" {
+            label.wide { (label) input name="where" value=(filter) placeholder="prime numbers, or pruned_tokens > 100 AND id LIKE 'a%'" autocomplete="off" spellcheck="false"; }
+            @if !order.is_empty() { input type="hidden" name="sort" value=(order); }
+            button { "Search" }
+        }
+    }
+}
+
+/// A page. `has_keys` says whether it has a script, for keys.
+pub(crate) fn page(title: &str, form: &str, nav: Markup, body: Markup, has_keys: bool) -> String {
+    let works = |(_, _, parts): &&(&str, &str, &[&str])| has_keys && parts.iter().any(|part| body.0.contains(part));
+    let keys: Vec<_> = KEYS.iter().filter(works).collect();
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -38,7 +60,7 @@ pub(crate) fn page(title: &str, form: &str, nav: Markup, body: Markup, keys: &[(
                     label.switch { input type="checkbox" id="raw"; " Raw text" }
                     @if !keys.is_empty() {
                         p.keys {
-                            @for (index, (key, what)) in keys.iter().enumerate() { @if index > 0 { " · " } kbd { (key) } " " (what) }
+                            @for (index, (key, what, _)) in keys.iter().enumerate() { @if index > 0 { " · " } kbd { (key) } " " (what) }
                         }
                     }
                     p { "Written by asap " (asap_pipelines::VERSION) ". This page loads nothing from the network." }

@@ -1,19 +1,19 @@
 //! Pages of the server: the list of chains, a chain, and the rejects.
 
-use datafusion::common::Result;
+use datafusion::common::{DFSchema, Result};
 use maud::{Markup, html};
 use url::form_urlencoded;
 
-use super::chain::{self, On, steps};
+use super::chain::{self, On, legend, steps};
 use super::filter::Condition;
 use super::list::{self, COLUMNS, Column, Entry, QUESTION};
-use super::pictures::legend;
+use super::page::search;
 use super::place::{BY_PLACE, InputRow, PLACE};
 use super::reject;
-use super::report::Report;
+use super::report::{Report, SEARCHED};
 use super::source::{Listing, QueryRow, QueryRows, Source};
 use super::text::beginning;
-use crate::output::{count, several};
+use crate::output::{count, quoted, several};
 use crate::terminal::visible;
 
 /// Rows of a list.
@@ -28,7 +28,6 @@ pub(super) struct Asked {
     from: u64,
     at: Option<u64>,
     place: Option<InputRow>,
-    status: String,
     is_whole: bool,
     /// What is wrong with the first argument that cannot be read.
     pub wrong: Option<String>,
@@ -42,13 +41,20 @@ struct Position {
 }
 
 impl Asked {
-    /// The filter of the form: the place of a row as the list shows it, SQL, or words.
-    fn condition(&self, source: &Source) -> Result<Option<Condition>> {
-        let typed = Condition::typed(&self.filter, &source.schema)?;
+    /// The filter of the form over a table: SQL, the place or the id of a row, or words.
+    async fn condition(&self, source: &Source, table: &str, schema: &DFSchema) -> Result<Option<Condition>> {
+        let typed = Condition::typed(&self.filter, schema)?;
         let is_words = typed.as_ref().is_some_and(|typed| typed.not_sql.is_some());
-        let place = InputRow::parse(self.filter.trim());
-        let place = place.filter(|place| is_words && !place.file.contains(char::is_whitespace));
-        Ok(place.map(|place| InputRow::condition(&[place])).or(typed))
+        let named = self.filter.trim();
+        let id = schema.field_with_unqualified_name("id").ok();
+        let id = id.filter(|id| id.data_type().is_string() || id.data_type().is_integer());
+        let place = InputRow::parse(named).map(|place| InputRow::condition(&[place]));
+        for row in place.into_iter().chain(id.map(|_| Condition::is("id", named))).filter(|_| is_words) {
+            if source.passed(table, &row).await? > 0 {
+                return Ok(Some(row));
+            }
+        }
+        Ok(typed)
     }
 
     pub(super) fn of(query: Option<&str>) -> Self {
@@ -65,7 +71,6 @@ impl Asked {
                 "at" => asked.at = number.ok(),
                 "file" => file = Some(value.into_owned()),
                 "row" => row = number.ok(),
-                "status" => asked.status = value.into_owned(),
                 "whole" => asked.is_whole = value == "1",
                 _ => {}
             }
@@ -87,14 +92,9 @@ impl Asked {
         known.map_or((&COLUMNS[0], false), |column| (column, is_largest_first))
     }
 
-    /// The condition that rejects have the status.
-    fn of_status(&self) -> Option<Condition> {
-        (!self.status.is_empty()).then(|| Condition::is("status", &self.status))
-    }
-
     /// The address of a page with the same filter and order.
     fn link(&self, page: &str, more: &[(&str, &str)]) -> String {
-        let kept = [("where", self.filter.as_str()), ("sort", &self.order), ("status", &self.status)];
+        let kept = [("where", self.filter.as_str()), ("sort", &self.order)];
         let is_kept = |(name, value): &(&str, &str)| !value.is_empty() && more.iter().all(|(other, _)| other != name);
         let kept = kept.into_iter().filter(is_kept);
         address(page, &kept.chain(more.iter().copied()).collect::<Vec<_>>())
@@ -114,7 +114,7 @@ impl Report {
     pub(super) async fn chains_page(&self, asked: &Asked) -> Result<Markup> {
         let source = &self.source;
         let has_other = source.against.is_some();
-        let filter = asked.condition(source)?;
+        let filter = asked.condition(source, &source.location, &source.schema).await?;
         let counted = ["original_tokens", "pruned_tokens", "other_tokens"];
         let (by, is_largest_first) = asked.sorted(has_other);
         let listing = Listing {
@@ -125,7 +125,7 @@ impl Report {
             first: asked.from,
             rows: Some(PAGE),
         };
-        let (rows, total) = source.counted(&listing).await?;
+        let (rows, total) = source.counted(&listing, source.status.rows).await?;
         let texts = self.texts(&rows).await?;
         let entry = |(index, row): (usize, QueryRow<'_>)| {
             let place = InputRow::of(row);
@@ -157,10 +157,13 @@ impl Report {
         };
         Ok(html! {
             h1 { "Chains" }
-            (form(asked))
-            (found(filter.as_ref(), &asked.filter, total))
-            (legend("kept", &self.stages()))
-            (list::table("Chains", &entries, has_other, &head))
+            (form("chains", asked))
+            (asked.found("chain", filter.as_ref(), total))
+            @if let Some(rejects) = self.rejects_found(asked, filter.as_ref()).await? { p { (rejects) } }
+            @if !entries.is_empty() {
+                (legend("kept", &self.stages()))
+                (list::table("Chains", &entries, has_other, &head))
+            }
             (pager(asked, "chains", total))
             (self.shown(&listing))
         })
@@ -180,7 +183,7 @@ impl Report {
     /// None if there is no such chain.
     pub(super) async fn chain_page(&self, asked: &Asked) -> Result<Option<Markup>> {
         let source = &self.source;
-        let filter = asked.condition(source)?;
+        let filter = asked.condition(source, &source.location, &source.schema).await?;
         // A row that an address names has its place in the order of places.
         let place = asked.place.as_ref();
         let (by, is_largest_first) =
@@ -201,7 +204,7 @@ impl Report {
                     @if !asked.is_whole { a href={ (own) "&whole=1" } { "all text" } }
                     a href=(asked.link("chains", &[])) { "list" }
                 }))
-                (chain.html(other.first(), if asked.is_whole { On::WholePage } else { On::Page }))
+                (chain.html(source.against.as_deref().zip(other.first()), if asked.is_whole { On::WholePage } else { On::Page }))
             }
             (self.shown(&chain::query(&source.location, &chain::at(std::slice::from_ref(place)))))
         }))
@@ -213,7 +216,8 @@ impl Report {
             return Ok(None);
         }
         let (rejects, order) = (self.source.rejects(), COLUMNS[0].order(false));
-        let position = self.position(&rejects, asked.of_status().as_ref(), &order, asked).await?;
+        let filter = self.of_rejects(asked).await?;
+        let position = self.position(&rejects, filter.as_ref(), &order, asked).await?;
         let Some(place) = asked.place.as_ref().or(position.place.as_ref()) else { return Ok(None) };
         let Some(row) = reject::read(&self.source, place).await? else { return Ok(None) };
         Ok(Some(html! {
@@ -223,6 +227,43 @@ impl Report {
                 (reject::html(&row))
             }
         }))
+    }
+
+    /// The filter over rejects.
+    async fn of_rejects(&self, asked: &Asked) -> Result<Option<Condition>> {
+        asked.condition(&self.source, &self.source.rejects(), &self.source.columns_of_rejects().await?).await
+    }
+
+    /// The rejects that a text finds which is no condition of chains.
+    async fn rejects_found(&self, asked: &Asked, chains: Option<&Condition>) -> Result<Option<Markup>> {
+        let is_words = chains.is_some_and(|chains| chains.not_sql.is_some());
+        if !is_words || self.source.status.rejects.is_empty() {
+            return Ok(None);
+        }
+        let Some(filter) = self.of_rejects(asked).await? else { return Ok(None) };
+        let rejects = self.source.passed(&self.source.rejects(), &filter).await?;
+        let meant = filter.not_sql.and_then(|not_sql| not_sql.meant).filter(|_| rejects == 0);
+        let link = |filter: &str| address("rejects", &[("where", filter)]);
+        Ok(match meant {
+            Some(meant) => {
+                Some(html! { "Of rejects, did you mean " a href=(link(&meant)) { code { (visible(&meant)) } } "?" })
+            }
+            None => (rejects > 0)
+                .then(|| html! { "It finds " a href=(link(&asked.filter)) { (several(rejects, "reject")) } "." }),
+        })
+    }
+
+    /// Why there is no row that was asked for.
+    pub(super) async fn missing(&self, asked: &Asked) -> Result<String> {
+        let source = &self.source;
+        match &asked.place {
+            Some(place) => Ok(format!("{} has no row {place}: {}.", source.location, place.missing(source).await?)),
+            None => {
+                let filter = asked.condition(source, &source.location, &source.schema).await?;
+                let chains = several(source.selected(filter.as_ref()).await?, "chain");
+                Ok(format!("The list has {chains}, and at counts them from 0."))
+            }
+        }
     }
 
     /// Where the row is that was asked for, and the row there.
@@ -248,28 +289,33 @@ impl Report {
         if rejects.is_empty() {
             return Ok(html! { h1 { "Rejects" } p { "No row was rejected." } });
         }
-        let status = asked.of_status();
-        let total = rejects.iter().filter(|(status, _)| asked.status.is_empty() || **status == asked.status);
-        let total = total.map(|(_, rows)| rows).sum();
+        let filter = self.of_rejects(asked).await?;
         let listing = Listing {
             table: &source.rejects(),
             columns: &["status", PLACE[0], PLACE[1], "error"],
-            condition: status.as_ref(),
+            condition: filter.as_ref(),
             order: &BY_PLACE,
             first: asked.from,
             rows: Some(PAGE),
         };
-        let rows = source.listed(&listing).await?;
+        let (rows, total) = source.counted(&listing, rejects.values().sum()).await?;
+        let of_status = |status: &String| format!("status = {}", quoted(status));
+        let is_chosen = |filter: &str| (asked.filter.trim() == filter).then_some("page");
         let cell = |row: QueryRow<'_>, column| visible(row.text(column)).into_owned();
         let row_link =
             |place: &InputRow| asked.link("reject", &[("file", &place.file), ("row", &place.row.to_string())]);
         Ok(html! {
             h1 { "Rejects" }
+            (form("rejects", asked))
             p {
-                a href="rejects" { "all" }
-                @for (status, rows) in rejects { " · " a href=(address("rejects", &[("status", status)])) { (visible(status)) " (" (count(*rows)) ")" } }
+                a href="rejects" aria-current=[is_chosen("")] { "all" }
+                @for (status, rows) in rejects {
+                    @let filter = of_status(status);
+                    " · " a href=(address("rejects", &[("where", &filter)])) aria-current=[is_chosen(&filter)] { (visible(status)) " (" (count(*rows)) ")" }
+                }
             }
-            div.scroll role="region" aria-label="Rejects" tabindex="0" {
+            (asked.found("reject", filter.as_ref(), total))
+            @if !rows.rows.is_empty() { div.scroll role="region" aria-label="Rejects" tabindex="0" {
                 table.list {
                     thead { tr { @for head in ["row", "status", "error"] { th scope="col" { (head) } } } }
                     tbody {
@@ -279,7 +325,7 @@ impl Report {
                         }
                     }
                 }
-            }
+            } }
             (pager(asked, "rejects", total))
             (self.shown(&listing))
         })
@@ -290,30 +336,38 @@ impl Report {
     }
 }
 
-pub(super) fn form(asked: &Asked) -> Markup {
-    html! {
-        form action="chains" method="get" {
-            label.wide { "Search question, chain and answer, or filter by a condition in SQL" input name="where" value=(asked.filter) placeholder="prime numbers, or pruned_tokens > 100 AND id LIKE 'a%'" autocomplete="off" spellcheck="false"; }
-            @if !asked.order.is_empty() { input type="hidden" name="sort" value=(asked.order); }
-            button { "Search" }
-        }
-    }
+pub(super) fn form(page: &str, asked: &Asked) -> Markup {
+    let label = if page == "rejects" { "Search the texts, or filter by a condition in SQL" } else { SEARCHED };
+    search(page, label, &asked.filter, &asked.order)
 }
 
-/// How many chains a filter found, and as what it was read.
-fn found(filter: Option<&Condition>, typed: &str, total: u64) -> Markup {
-    let not_sql = filter.and_then(|filter| filter.not_sql.as_ref());
-    let is_meant_as_sql =
-        typed.contains(['<', '>', '=']) || typed.split_whitespace().any(|word| word.eq_ignore_ascii_case("like"));
-    html! {
-        div.facts {
-            @match (total, not_sql) {
-                (0, None) => "No chain matches the filter.",
-                (0, Some(_)) => "No question, chain or answer contains these words.",
-                (total, None) => (several(total, "chain")),
-                (total, Some(_)) => { (several(total, "chain")) ", searched for these words" }
+impl Asked {
+    /// How many chains or rejects a filter found, and as what it was read.
+    fn found(&self, thing: &str, filter: Option<&Condition>, total: u64) -> Markup {
+        let not_sql = filter.and_then(|filter| filter.not_sql.as_ref());
+        let is_meant_as_sql = self.filter.contains(['<', '>', '='])
+            || self.filter.split_whitespace().any(|word| word.eq_ignore_ascii_case("like"));
+        let page = format!("{thing}s");
+        html! {
+            div.facts {
+                @match (total, not_sql) {
+                    (0, _) if filter.is_none() => { "There is no " (thing) ": all rows were rejected." },
+                    (0, None) => { "No " (thing) " matches the filter." },
+                    (0, Some(_)) if thing == "chain" => "No question, chain or answer contains these words.",
+                    (0, Some(_)) => "No reject contains these words.",
+                    (total, None) => (several(total, thing)),
+                    (total, Some(_)) => { (several(total, thing)) ", searched for these words" }
+                }
+                @if let Some(not_sql) = not_sql {
+                    @if let Some(meant) = &not_sql.meant {
+                        ". Did you mean " a href=(address(&page, &[("where", meant)])) { code { (visible(meant)) } } "?"
+                    }
+                    details open[total == 0 || is_meant_as_sql] { summary { "Not read as SQL" } p { (visible(&not_sql.why)) } }
+                }
+                @if self.from >= total && self.from > 0 && total > 0 {
+                    p { "This page begins after the last " (thing) ". " a href=(self.link(&page, &[])) { "To the first" } }
+                }
             }
-            @if let Some(why) = not_sql { details open[total == 0 || is_meant_as_sql] { summary { "Not read as SQL" } p { (visible(why)) } } }
         }
     }
 }

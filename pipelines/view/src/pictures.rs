@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::chain::{stage, stage_class};
+use super::chain::{legend, stage, stage_class};
 use super::choices;
 use super::queries::edge;
 use super::source::{Picture, QueryRow, Source};
@@ -52,16 +52,6 @@ pub(crate) fn reading(name: &str) -> &'static str {
         "ratios" => " The scale is logarithmic: eight columns double the ratio.",
         "scores" => " A column is half a nat wide.",
         _ => "",
-    }
-}
-
-/// The steps of a chain by what happened to them, with colors.
-pub(crate) fn legend(kept: &str, stages: &[&str]) -> Markup {
-    html! {
-        ul.legend {
-            li.k { (kept) }
-            @for name in stages { li class=(stage_class(name)) { "dropped by " (stage(name)) } }
-        }
     }
 }
 

@@ -1,12 +1,17 @@
 //! Rows of the input, by which chains and rejects are named.
 
+use asap_udfs::typo;
+use datafusion::common::Result;
 use datafusion::functions::core::expr_fn::get_field;
 use datafusion::logical_expr::{Expr, ident, lit};
 use serde::Serialize;
 
 use super::filter::Condition;
-use super::source::QueryRow;
+use super::source::{QueryRow, Source};
 use crate::output::quoted;
+
+/// Files that a message names.
+const FILES: usize = 5;
 
 /// The row of an input file that a chain comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -41,6 +46,35 @@ impl InputRow {
         let expr = earlier.or(self.in_file().and(field("row").lt(self.row())));
         let file = quoted(&self.file);
         Condition::sql(expr, format!("({FILE} < {file} OR {FILE} = {file} AND {ROW} < {})", self.row))
+    }
+
+    /// Why an output has neither a chain nor a reject of a row.
+    pub(crate) async fn missing(&self, source: &Source) -> Result<String> {
+        let Self { file: named, row } = self;
+        let table = |table: &str| format!("SELECT {}, {} FROM {}", PLACE[0], PLACE[1], quoted(table));
+        let mut tables = vec![table(&source.location)];
+        tables.extend((!source.status.rejects.is_empty()).then(|| table(&source.rejects())));
+        let files = source
+            .rows(&format!(
+                "SELECT file, min(row) AS first, max(row) AS last FROM ({}) GROUP BY file ORDER BY file",
+                tables.join(" UNION ALL ")
+            ))
+            .await?;
+        if let Some(file) = files.iter().find(|file| file.text("file") == named) {
+            let (first, last) = (file.count("first"), file.count("last"));
+            return Ok(match (first..=last).contains(row) {
+                false => format!("its rows of {named} go from {first} to {last}"),
+                true => format!("its pipeline left row {row} of {named} out, or no run has read it yet"),
+            });
+        }
+        let files: Vec<_> = files.iter().map(|file| file.text("file")).collect();
+        let ends =
+            files.iter().find(|file| named.ends_with(&format!("/{file}")) || file.ends_with(&format!("/{named}")));
+        let near = typo::nearest(named, files.iter().copied()).or(ends.copied());
+        let near = near.map_or(String::new(), |near| format!(" (did you mean {near}:{row}?)"));
+        let more = if files.len() > FILES { ", …" } else { "" };
+        let files = files[..files.len().min(FILES)].join(", ");
+        Ok(format!("no row comes from a file {named}{near}; its files are {files}{more}"))
     }
 
     fn in_file(&self) -> Expr {

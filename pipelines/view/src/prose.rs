@@ -189,7 +189,7 @@ fn formula(tex: &str, display_mode: DisplayMode) -> Option<String> {
     if tex.len() > FORMULA || REFUSED.iter().any(|refused| tex.contains(refused)) {
         return None;
     }
-    let (storage, tex) = (Storage::new(), tex.replace("\\boxed", ""));
+    let (storage, tex) = (Storage::new(), with_mod(&tex.replace("\\boxed", "")));
     let parts: Vec<_> = pulldown_latex::Parser::new(&tex, &storage).collect::<Result<_, ParserError>>().ok()?;
     // The writer escapes texts, and neither names of functions nor single characters.
     let is_markup =
@@ -201,6 +201,22 @@ fn formula(tex: &str, display_mode: DisplayMode) -> Option<String> {
     let config = RenderConfig { display_mode, ..RenderConfig::default() };
     push_mathml(&mut math, parts.into_iter().map(Ok::<_, ParserError>), config).ok()?;
     Some(math.replace("><<", ">&lt;<").replace(">&<", ">&amp;<"))
+}
+
+/// Texts write the operator `mod` as three letters, which would be three factors, or as `\mod`. Words in braces are names.
+fn with_mod(tex: &str) -> String {
+    let tex = tex.replace("\\mod", "\\bmod");
+    let is_operator = |at: &usize| {
+        let (before, after) = (&tex[..*at], &tex[at + 3..]);
+        let is_outside = before.matches('{').count() == before.matches('}').count();
+        is_outside && !before.ends_with(char::is_alphabetic) && !after.starts_with(char::is_alphabetic)
+    };
+    let (mut written, mut end) = (String::new(), 0);
+    for at in tex.match_indices("mod").map(|(at, _)| at).filter(is_operator) {
+        written += &format!("{}\\bmod ", &tex[end..at]);
+        end = at + 3;
+    }
+    written + &tex[end..]
 }
 
 #[cfg(test)]
@@ -270,6 +286,10 @@ mod tests {
             of("\\[\nx\n= \\frac{1}{2}\n\\]").starts_with("<p><math display=\"block\"><mi>x</mi><mo>=</mo><mfrac>")
         );
         assert!(of("\\[ \\boxed{5} \\]").contains("<mn>5</mn>"));
+        for modulo in ["$17 mod 5$", "$17 \\mod 5$", "$17 \\bmod 5$"] {
+            assert!(of(modulo).contains(">mod<"), "{}", of(modulo));
+        }
+        assert!(of("$\\text{ mod } + modes$").contains("<mi>m</mi>"));
         // What is not understood stays as it is written.
         assert_eq!(of("From $5 to $6, or $5-$6."), "plain: From $5 to $6, or $5-$6.");
         assert_eq!(of("$\\unknown{x}$"), "plain: $\\unknown{x}$");

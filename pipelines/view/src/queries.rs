@@ -129,6 +129,9 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
         "SELECT floor(2 * greatest(least(s['surprisal'], 20), -5)) / 2 AS score, sum(CASE WHEN s['dropped'] IS NULL THEN 1 ELSE 0 END) AS kept, sum(CASE WHEN s['dropped'] IS NULL THEN 0 ELSE 1 END) AS dropped\nFROM (SELECT unnest(steps) AS s FROM {table}) WHERE s['surprisal'] IS NOT NULL GROUP BY score ORDER BY score"
     )).await?;
     pictures.extend((!scores.rows.rows.is_empty()).then_some(scores));
+    if source.status.rows == 0 {
+        pictures.retain(|picture| matches!(picture.name, "fates" | "rejects"));
+    }
     Ok(Overview { tokens, runs, things, pictures, sampled: source.status.rows.min(SAMPLE) })
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::place::InputRow;
 use super::source::{Listing, QueryRow, Source};
+use super::text::identifier;
 use crate::terminal::visible;
 
 /// Columns about the row, which are no texts of it.
@@ -22,7 +23,8 @@ pub(crate) async fn read(source: &Source, place: &InputRow) -> Result<Option<Map
         return Ok(None);
     }
     let (rejects, condition) = (source.rejects(), InputRow::condition(std::slice::from_ref(place)));
-    let columns = source.columns(&rejects).await?;
+    let schema = source.columns_of_rejects().await?;
+    let columns: Vec<_> = schema.fields().iter().map(|field| identifier(field.name())).collect();
     let columns: Vec<_> = columns.iter().map(String::as_str).collect();
     let listing = Listing {
         table: &rejects,

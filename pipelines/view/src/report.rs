@@ -6,13 +6,13 @@ use datafusion::common::Result;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use super::chain::{self, COUNTED_ALONE, Chain, On};
+use super::chain::{self, COUNTED_ALONE, Chain, On, legend};
 use super::choices;
 use super::faults::{self, Kind};
 use super::filter::Condition;
 use super::list::{self, Entry, QUESTION};
-use super::page::page;
-use super::pictures::{legend, picture, reading};
+use super::page::{page, search};
+use super::pictures::{picture, reading};
 use super::place::InputRow;
 use super::queries::{Overview, drawn, example, overview, said};
 use super::source::{Picture, QueryRow, QueryRows, Source};
@@ -20,12 +20,8 @@ use super::text::{beginning, cell};
 use crate::output::{count, percent, several};
 use crate::terminal::visible;
 
-const KEYS: [(&str, &str); 4] = [
-    ("j k", "next, previous chain"),
-    ("n p", "next, previous dropped step"),
-    ("d", "dropped steps"),
-    ("s", "numbers and SQL"),
-];
+/// What a search reads.
+pub(crate) const SEARCHED: &str = "Search question, chain and answer, or filter by a condition in SQL";
 
 /// The address of a page with arguments.
 pub(crate) type Link<'a> = &'a dyn Fn(&str, &[(&str, &str)]) -> String;
@@ -98,7 +94,7 @@ impl Report {
             question: beginning(&chain.question, QUESTION),
         };
         let entries: Vec<_> = chains.iter().enumerate().map(entry).collect();
-        let has_other = self.source.against.is_some();
+        let against = self.source.against.as_deref();
         let nav = html! {
             nav aria-label="Contents" { a href="#things" { "Things to look at" } a href="#numbers" { "Numbers" } a href="#chains" { "Chains" } }
         };
@@ -108,13 +104,13 @@ impl Report {
                 h2.chains { "Chains" }
                 p.about { (self.chosen(chains.len() as u64)) ". Each bar shows the steps of a chain, as wide as their tokens; kept steps have the full height. " (COUNTED_ALONE) }
                 (legend("kept", &self.stages()))
-                (list::table("Chains of this report", &entries, has_other, &|column| (html! { (column.head) }, None)))
+                (list::table("Chains of this report", &entries, against.is_some(), &|column| (html! { (column.head) }, None)))
                 @for (index, (chain, other)) in chains.iter().enumerate() {
-                    article id={ "chain-" (index + 1) } { h3 { (visible(&chain.place.to_string())) } (chain.html(other.as_ref(), On::Report)) }
+                    article id={ "chain-" (index + 1) } { h3 { (visible(&chain.place.to_string())) } (chain.html(against.zip(other.as_ref()), On::Report)) }
                 }
             }
         };
-        page(&format!("asap view {}", self.title()), "'none'", nav, body, &KEYS)
+        page(&format!("asap view {}", self.title()), "'none'", nav, body, true)
     }
 
     /// Which chains the report shows.
@@ -164,6 +160,10 @@ impl Report {
         let mut said = Vec::new();
         let mut to_measure = None;
         let all = several(self.source.status.rows, "chain");
+        if self.source.status.rows == 0 {
+            let rejects = self.source.status.rejects.values().sum();
+            return (vec![format!("All rows that were read are rejects: {}.", count(rejects))], None);
+        }
         if let Some(row) = self.tokens() {
             let kept = |row: QueryRow<'_>| percent(row.number("pruned"), row.number("original"));
             let own = kept(row);
@@ -283,7 +283,7 @@ impl Report {
 
     /// The overview as a page within a frame: a notebook and the page cannot change each other's style.
     pub(crate) fn frame(&self) -> Markup {
-        let page = page(&format!("asap view {}", self.title()), "'none'", html! {}, self.html(None, &[]), &[]);
+        let page = page(&format!("asap view {}", self.title()), "'none'", html! {}, self.html(None, &[]), false);
         html! { iframe title="What pruning did" srcdoc=(page) sandbox="" style="width: 100%; height: 640px; border: 0; resize: vertical" {} }
     }
 
@@ -310,9 +310,10 @@ impl Report {
                 @if let Some(command) = command { p { "To measure it: " code { (visible(&command)) } } }
             }
             @if let Some(warning) = self.warning() { p.warning { "Note: " (visible(&warning)) "." } }
-            div.first {
+            @if link.is_some() { (search("chains", SEARCHED, "", "")) }
+            @if self.source.status.rows > 0 { div.first {
                 div {
-                    (self.picture(&self.overview.tokens))
+                    (self.picture(&self.overview.tokens, link))
                     section.things.warning[!things.is_empty()] id="things" {
                         h2 { "Things to look at" }
                         @if things.is_empty() { p { (self.no_things()) } }
@@ -328,7 +329,7 @@ impl Report {
                             }
                             @if link.is_none() { p.about { "To read the first: " code { (visible(&self.reading(&things[0].1))) } } }
                         }
-                        (numbers(&self.overview.things, true))
+                        (numbers(&self.overview.things, true, link))
                     }
                 }
                 @if let Some(chain) = &self.example {
@@ -339,22 +340,22 @@ impl Report {
                         (legend("kept", &self.stages()))
                     }
                 }
-            }
+            } }
             div.pictures id="numbers" {
-                @for each in &self.overview.pictures { (self.picture(each)) }
-                (self.picture(&self.overview.runs))
+                @for each in &self.overview.pictures { (self.picture(each, link)) }
+                (self.picture(&self.overview.runs, link))
             }
         }
     }
 
-    fn picture(&self, of: &Picture) -> Markup {
+    fn picture(&self, of: &Picture, link: Option<Link<'_>>) -> Markup {
         let drawn = picture(of, &self.source, &self.stages());
         html! {
             section.picture.wide[drawn.0.is_empty()] id=(of.name) {
                 h2 { (of.title) }
                 p.about { (of.about) (reading(of.name)) }
                 (drawn)
-                (numbers(of, !drawn.0.is_empty()))
+                (numbers(of, !drawn.0.is_empty(), link))
             }
         }
     }
@@ -375,7 +376,8 @@ impl Report {
             lines.extend(things.iter().map(|(what, example, _)| format!("- {what}, such as {}", markdown(example))));
             lines.extend(with_sql.then(|| format!("\nTo read the first: {}", code(&self.reading(&things[0].1)))));
         }
-        let all = [&self.overview.tokens].into_iter().chain(&self.overview.pictures).chain([&self.overview.runs]);
+        let tokens = (self.source.status.rows > 0).then_some(&self.overview.tokens);
+        let all = tokens.into_iter().chain(&self.overview.pictures).chain([&self.overview.runs]);
         let is_written =
             |name| !matches!(name, "scatter" | "chosen") && (with_sql || !matches!(name, "rejects" | "runs"));
         for each in all.filter(|each| is_written(each.name)) {
@@ -411,15 +413,25 @@ impl Report {
     }
 }
 
-/// The numbers of a picture and its query. Both are folded, except the numbers of one that has no picture.
-fn numbers(of: &Picture, is_drawn: bool) -> Markup {
+/// The numbers of a picture and its query. Both are folded, except the numbers of one that has no picture. Rows of the
+/// input are links to their pages.
+fn numbers(of: &Picture, is_drawn: bool, link: Option<Link<'_>>) -> Markup {
+    let page = if of.name == "rejects" { "reject" } else { "chain" };
+    let address = |row: QueryRow<'_>, column: &str| {
+        let (place, link) = (InputRow::of(row), link.filter(|_| column == "row" && !row.get("file").is_null())?);
+        Some(link(page, &[("file", &place.file), ("row", &place.row.to_string())]))
+    };
     let table = html! {
+        @if of.rows.rows.is_empty() { p.about { "No rows." } }
         div.scroll role="region" aria-label={ "Numbers: " (of.title) } tabindex="0" {
             table id={ "numbers-" (of.name) } {
                 thead { tr { @for column in &of.rows.columns { th.n[of.rows.is_number(column)] scope="col" { (column) } } } }
                 tbody {
                     @for row in of.rows.iter() {
-                        tr { @for column in &of.rows.columns { td.n[of.rows.is_number(column)] { (visible(&cell(row.get(column)))) } } }
+                        tr { @for column in &of.rows.columns { td.n[of.rows.is_number(column)] {
+                            @let shown = cell(row.get(column));
+                            @if let Some(address) = address(row, column) { a href=(address) { (shown) } } @else { (visible(&shown)) }
+                        } } }
                     }
                 }
             }

@@ -19,6 +19,12 @@
     item.classList.add("at");
     item.scrollIntoView({ block: "center" });
   };
+  const row = (by) => {
+    const rows = document.querySelector("article") ? [] : all(".list tbody td:first-child a");
+    const next = rows[rows.indexOf(document.activeElement) + by];
+    next?.focus();
+    return next;
+  };
   const chain = (by) => {
     const link = document.querySelector(by > 0 ? "a[rel=next]" : "a[rel=prev]");
     if (link) { link.click(); return; }
@@ -34,7 +40,7 @@
     boxes.forEach((box) => { box.open = open; });
   };
   const keys = {
-    j: () => chain(1), ArrowRight: () => chain(1), k: () => chain(-1), ArrowLeft: () => chain(-1),
+    j: () => row(1) || chain(1), ArrowRight: () => chain(1), k: () => row(-1) || chain(-1), ArrowLeft: () => chain(-1),
     n: () => step(DROPPED, 1), p: () => step(DROPPED, -1), d: () => toggle(".run details"), s: () => toggle("details:not(.run *)"),
     "/": () => document.querySelector("input[name=where]")?.focus(),
   };

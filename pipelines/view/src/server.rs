@@ -47,13 +47,6 @@ const HEAD_BYTES: usize = 64 << 10;
 const OPEN_TIME: Duration = Duration::from_secs(60);
 /// The pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
-const KEYS: [(&str, &str); 5] = [
-    ("j k", "next, previous chain"),
-    ("n p", "next, previous dropped step"),
-    ("d", "dropped steps"),
-    ("s", "numbers and SQL"),
-    ("/", "search"),
-];
 pub(super) struct Server {
     pub report: Report,
     token: String,
@@ -227,23 +220,24 @@ impl Server {
                 StatusCode::NOT_FOUND,
                 match name {
                     "/chain" | "/reject" => {
-                        html! { h1 { "There is no such chain" } p { "The output may have changed, or the filter excludes it." } }
+                        let why = self.report.missing(&asked).await.unwrap_or_else(|error| error_line(&error));
+                        html! { h1 { "There is no such row" } p { (visible(&why)) } p { a href="chains" { "All chains" } } }
                     }
                     _ => html! { h1 { "There is no such page" } p { a href="./" { "Overview" } } },
                 },
             ),
             Err(error) => {
                 // The form stays, so that a filter can be corrected.
-                let form = (!name.starts_with("/reject")).then(|| form(&asked));
+                let form = form(if name.starts_with("/reject") { "rejects" } else { "chains" }, &asked);
                 let message = error_line(&error);
                 (
                     StatusCode::BAD_REQUEST,
-                    html! { h1 { "This page cannot be shown" } @if let Some(form) = form { (form) } p.error role="alert" { (visible(&message)) } },
+                    html! { h1 { "This page cannot be shown" } (form) p.error role="alert" { (visible(&message)) } },
                 )
             }
         };
         let title = format!("asap view {}", self.report.title());
-        (status, page(&title, "'self'", nav(name), body, &KEYS))
+        (status, page(&title, "'self'", nav(name), body, true))
     }
 }
 

@@ -3,7 +3,7 @@
 use asap_kernels::front_end::Flag;
 use asap_llm::Llm;
 use asap_pipelines::builtin::{BLOCK, ORIGINAL, RANDOM};
-use asap_pipelines::location::{self, command};
+use asap_pipelines::location;
 use asap_pipelines::named_tables;
 use asap_pipelines::outputs::status::{Status, status};
 use asap_pipelines::whole_table;
@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 
 use super::filter::Condition;
 use crate::failure::Failure;
-use crate::output::{count, error_line, quoted};
+use crate::output::{error_line, quoted};
 
 /// Rows in a batch: rows hold lists of steps, which a query unnests.
 const BATCH_ROWS: usize = 1024;
@@ -74,7 +74,11 @@ impl Source {
                 )));
             }
             Some(against) => {
-                let against = output(&context, against).await?.0;
+                let (against, status, _) = output(&context, against).await?;
+                if status.rows == 0 {
+                    let why = "its rows are rejects";
+                    return Err(Failure::Failed(format!("{against} has no chain to compare with: {why}")));
+                }
                 check_input(&context, &location, &against).await?;
                 Some(against)
             }
@@ -130,9 +134,10 @@ impl Source {
         collected(listing.over(rows)?).await
     }
 
-    /// The rows of a listing of chains, and how many it has without its limits. Texts that a filter needs are read once.
-    pub(crate) async fn counted(&self, listing: &Listing<'_>) -> Result<(QueryRows, u64)> {
-        let Some(filter) = listing.condition else { return Ok((self.listed(listing).await?, self.status.rows)) };
+    /// The rows of a listing, and how many it has without its limits. Texts that a filter needs are read once. `all` is the
+    /// number of rows without a filter.
+    pub(crate) async fn counted(&self, listing: &Listing<'_>, all: u64) -> Result<(QueryRows, u64)> {
+        let Some(filter) = listing.condition else { return Ok((self.listed(listing).await?, all)) };
         let table = self.context.table(TableReference::bare(listing.table)).await?.filter(filter.expr.clone())?;
         let table = table.with_column(TOTAL, count_all_window())?;
         let columns = &[listing.columns, &[TOTAL][..]].concat();
@@ -143,17 +148,16 @@ impl Source {
             }
             // The page is after the last row; or the filter failed, and the count reports why.
             rows => {
-                let total = self.passed(&self.location, filter).await?;
+                let total = self.passed(listing.table, filter).await?;
                 Ok((rows?, total))
             }
         }
     }
 
-    /// The columns of a table, as SQL names them.
-    pub(crate) async fn columns(&self, table: &str) -> Result<Vec<String>> {
-        let rows = self.context.table(TableReference::bare(table)).await?;
-        let names = rows.schema().fields().iter().map(|field| format!("\"{}\"", field.name().replace('"', "\"\"")));
-        Ok(names.collect())
+    /// The columns of the rejects.
+    pub(crate) async fn columns_of_rejects(&self) -> Result<DFSchema> {
+        let rows = self.context.table(TableReference::bare(self.rejects())).await?;
+        DFSchema::try_from(rows.schema().as_arrow().clone())
     }
 
     /// The number of chains that pass a filter.
@@ -245,22 +249,12 @@ fn prepare(context: &SessionContext) {
     *state.config_mut() = config;
 }
 
-/// Checks that there is an output with rows and steps.
+/// Checks that there is an output with rows or rejects, and with steps.
 async fn output(context: &SessionContext, location: &str) -> Result<(String, Status, DFSchema), Failure> {
     let status = status(location).await?;
-    if status.rows == 0 {
-        let rejects: u64 = status.rejects.values().sum();
-        let advice = match rejects {
-            0 => "run asap run first, or wait for its first commit".to_string(),
-            rejects => {
-                format!(
-                    "all {} rows are rejects: {} shows why",
-                    count(rejects),
-                    command(&["asap", "inspect", &format!("{location}/.asap/rejects")])
-                )
-            }
-        };
-        return Err(Failure::Failed(format!("{location} has no pruned rows to show: {advice}")));
+    if status.rows == 0 && status.rejects.is_empty() {
+        let advice = "run asap run first, or wait for its first commit";
+        return Err(Failure::Failed(format!("{location} has no rows to show: {advice}")));
     }
     let (location, schema) = pinned(context, location).await?;
     let missing: Vec<_> =

@@ -3,6 +3,11 @@
 
 use maud::{Markup, html};
 
+use super::text::beginning;
+
+/// Characters of the label and the value of a bar, which share a line that fits a phone.
+const LINE: usize = 44;
+
 /// A horizontal bar with its label above it.
 pub(crate) struct Bar {
     pub label: String,
@@ -17,7 +22,8 @@ pub(crate) fn bars(label: &str, bars: &[Bar]) -> Markup {
         svg role="img" aria-label=(label) width="100%" height=(bars.len() * ROW) {
             @for (index, bar) in bars.iter().enumerate() {
                 @let y = index * ROW;
-                text x="0" y=(y + 13) { (bar.label) }
+                @let label = beginning(&bar.label, LINE.saturating_sub(bar.value.chars().count()));
+                text x="0" y=(y + 13) { (label) @if label != bar.label { title { (bar.label) } } }
                 text x="100%" y=(y + 13) text-anchor="end" { (bar.value) }
                 @for (x, width, class) in placed(&bar.parts) {
                     rect class=(class) x=(share(x)) y=(y + 18) width=(share(width)) height="12" {}

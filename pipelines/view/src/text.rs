@@ -22,6 +22,11 @@ pub(crate) fn beginning(text: &str, limit: usize) -> String {
     }
 }
 
+/// A column as SQL names it.
+pub(crate) fn identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
 /// A value of a query as a cell of a table.
 pub(crate) fn cell(value: &serde_json::Value) -> String {
     match value {

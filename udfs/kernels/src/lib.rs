@@ -10,7 +10,7 @@
 //! | [`functions`] | what a step does, by the words it opens with |
 //! | [`selective`] | the units of a text with the most self-information (Selective Context) |
 //! | [`health`] | faults of traces: loops, mixed scripts, near-duplicate and known questions |
-//! | [`front_end`] | how messages spell flags and settings |
+//! | [`front_end`], [`typo`] | how messages spell flags and settings, and suggestions for misspelled names |
 //! | [`interrupt`] | whether the process is asked to end |
 //! | [`memo`] | caches within a memory limit |
 //! | [`extractive`] | direct thoughts and coarse chains without a language model |
@@ -43,5 +43,6 @@ pub mod rendered;
 pub mod selective;
 pub mod steps;
 pub mod tags;
+pub mod typo;
 pub mod vectorized;
 mod white_space;

@@ -132,6 +132,12 @@ impl FailureKind {
         Self::NAMES.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
     }
 
+    /// The names that are statuses of rows.
+    pub fn statuses() -> impl Iterator<Item = &'static str> {
+        let ends_query = |kind| matches!(kind, Self::EndpointDown | Self::Unreachable);
+        Self::NAMES.into_iter().filter(move |(kind, _)| !ends_query(*kind)).map(|(_, name)| name)
+    }
+
     pub fn named(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(_, found)| *found == name).map(|(kind, _)| *kind)
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use asap_hub::{HubError, Part};
 use asap_kernels::front_end::Again;
+use asap_kernels::typo;
 use etcetera::BaseStrategy;
 use etcetera::base_strategy::Xdg;
 use serde_json::Value;
@@ -80,18 +81,33 @@ fn folder(named: &str, part: Part, others: &str) -> Result<PathBuf> {
     if folder.exists() {
         return Ok(folder);
     }
+    let near = neighbor(&folder);
     let Some((repository, revision)) = repository(named) else {
         return Err(LmError::NoModel(format!(
-            "there is no folder {named}; a model is a folder in Hugging Face's layout, {others}"
+            "there is no folder {named}{near}; a model is a folder in Hugging Face's layout, {others}"
         )));
     };
     asap_hub::model(repository, revision, part).map_err(|error| match error {
         HubError::Disk { path, kind, message } => LmError::Write { path, source: std::io::Error::new(kind, message) },
         HubError::Unavailable(why) => {
-            LmError::Unavailable(format!("there is no folder {named}, and {why}: {Again} later"))
+            LmError::Unavailable(format!("there is no folder {named}{near}, and {why}: {Again} later"))
         }
-        refused => LmError::NoModel(format!("there is no folder {named}, and {refused}")),
+        refused => LmError::NoModel(format!("there is no folder {named}{near}, and {refused}")),
     })
+}
+
+/// A suggestion of a model whose folder has a name like that of a missing one.
+fn neighbor(missing: &Path) -> String {
+    let name = missing.file_name().unwrap_or_default().to_string_lossy();
+    let parent = missing.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let entries = parent.unwrap_or(Path::new(".")).read_dir().into_iter().flatten().flatten();
+    let is_model = |path: &PathBuf| path.join("config.json").exists();
+    let models = entries.map(|entry| entry.path()).filter(is_model);
+    let names = models.filter_map(|path| Some(path.file_name()?.to_str()?.to_string()));
+    let mut names: Vec<String> = names.chain(parent.is_none().then(|| SMALL.to_string())).collect();
+    names.sort_unstable();
+    let near = typo::nearest(&name, names.iter().map(String::as_str));
+    near.map_or(String::new(), |near| format!(" (did you mean {}?)", missing.with_file_name(near).display()))
 }
 
 /// The files of a training, in the folder of its model: its settings, and its summary, which is written last.

@@ -16,8 +16,8 @@ pub(crate) const BLANK: &str = "?";
 
 const KEYS: [&str; 6] = ["question", "input", "cot", "answer", "system", "flag"];
 
-/// What is wrong with a mapping that names something else than a role.
-fn no_role(text: &str) -> Option<String> {
+/// What is wrong with a mapping that names something else than a role: one that is near, or any.
+fn no_role(text: &str, is_near: bool) -> Option<String> {
     let is_word = |key: &&str| key.chars().all(|letter| letter.is_alphanumeric() || letter == '_');
     let mut keys = text.split(',').filter_map(|piece| Some(piece.split_once('=')?.0.trim())).filter(is_word);
     let key = keys.find(|key| !KEYS.contains(key))?;
@@ -25,6 +25,9 @@ fn no_role(text: &str) -> Option<String> {
         [("question", QUESTIONS), ("cot", CHAINS), ("cot", &["chain"][..]), ("answer", ANSWERS), ("flag", ROW_FLAGS)];
     let is_named = |(_, names): &(&str, &[&str])| names.iter().any(|name| name.eq_ignore_ascii_case(key));
     let role = named.into_iter().find(is_named).map(|(role, _)| role).or_else(|| nearest(key, KEYS));
+    if is_near && role.is_none() {
+        return None;
+    }
     let meant = role.map_or(String::new(), |role| format!(" (did you mean {role}?)"));
     Some(format!("there is no role {key}{meant}: the roles are {}; found {text}", KEYS.join(", ")))
 }
@@ -74,9 +77,13 @@ impl FromStr for ColumnMapping {
                 (None, None) => {
                     let syntax =
                         format!("a column mapping is written {}, found '{text}'", either(SYNTAX, SYNTAX_IN_PYTHON));
-                    return config_err!("{}", no_role(text).unwrap_or(syntax));
+                    return config_err!("{}", no_role(text, false).unwrap_or(syntax));
                 }
             }
+        }
+        // A column may have a comma and an equal sign in its name, but hardly a role with a typo.
+        if let Some(said) = no_role(text, true) {
+            return config_err!("{said}");
         }
         let [question, input, cot, answer, system, flag] = named.map(|(key, name)| match name.as_deref().map(str::trim) {
             Some("") => config_err!("the column mapping leaves {key} empty: {text}"),
@@ -91,7 +98,7 @@ impl FromStr for ColumnMapping {
             name?.ok_or_else(|| {
                 let syntax = either(SYNTAX, SYNTAX_IN_PYTHON);
                 let missing = || format!("the column mapping has no {key}: {text} ({syntax})");
-                config_datafusion_err!("{}", no_role(text).unwrap_or_else(missing))
+                config_datafusion_err!("{}", no_role(text, false).unwrap_or_else(missing))
             })
         };
         Ok(Self {
@@ -151,6 +158,7 @@ mod tests {
         for (text, meant) in [
             ("chain=c,question=q", "no role chain (did you mean cot?)"),
             ("question=q,thought=c", "no role thought (did you mean cot?)"),
+            ("question=q,cot=c,anwser=a", "no role anwser (did you mean answer?)"),
             ("queston=q,cot=c", "no role queston (did you mean question?)"),
             ("question=q,zzzzz=c", "no role zzzzz: the roles are question, input, cot, answer, system, flag"),
         ] {
