@@ -10,6 +10,7 @@ use datafusion::logical_expr::ColumnarValue;
 use crate::declaration::Arg;
 use crate::messages;
 use crate::output::list_of;
+use crate::reading::turns::{self, Turn, are_turns};
 use crate::trace::kept_steps;
 
 #[derive(Debug)]
@@ -72,6 +73,7 @@ fn read(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(match array.data_type() {
         DataType::UInt64 => cast(array, &DataType::Int64)?,
         DataType::List(item) if *item.data_type() == DataType::UInt64 => cast(array, &list_of(DataType::Int64))?,
+        other if are_turns(other) => turns::normal(array)?,
         other if messages::is_conversation(other) && !other.is_null() => messages::turns(array)?,
         _ => array.clone(),
     })
@@ -155,6 +157,12 @@ impl<'a> Args<'a> {
     pub(crate) fn kept_steps(self, place: usize) -> Cell<Vec<bool>> {
         let (traces, row) = self.at(place)?;
         kept_steps(traces.as_list(), row).ok_or(NoValue::Null)
+    }
+
+    /// Reads an [`Arg::Turns`].
+    pub(crate) fn conversation(self, place: usize) -> Cell<Vec<Turn<'a>>> {
+        let (array, row) = self.at(place)?;
+        Ok(turns::turns_at(array.as_list(), row))
     }
 
     /// Reads an [`Arg::Asked`]: a question, or the first system turn (unless blank) and the first user turn of a

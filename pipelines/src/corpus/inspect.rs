@@ -7,10 +7,13 @@ use datafusion::arrow::json::ArrayWriter;
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::{Result, internal_datafusion_err, plan_err};
 use datafusion::dataframe;
+use datafusion::execution::FunctionRegistry;
 use datafusion::functions::core::expr_fn::get_field;
 use datafusion::logical_expr::col;
 use datafusion::prelude::{DataFrame, SessionContext};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::corpus::rules::{RULES, Rule};
 use crate::corpus::view;
@@ -47,6 +50,12 @@ pub struct InspectedRow {
     /// Why the row cannot be pruned, in one word.
     pub status: Option<String>,
     pub error: Option<String>,
+    /// The turns of a conversation, as the column `turns` of the corpus has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<Vec<Value>>,
+    /// The tokens of its thoughts, by the scoring model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thought_tokens: Option<i64>,
 }
 
 impl Corpus {
@@ -65,13 +74,19 @@ impl Corpus {
     async fn inspect_group(&self, context: &SessionContext, group: &Recognised, rows: usize) -> Result<Inspected> {
         let Recognised { table, shape, .. } = group;
         let plan = view::of_files(&context.state(), table, shape, &[])?;
-        let shown = ["question", "cot", "answer", "system", "status", "error"].map(col);
+        let shown = ["question", "cot", "answer", "system", "status", "error", "turns"].map(col);
         let place = [get_field(col("source"), "file").alias("file"), get_field(col("source"), "row").alias("row")];
-        let sample = DataFrame::new(context.state(), plan)
-            .limit(0, Some(rows))?
-            .select(place.into_iter().chain(shown))?
-            .collect()
-            .await?;
+        let first = DataFrame::new(context.state(), plan).limit(0, Some(rows))?;
+        let shown = place.clone().into_iter().chain(shown);
+        let mut sample: Vec<InspectedRow> = read(&first.clone().select(shown)?.collect().await?)?;
+        if sample.iter().any(|row| row.turns.is_some()) {
+            let tokens = context.udf("cot_tokens")?.call(vec![col("cot")]).alias("tokens");
+            let tokens: Vec<Tokens> = read(&first.select(place.into_iter().chain([tokens]))?.collect().await?)?;
+            for row in sample.iter_mut().filter(|row| row.turns.is_some()) {
+                let found = tokens.iter().find(|held| held.file == row.file && held.row == row.row);
+                row.thought_tokens = found.and_then(|held| held.tokens);
+            }
+        }
         let [question, cot, answer] = shape.described();
         Ok(Inspected {
             files: table.files().len(),
@@ -85,12 +100,19 @@ impl Corpus {
             system: shape.described_system(),
             flag: Some(shape.flags.join(", else ")).filter(|flags| !flags.is_empty()),
             mapping: shape.mapping().to_string(),
-            sample: read(&sample)?,
+            sample,
         })
     }
 }
 
-fn read(batches: &[RecordBatch]) -> Result<Vec<InspectedRow>> {
+#[derive(Deserialize)]
+struct Tokens {
+    file: String,
+    row: i64,
+    tokens: Option<i64>,
+}
+
+fn read<T: DeserializeOwned>(batches: &[RecordBatch]) -> Result<Vec<T>> {
     let mut json = ArrayWriter::new(Vec::new());
     json.write_batches(&batches.iter().collect::<Vec<_>>())?;
     json.finish()?;

@@ -1,7 +1,7 @@
 //! The logical view of the files of one schema: ordinary expressions over the scan.
 //!
 //! ```text
-//!   Projection       source, id, question, cot, answer, system, status, error, originals    the columns of the corpus
+//!   Projection       source, id, question, cot, answer, system, turns, status, error, originals    the columns of the corpus
 //!     SubqueryAlias
 //!       Projection   __corpus_source, __corpus_asked, …, __corpus_original_…       columns are chosen, and calls read them
 //!         TableScan  the files' columns, __corpus_file, __corpus_row
@@ -81,6 +81,7 @@ fn columns(reading: &Reading, has_ids: bool, originals: &[Original]) -> Result<V
         cot.alias("cot"),
         answer.alias("answer"),
         reading.system(inner)?.alias("system"),
+        reading.turns(inner)?.alias("turns"),
         first_of(&faults, |fault| lit(fault.status), status)?.alias("status"),
         first_of(&faults, |fault| fault.error.clone(), error)?.alias("error"),
     ];

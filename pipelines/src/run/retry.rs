@@ -22,9 +22,10 @@ use crate::run::output::rejects::{self, ShardPath};
 use crate::shards::{SHARD_BYTES, Shards, sources};
 
 /// The statuses of asap, which docs/layouts.md and docs/pipelines.md explain.
-const STATUSES: [&str; 23] = [
+const STATUSES: [&str; 24] = [
     "unverified",
     "multi_turn",
+    "no_thoughts",
     "no_question",
     "no_generation",
     "no_tags",

@@ -10,7 +10,7 @@
 //! | `cot_answer`, `cot_match` | answers and whether they are equal, similarity of texts |
 //! | `cot_refine`, `cot_random` | pruning to a budget, and the baselines of that |
 //! | `cot_trace`, `cot_example` | what was pruned, and tokens to train on |
-//! | `cot_faults` | loops, mixed scripts, cut-off generations, hollow chains |
+//! | `cot_faults` | loops, mixed scripts, cut-off generations, hollow chains, calls of tools |
 //! | `by_score`, `step_scores` | scores of steps by the scoring model |
 //! | `cot_survives`, `cot_shortest_surviving`, `cot_rank_surprisal` | other uses of the scoring model |
 //! | `cot_selective_context`, `cot_llmlingua2` | texts without the parts that a model rates lowest |
@@ -75,7 +75,7 @@ fn all(session: &SessionModels) -> Result<Vec<Function>> {
         cot_anchor: AI_COMPLETE COT_ANCHOR COT_COARSE;
         cot_answer: COT_ANSWER COT_SHORTEST_CORRECT COT_TOKENSKIP_ANSWER COT_UNSTATED COT_VERIFY;
         cot_example: COT_EXAMPLE;
-        cot_faults: COT_CUT_OFF COT_HOLLOW COT_REPETITION COT_SCRIPTS;
+        cot_faults: COT_CALL_FAULTS COT_CUT_OFF COT_HOLLOW COT_REPETITION COT_SCRIPTS;
         cot_match: COT_MATCH COT_SIMILARITY COT_SIMILARITY_DIFFLIB;
         cot_random: COT_CONTROL_SCORES COT_RANDOM COT_TRUNCATE;
         cot_refine: COT_FIT COT_REFINE COT_REFINE_EXACTLY COT_REFINE_OR_FIT;
