@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::Int64Type;
 use datafusion::arrow::json::ArrayWriter;
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::{Result, internal_datafusion_err, plan_err};
@@ -11,7 +12,6 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::functions::core::expr_fn::get_field;
 use datafusion::logical_expr::col;
 use datafusion::prelude::{DataFrame, SessionContext};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -76,17 +76,13 @@ impl Corpus {
         let plan = view::of_files(&context.state(), table, shape, &[])?;
         let shown = ["question", "cot", "answer", "system", "status", "error", "turns"].map(col);
         let place = [get_field(col("source"), "file").alias("file"), get_field(col("source"), "row").alias("row")];
-        let first = DataFrame::new(context.state(), plan).limit(0, Some(rows))?;
-        let shown = place.clone().into_iter().chain(shown);
-        let mut sample: Vec<InspectedRow> = read(&first.clone().select(shown)?.collect().await?)?;
-        if sample.iter().any(|row| row.turns.is_some()) {
-            let tokens = context.udf("cot_tokens")?.call(vec![col("cot")]).alias("tokens");
-            let tokens: Vec<Tokens> = read(&first.select(place.into_iter().chain([tokens]))?.collect().await?)?;
-            for row in sample.iter_mut().filter(|row| row.turns.is_some()) {
-                let found = tokens.iter().find(|held| held.file == row.file && held.row == row.row);
-                row.thought_tokens = found.and_then(|held| held.tokens);
-            }
-        }
+        let sample = DataFrame::new(context.state(), plan)
+            .limit(0, Some(rows))?
+            .select(place.into_iter().chain(shown))?
+            .collect()
+            .await?;
+        let mut sample = read(&sample)?;
+        count_tokens(context, &mut sample).await?;
         let [question, cot, answer] = shape.described();
         Ok(Inspected {
             files: table.files().len(),
@@ -105,14 +101,24 @@ impl Corpus {
     }
 }
 
-#[derive(Deserialize)]
-struct Tokens {
-    file: String,
-    row: i64,
-    tokens: Option<i64>,
+/// Counts the tokens of the thoughts of conversations. Rows without conversations load no tokenizer.
+async fn count_tokens(context: &SessionContext, sample: &mut [InspectedRow]) -> Result<()> {
+    let conversations: Vec<&mut InspectedRow> = sample.iter_mut().filter(|row| row.turns.is_some()).collect();
+    if conversations.is_empty() {
+        return Ok(());
+    }
+    let chains: StringArray = conversations.iter().map(|row| row.cot.as_deref()).collect();
+    let batch = RecordBatch::try_from_iter([("cot", Arc::new(chains) as ArrayRef)])?;
+    let tokens = context.udf("cot_tokens")?.call(vec![col("cot")]);
+    let counted = context.read_batch(batch)?.select([tokens])?.collect().await?;
+    let counts = counted.iter().flat_map(|batch| batch.column(0).as_primitive::<Int64Type>());
+    for (row, tokens) in conversations.into_iter().zip(counts) {
+        row.thought_tokens = tokens;
+    }
+    Ok(())
 }
 
-fn read<T: DeserializeOwned>(batches: &[RecordBatch]) -> Result<Vec<T>> {
+fn read(batches: &[RecordBatch]) -> Result<Vec<InspectedRow>> {
     let mut json = ArrayWriter::new(Vec::new());
     json.write_batches(&batches.iter().collect::<Vec<_>>())?;
     json.finish()?;

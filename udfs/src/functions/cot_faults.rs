@@ -1,13 +1,12 @@
 //! Faults of traces that a row shows alone.
 
 use asap_kernels::health;
-use serde::de::IgnoredAny;
 
 use super::by_row::RowFunction;
 use crate::columns::NoValue;
 use crate::declaration::argument;
 use crate::output::struct_output;
-use crate::reading::calls::Call;
+use crate::reading::calls::{Call, is_json};
 use crate::reading::turns::Turn;
 
 pub(super) const COT_REPETITION: RowFunction<(), f64> = RowFunction {
@@ -68,7 +67,6 @@ impl CallFaults {
         for (number, turn) in turns.iter().enumerate() {
             written += turn.text.as_deref().unwrap_or_default().matches("<tool_call>").count();
             for call in &turn.calls {
-                let is_json = |text: &str| serde_json::from_str::<IgnoredAny>(text).is_ok();
                 if !call.arguments.as_deref().is_none_or(is_json) {
                     faults.not_json.push(shown(number, call.name.as_deref()));
                 }

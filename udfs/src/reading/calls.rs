@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use crate::json::{items, member, plain};
-use crate::output::struct_output;
+use serde::de::IgnoredAny;
 
+use crate::json::{items, member, plain};
 use crate::messages::forms::{self, ARGUMENTS, Holds, IDS, NAMES, OUTCOMES, Place};
+use crate::output::struct_output;
 
 /// A call of a tool.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -35,17 +36,25 @@ pub(super) struct Tools<'a> {
 impl<'a> Tools<'a> {
     pub(super) fn of(texts: &[&'a str]) -> Self {
         let mut tools = Self::default();
-        texts.iter().for_each(|text| tools.add(text.trim()));
+        for text in texts.iter().map(|text| text.trim()) {
+            // What is cut off has no items to read.
+            if is_json(text) { tools.add(text) } else { tools.add_text(text) }
+        }
         tools
     }
 
-    /// Adds a call, a result, or a list of them. A text that is none of these is a call with this text as its arguments.
+    /// Adds a call, a result, or a list of them.
     fn add(&mut self, text: &'a str) {
         match text.as_bytes().first() {
             Some(b'[') => items(text.as_bytes()).filter_map(as_text).for_each(|item| self.add(item)),
             Some(b'{') => self.add_object(Object::of(text), text),
-            _ => self.calls.push(Call { arguments: Some(Cow::Borrowed(text)), ..Call::default() }),
+            _ => self.add_text(text),
         }
+    }
+
+    /// Adds a text that is neither a call nor a result, as the arguments of a call.
+    fn add_text(&mut self, text: &'a str) {
+        self.calls.push(Call { arguments: Some(Cow::Borrowed(text)), ..Call::default() });
     }
 
     fn add_object(&mut self, object: Object<'a>, text: &'a str) {
@@ -69,6 +78,11 @@ impl<'a> Tools<'a> {
             }
         }
     }
+}
+
+/// Whether a text is JSON.
+pub(crate) fn is_json(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
 /// The members of an object, as written.
@@ -144,7 +158,9 @@ mod tests {
         }
         let arguments = |text| Tools::of(&[text]).calls[0].arguments.as_deref().map(str::to_string);
         assert_eq!(arguments("add(8, 5)").as_deref(), Some("add(8, 5)"));
-        assert_eq!(arguments(r#"{"a": 8"#).as_deref(), Some(r#"{"a": 8"#));
+        for cut_off in [r#"{"a": 8"#, r#"{"name": "add", "arguments": {"a": 8"#, "[add", "[{},"] {
+            assert_eq!(arguments(cut_off).as_deref(), Some(cut_off));
+        }
         let image = r#"[{"type":"tool_result","content":[{"type":"image","data":"x"}]}]"#;
         assert_eq!(Tools::of(&[image]).outcomes[0].text.as_deref(), Some(r#"[{"type":"image","data":"x"}]"#));
     }

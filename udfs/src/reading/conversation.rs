@@ -11,7 +11,7 @@ use datafusion::common::Result;
 
 use super::calls::{Call, Outcome, Tools};
 use super::response::{Response, Said};
-use super::turns::{Turn, Turns};
+use super::turns::Turns;
 use super::{Part, Row, texts};
 use crate::messages::forms::{self, ARGUMENTS, CHANNEL, Holds, IDS, NAMES, OUTCOMES, Place, RECIPIENT};
 use crate::messages::{self, Speaker, TURN_CHAINS};
@@ -166,7 +166,8 @@ impl<'a> Message<'a> {
             Some((Speaker::Assistant, _)) => {
                 let of_channel = || forms::holds(Place::Channel, self.field(CHANNEL)?);
                 let is_call = || self.field(RECIPIENT).filter(|to| *to != "all").map(|_| Holds::Call);
-                item().or_else(of_channel).or_else(is_call)
+                // Harmony's own tools are called in the channel of thoughts.
+                item().or_else(is_call).or_else(of_channel)
             }
             Some(_) => None,
         }
@@ -174,7 +175,8 @@ impl<'a> Message<'a> {
 
     /// The thought of a message that is a call, and its text.
     fn thought_before(&self) -> (Option<Cow<'a, str>>, Option<&'a str>) {
-        let tagged = self.text.filter(|text| tags::begins_with_chain(text)).and_then(tags::parts);
+        let may_be_tagged = |text: &&str| self.chain.is_none() && tags::begins_with_chain(text);
+        let tagged = self.text.filter(may_be_tagged).and_then(tags::parts);
         match tagged.map(|parts| (parts.chain, parts.answer)) {
             Some((chain, Cow::Borrowed(text))) => (Some(chain), Some(text)),
             _ => (self.chain.map(Cow::Borrowed), self.text),
@@ -184,13 +186,14 @@ impl<'a> Message<'a> {
     /// The calls of a message that is one, with this text.
     fn calls(&self, text: Option<&'a str>) -> Vec<Call<'a>> {
         let of_harmony = self.field(RECIPIENT).map(bare_name);
-        let name = of_harmony.or_else(|| self.field(NAMES)).map(Cow::Borrowed);
-        let id = self.field(IDS).map(Cow::Borrowed);
-        match (name, text) {
-            (None, Some(text)) if !text.trim().is_empty() => Tools::of(&[text]).calls,
-            (name, text) => {
+        let [id, name] =
+            [self.field(IDS), of_harmony.or_else(|| self.field(NAMES))].map(|held| held.map(Cow::Borrowed));
+        match text.filter(|text| !text.trim().is_empty()) {
+            Some(text) if name.is_none() => Tools::of(&[text]).calls,
+            text => {
                 let arguments = self.field(ARGUMENTS).or(text).map(Cow::Borrowed);
-                vec![Call { id, name, arguments }]
+                let is_call = id.is_some() || name.is_some() || arguments.is_some();
+                is_call.then_some(Call { id, name, arguments }).into_iter().collect()
             }
         }
     }
@@ -281,12 +284,13 @@ impl<'a> Read<'a> {
     /// Adds the turns of all messages.
     fn add_turns(&self, turns: &mut Turns<'a>) {
         for message in &self.messages {
-            let tools = Tools::of(&message.tools);
-            let has_outcomes = !tools.outcomes.is_empty();
-            let outcomes = tools.outcomes.into_iter();
-            match (message.speaker.map(Speaker::of), message.holds()) {
+            let said = (message.speaker.map(Speaker::of), message.holds());
+            let text = message.text.filter(|text| !text.trim().is_empty());
+            let Tools { mut calls, outcomes } = Tools::of(&message.tools);
+            let has_outcomes = !outcomes.is_empty();
+            match said {
                 (_, Some(Holds::Thought)) => {
-                    let thought = message.chain.or(message.text).map(tags::bare_chain);
+                    let thought = message.chain.or(text).map(tags::bare_chain);
                     turns.thinks(thought.map(Cow::Borrowed));
                 }
                 (_, Some(Holds::Call)) => {
@@ -294,18 +298,19 @@ impl<'a> Read<'a> {
                     turns.thinks(thought);
                     turns.calls(message.calls(text));
                 }
-                (_, Some(Holds::Outcome)) if has_outcomes => outcomes.for_each(|held| turns.returns(held)),
-                (_, Some(Holds::Outcome)) => turns.returns(message.outcome()),
                 (Some(Speaker::Assistant), None) => {
                     let chain = message.chain.map(Cow::Borrowed);
-                    turns.answers(Said { text: message.text, chain }, tools.calls);
-                    outcomes.for_each(|held| turns.returns(held));
+                    turns.answers(Said { text, chain }, std::mem::take(&mut calls));
                 }
-                (speaker, None) => {
-                    outcomes.for_each(|held| turns.returns(held));
-                    let role = if speaker == Some(Speaker::System) { "system" } else { "user" };
-                    turns.says(role, message.text);
-                }
+                _ => {}
+            }
+            turns.calls(calls);
+            outcomes.into_iter().for_each(|outcome| turns.returns(outcome));
+            match said {
+                (Some(Speaker::System), None) => turns.says("system", text),
+                (Some(Speaker::User), None) => turns.says("user", text),
+                (_, Some(Holds::Outcome)) if text.is_some() || !has_outcomes => turns.returns(message.outcome()),
+                _ => {}
             }
         }
     }
@@ -376,49 +381,50 @@ pub(super) fn read<'a>(
     row: usize,
     separator: Separator,
 ) -> Row<'a> {
-    let mut reads = match part {
+    let (mut asked, mut said) = match part {
         Part::Both { questions } => {
             let ((asked, said), (asked_names, said_names)) =
                 (conversations.split_at(questions), names.split_at(questions));
             let asked = choose(asked, asked_names, Part::Question { may_have_answer: false }, row);
-            vec![asked, choose(said, said_names, Part::Response, row)]
+            (asked, Some(choose(said, said_names, Part::Response, row)))
         }
-        part => vec![choose(conversations, names, part, row)],
+        part => (choose(conversations, names, part, row), None),
     };
-    let [system, question] = reads[0].asked();
-    let exchange = Exchange { question, system, multi_turn: None };
+    let [system, question] = asked.asked();
+    let mut exchange = Exchange { question, system, multi_turn: None };
+    let reads = || [Some(&asked), said.as_ref()].into_iter().flatten();
     if let Part::Exchange | Part::Both { .. } = part
-        && are_conversation(&reads)
+        && are_conversation(reads)
     {
         let mut turns = Turns::default();
-        reads.iter().for_each(|read| read.add_turns(&mut turns));
-        let (turns, response) = turns.finish(&format!("column {}", reads[0].name), separator);
-        return Row { exchange, response, turns: Some(turns) };
+        reads().for_each(|read| read.add_turns(&mut turns));
+        return turns.finish(exchange, &format!("column {}", asked.name), separator);
     }
-    let multi_turn = match (part, reads.as_mut_slice()) {
-        (Part::Both { .. }, [asked, said]) => {
-            asked.surplus(Part::Question { may_have_answer: false }).or_else(|| said.surplus(Part::Response))
-        }
-        (part, reads) => reads[0].surplus(part),
+    exchange.multi_turn = match &mut said {
+        Some(said) => asked.surplus(Part::Question { may_have_answer: false }).or_else(|| said.surplus(Part::Response)),
+        None => asked.surplus(part),
     };
-    let response = match (part, reads.pop()) {
-        (Part::Question { .. }, _) | (_, None) => Response::default(),
-        (_, Some(mut read)) => {
+    let response = match part {
+        Part::Question { .. } => Response::default(),
+        _ => {
+            let mut read = said.unwrap_or(asked);
             let nothing = Said { text: None, chain: None };
             let said = if read.assistants.is_empty() { nothing } else { read.assistants.swap_remove(0) };
             Response::of_message(said, read.name)
         }
     };
-    Row { exchange: Exchange { multi_turn, ..exchange }, response, turns: None }
+    Row { exchange, response, turns: None }
 }
 
 /// Whether the messages of a row are read as a conversation: with tools, or with more than one turn of the user or of the
 /// assistant that says or thinks something.
-fn are_conversation(reads: &[Read]) -> bool {
-    let users = || reads.iter().flat_map(|read| &read.users).flatten().filter(|text| !text.trim().is_empty()).count();
-    let said = || reads.iter().flat_map(|read| &read.assistants).filter(|said| is_said(said)).count();
-    reads.iter().all(|read| read.other.is_none())
-        && (reads.iter().any(|read| read.has_tools) || users() > 1 || said() > 1)
+fn are_conversation<'r, 'a: 'r, R: Iterator<Item = &'r Read<'a>>>(reads: impl Fn() -> R) -> bool {
+    let users = || reads().flat_map(|read| &read.users);
+    let assistants = || reads().flat_map(|read| &read.assistants);
+    // Most rows have one message of each, which needs no look at its text.
+    let asks = || users().nth(1).is_some() && users().flatten().filter(|text| !text.trim().is_empty()).nth(1).is_some();
+    let answers = || assistants().nth(1).is_some() && assistants().filter(|said| is_said(said)).nth(1).is_some();
+    reads().all(|read| read.other.is_none()) && (reads().any(|read| read.has_tools) || asks() || answers())
 }
 
 /// Whether the assistant says or thinks something.
@@ -427,6 +433,6 @@ fn is_said(said: &Said) -> bool {
 }
 
 /// Whether a text is only what a generation prompt leaves open: an opening tag, or nothing.
-fn is_opening(text: &str) -> bool {
+pub(super) fn is_opening(text: &str) -> bool {
     text.trim().is_empty() || (tags::begins_with_chain(text) && tags::bare_chain(text).trim().is_empty())
 }

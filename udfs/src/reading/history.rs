@@ -42,24 +42,29 @@ impl History {
         place: &str,
         separator: Separator,
     ) -> Option<Row<'a>> {
-        let pairs = Some(self.pairs.offsets()).filter(|_| self.pairs.is_valid(row));
-        let pairs = pairs.map(|offsets| offsets[row] as usize..offsets[row + 1] as usize)?;
+        let offsets = Some(self.pairs.value_offsets()).filter(|_| self.pairs.is_valid(row))?;
+        let pairs = offsets[row] as usize..offsets[row + 1] as usize;
         let each = self.pairs.values().as_list::<i32>();
-        let mut turns = Turns::default();
-        let mut question = None;
-        for pair in pairs.filter(|pair| each.is_valid(*pair)) {
-            let (from, to) = (each.value_offsets()[pair] as usize, each.value_offsets()[pair + 1] as usize);
-            let said = each.values().as_string_view();
-            let said = |place: usize| (from + place < to).then(|| text(said, from + place)).flatten();
-            question = question.or(said(0));
-            turns.says("user", said(0));
-            turns.answers(Said { text: said(1), chain: None }, vec![]);
+        if pairs.is_empty() {
+            return None;
         }
-        let question = Cow::Borrowed(question?);
+        let (mut turns, mut question) = (Turns::default(), None);
+        for pair in pairs.filter(|pair| each.is_valid(*pair)) {
+            let [from, to] = [pair, pair + 1].map(|place| each.value_offsets()[place] as usize);
+            for (place, at) in (from..to).enumerate() {
+                let held = text(each.values().as_string_view(), at);
+                match place % 2 {
+                    0 => {
+                        question = question.or(held.filter(|text| !text.trim().is_empty()));
+                        turns.says("user", held);
+                    }
+                    _ => turns.answers(Said { text: held, chain: None }, vec![]),
+                }
+            }
+        }
         turns.says("user", text(&self.questions, row));
         turns.answers(said, vec![]);
-        let (turns, response) = turns.finish(place, separator);
-        let exchange = Exchange { question: Some(question), ..Exchange::default() };
-        Some(Row { exchange, response, turns: Some(turns) })
+        let exchange = Exchange { question: question.map(Cow::Borrowed), ..Exchange::default() };
+        Some(turns.finish(exchange, place, separator))
     }
 }

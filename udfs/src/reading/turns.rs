@@ -10,7 +10,9 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Int64Type};
 use datafusion::common::Result;
 
+use super::Row;
 use super::calls::{Call, Outcome};
+use super::conversation::{Exchange, is_opening};
 use super::response::{Response, Said};
 use crate::messages;
 use crate::output::{IntoArray, list_of, struct_output};
@@ -138,20 +140,21 @@ impl<'a> Turns<'a> {
 
     /// Adds what the assistant says, calls or both.
     pub(super) fn answers(&mut self, said: Said<'a>, calls: Vec<Call<'a>>) {
-        let (chain, text) = (filled(said.chain), said.text);
+        // A generation prompt leaves its tag open.
+        let text = said.text.filter(|text| !is_opening(text));
+        let chain = filled(said.chain);
         let number = self.turns.len() + 1;
-        let opens = |text: &&str| chain.is_none() && tags::begins_with_chain(text) && tags::parts(text).is_none();
-        if let Some(text) = text.filter(opens) {
-            // A generation prompt leaves its tag open.
-            if tags::bare_chain(text).trim().is_empty() {
-                return;
-            }
-            let why = format!("turn {number} begins with a think tag and has no closing think tag");
-            self.fault.get_or_insert(("no_tags", why));
+        let opens = |text: &str| chain.is_none() && tags::begins_with_chain(text) && tags::parts(text).is_none();
+        if text.is_some_and(opens) {
+            self.is_faulty("no_tags", format!("turn {number} begins with a think tag and has no closing think tag"));
+        }
+        if chain.as_deref().is_some_and(|chain| says_more(chain, text.unwrap_or_default())) {
+            let why = format!("the thought of turn {number} goes on after its closing think tag");
+            self.is_faulty("tags_in_answer", why);
         }
         let read = Response::of_message(Said { text, chain }, &format!("turn {number}"));
         if let (Some(status @ ("text_before_chain" | "tags_in_answer")), Some(error)) = (read.status, read.error) {
-            self.fault.get_or_insert((status, error));
+            self.is_faulty(status, error);
         }
         let text = if read.cot.is_some() { read.answer } else { text.map(Cow::Borrowed) };
         self.thoughts.extend(filled(read.cot));
@@ -161,9 +164,14 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// Adds a call that stands alone: to what the assistant said just before, unless it thought since.
+    fn is_faulty(&mut self, status: &'static str, why: String) {
+        self.fault.get_or_insert((status, why));
+    }
+
+    /// Adds calls that stand alone: to what the assistant said just before, unless it thought since.
     pub(super) fn calls(&mut self, calls: Vec<Call<'a>>) {
         match self.turns.last_mut().filter(|turn| turn.role == "assistant" && self.thoughts.is_empty()) {
+            _ if calls.is_empty() => {}
             Some(turn) => turn.calls.extend(calls),
             None => self.answers(Said { text: None, chain: None }, calls),
         }
@@ -182,33 +190,45 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// The turns, and what the row has as chain and answer: its thoughts, and the last text of the assistant.
-    pub(super) fn finish(mut self, place: &str, separator: Separator) -> (Vec<Turn<'a>>, Response<'a>) {
+    /// The row: its thoughts as the chain, the last text of the assistant as the answer, and the turns. No turns if a step would
+    /// span two thoughts.
+    pub(super) fn finish(mut self, exchange: Exchange<'a>, place: &str, separator: Separator) -> Row<'a> {
         if !self.thoughts.is_empty() {
             self.answers(Said { text: None, chain: None }, vec![]);
         }
         let Self { mut turns, fault, .. } = self;
-        let mut thoughts = Vec::new();
         for turn in &mut turns {
-            let thought = turn.thought.as_deref();
-            turn.steps = thought.map_or(0, |thought| separator.steps(thought).len() as i64);
-            thoughts.extend(thought.map(str::to_string));
+            turn.steps = turn.thought.as_deref().map_or(0, |thought| separator.steps(thought).len() as i64);
         }
+        let thoughts: Vec<&str> = turns.iter().filter_map(|turn| turn.thought.as_deref()).collect();
+        let cot = (!thoughts.is_empty()).then(|| thoughts.join(SEPARATOR));
+        let is_whole = cot.as_deref().is_none_or(|cot| are_steps_of_thoughts(cot, &thoughts, separator));
         let said = || turns.iter().filter(|turn| turn.role == "assistant");
         let answer = said().filter_map(|turn| turn.text.clone()).next_back();
         let (status, error) = match fault {
             Some((status, why)) => (status, format!("{place}: {why}")),
-            None if thoughts.is_empty() => ("no_thoughts", format!("{place} is a conversation without a thought")),
-            None => ("multi_turn", multi_turn(&turns, place)),
+            None if cot.is_none() => ("no_thoughts", format!("{place} is a conversation without a thought")),
+            None if is_whole => ("multi_turn", multi_turn(&turns, place)),
+            None => {
+                let why = "is a conversation with a thought that leaves a block of code or a formula open, which the next one closes";
+                ("multi_turn", format!("{place} {why}"))
+            }
         };
-        let cot = (!thoughts.is_empty()).then(|| Cow::Owned(thoughts.join(SEPARATOR)));
         let text = said().find_map(|turn| match turn.text {
             Some(Cow::Borrowed(text)) => Some(text),
             _ => None,
         });
-        let (status, error) = (Some(status), Some(error));
-        (turns, Response { cot, answer, status, error, text, is_chain_changed: true, is_answer_changed: true })
+        let (cot, status, error) = (cot.map(Cow::Owned), Some(status), Some(error));
+        let response = Response { cot, answer, status, error, text, is_chain_changed: true, is_answer_changed: true };
+        Row { exchange, response, turns: is_whole.then_some(turns) }
     }
+}
+
+/// Whether the steps of a chain are those of its thoughts. Steps that end at blank lines always are.
+fn are_steps_of_thoughts(cot: &str, thoughts: &[&str], separator: Separator) -> bool {
+    let of_thoughts = || thoughts.iter().flat_map(|thought| separator.steps(thought));
+    separator == Separator::BlankLine
+        || separator.steps(cot).into_iter().map(str::trim_end).eq(of_thoughts().map(str::trim_end))
 }
 
 fn multi_turn(turns: &[Turn], place: &str) -> String {
@@ -221,6 +241,12 @@ fn multi_turn(turns: &[Turn], place: &str) -> String {
         of("assistant"),
         of("tool"),
     )
+}
+
+/// Whether a thought is a whole generation, whose answer the text of its message lacks.
+fn says_more(thought: &str, text: &str) -> bool {
+    let rest = tags::begins_with_chain(thought).then(|| tags::response(thought)).flatten();
+    rest.is_some_and(|rest| !text.contains(rest.trim()))
 }
 
 fn filled(text: Option<Cow<'_, str>>) -> Option<Cow<'_, str>> {

@@ -81,12 +81,27 @@ impl Writer {
             let (answer, other) = (self.text(), if form.contains('B') { self.text() } else { String::new() });
             message.insert(text.to_string(), json!(form.replace('A', &answer).replace('B', &other)));
         }
+        if self.chance(5) {
+            let call = json!({"id": self.text(), "function": {"name": self.text(), "arguments": self.tagged()}});
+            message.insert("tool_calls".to_string(), json!([call]));
+        }
         Value::Object(message)
     }
 
     fn conversation(&mut self, names: [&str; 2], field: &str, in_parts: bool) -> Value {
-        let roles =
-            ["system", "user", "assistant", "tool", "Human", "gpt", "function", "critic", "developer", "observation"];
+        let roles = [
+            "system",
+            "user",
+            "assistant",
+            "tool",
+            "Human",
+            "gpt",
+            "function",
+            "critic",
+            "developer",
+            "observation",
+            "function_call",
+        ];
         let orders: [&[&str]; 6] = [
             &["user", "assistant"],
             &["system", "user", "assistant"],
