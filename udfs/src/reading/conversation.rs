@@ -398,6 +398,9 @@ pub(super) fn read<'a>(
     {
         let mut turns = Turns::default();
         reads().for_each(|read| read.add_turns(&mut turns));
+        // A message of the user may hold nothing but results.
+        let asks = reads().flat_map(|read| &read.users).copied().flatten().find(|text| !text.trim().is_empty());
+        exchange.question = asks.map(Cow::Borrowed);
         return turns.finish(exchange, &format!("column {}", asked.name), separator);
     }
     exchange.multi_turn = match &mut said {
