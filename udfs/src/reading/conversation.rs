@@ -317,13 +317,13 @@ impl<'a> Read<'a> {
 
     /// Why there is more than one exchange, if there is.
     fn surplus(&mut self, part: Part) -> Option<String> {
-        let expected = |why: String| why + ": asap reads one turn of the user and one of the assistant";
-        if let Some(why) = self.other.take().or_else(|| self.begins_late.take()) {
-            return Some(expected(why));
-        }
         let (users, assistants, name) = (self.users.len(), self.assistants.len(), self.name);
-        if self.has_tools {
-            return Some(expected(format!("column {name} has calls or results of tools")));
+        if let Some(why) = self.other.take() {
+            return Some(why + ", which asap does not read");
+        }
+        let of_tools = || self.has_tools.then(|| format!("column {name} has calls or results of tools"));
+        if let Some(why) = self.begins_late.take().or_else(of_tools) {
+            return Some(why + ": asap reads one turn of the user and one of the assistant");
         }
         match part {
             Part::Exchange if users > 1 || assistants > 1 => Some(format!(
@@ -413,7 +413,8 @@ pub(super) fn read<'a>(
             let mut read = said.unwrap_or(asked);
             let nothing = Said { text: None, chain: None };
             let said = if read.assistants.is_empty() { nothing } else { read.assistants.swap_remove(0) };
-            Response::of_message(said, read.name)
+            // Only a reject writes the name.
+            Response::of_message(said, format_args!("the assistant's turn in column {}", read.name))
         }
     };
     Row { exchange, response, turns: None }

@@ -73,9 +73,7 @@ impl<'a> Response<'a> {
     }
 
     /// A message: with a chain in a place of its own, or a generation.
-    pub(super) fn of_message(said: Said<'a>, column: &str) -> Self {
-        // Only a reject writes it.
-        let name = format_args!("the assistant's turn in column {column}");
+    pub(super) fn of_message(said: Said<'a>, name: impl Display) -> Self {
         let Some(chain) = said.chain.filter(|chain| !chain.trim().is_empty()) else {
             return Self::of_generation(said.text, name);
         };

@@ -152,7 +152,7 @@ impl<'a> Turns<'a> {
             let why = format!("the thought of turn {number} goes on after its closing think tag");
             self.is_faulty("tags_in_answer", why);
         }
-        let read = Response::of_message(Said { text, chain }, &format!("turn {number}"));
+        let read = Response::of_message(Said { text, chain }, format_args!("turn {number}"));
         if let (Some(status @ ("text_before_chain" | "tags_in_answer")), Some(error)) = (read.status, read.error) {
             self.is_faulty(status, error);
         }
