@@ -10,9 +10,9 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result;
 
 use super::calls::{Call, Outcome, Tools};
-use super::response::{Response, Said};
+use super::response::{Response, Said, is_opening};
 use super::turns::Turns;
-use super::{Part, Row, texts};
+use super::{Exchange, Part, Row, texts};
 use crate::messages::forms::{self, ARGUMENTS, CHANNEL, Holds, IDS, NAMES, OUTCOMES, Place, RECIPIENT};
 use crate::messages::{self, Speaker, TURN_CHAINS};
 
@@ -39,13 +39,6 @@ pub(super) struct Messages {
     /// What a message holds that is not read.
     unread: Vec<ListArray>,
     nulls: Option<NullBuffer>,
-}
-
-#[derive(Default)]
-pub(super) struct Exchange<'a> {
-    pub question: Option<Cow<'a, str>>,
-    pub system: Option<Cow<'a, str>>,
-    pub multi_turn: Option<String>,
 }
 
 /// A message.
@@ -157,20 +150,25 @@ impl<'a> Message<'a> {
         found.find(|text| !text.trim().is_empty())
     }
 
-    /// What the message is, unless one side says it.
-    fn holds(&self) -> Option<Holds> {
+    /// Who says the message, and what it is, unless one side says it.
+    fn said_as(&self) -> (Option<Speaker>, Option<Holds>) {
+        let speaker = self.speaker.map(Speaker::of);
         let item = || self.kind.and_then(|kind| forms::holds(Place::Item, kind));
-        match self.speaker.map(|speaker| (Speaker::of(speaker), speaker)) {
+        let holds = match speaker {
             None => item(),
-            Some((Speaker::Other, role)) => forms::holds(Place::Role, role),
-            Some((Speaker::Assistant, _)) => {
-                let of_channel = || forms::holds(Place::Channel, self.field(CHANNEL)?);
-                let is_call = || self.field(RECIPIENT).filter(|to| *to != "all").map(|_| Holds::Call);
-                // Harmony's own tools are called in the channel of thoughts.
-                item().or_else(is_call).or_else(of_channel)
-            }
-            Some(_) => None,
-        }
+            Some(Speaker::Other) => forms::holds(Place::Role, self.speaker.unwrap_or_default()),
+            Some(Speaker::Assistant) => item().or_else(|| self.in_channel()),
+            Some(Speaker::User | Speaker::System) => None,
+        };
+        (speaker, holds)
+    }
+
+    /// What a message of Harmony is.
+    fn in_channel(&self) -> Option<Holds> {
+        let channel = self.field(CHANNEL)?;
+        // Harmony's own tools are called in the channel of thoughts.
+        let is_call = self.field(RECIPIENT).is_some_and(|to| to != "all");
+        if is_call { Some(Holds::Call) } else { forms::holds(Place::Channel, channel) }
     }
 
     /// The thought of a message that is a call, and its text.
@@ -238,7 +236,7 @@ impl<'a> Read<'a> {
             }
             read.has_tools |= !message.tools.is_empty();
             let is_blank = [message.text, message.chain].into_iter().flatten().all(|text| text.trim().is_empty());
-            match (message.speaker.map(Speaker::of), message.holds()) {
+            match message.said_as() {
                 (_, Some(Holds::Thought)) => thoughts.extend(message.chain.or(message.text).map(tags::bare_chain)),
                 (_, Some(Holds::Call | Holds::Outcome)) => read.has_tools = true,
                 (None, None) if message.kind.is_some_and(|kind| kind != "message") => {
@@ -284,7 +282,7 @@ impl<'a> Read<'a> {
     /// Adds the turns of all messages.
     fn add_turns(&self, turns: &mut Turns<'a>) {
         for message in &self.messages {
-            let said = (message.speaker.map(Speaker::of), message.holds());
+            let said = message.said_as();
             let text = message.text.filter(|text| !text.trim().is_empty());
             let Tools { mut calls, outcomes } = Tools::of(&message.tools);
             let has_outcomes = !outcomes.is_empty();
@@ -434,9 +432,4 @@ fn are_conversation<'r, 'a: 'r, R: Iterator<Item = &'r Read<'a>>>(reads: impl Fn
 /// Whether the assistant says or thinks something.
 fn is_said(said: &Said) -> bool {
     said.chain.as_ref().is_some_and(|chain| !chain.trim().is_empty()) || said.text.is_some_and(|text| !is_opening(text))
-}
-
-/// Whether a text is only what a generation prompt leaves open: an opening tag, or nothing.
-pub(super) fn is_opening(text: &str) -> bool {
-    text.trim().is_empty() || (tags::begins_with_chain(text) && tags::bare_chain(text).trim().is_empty())
 }

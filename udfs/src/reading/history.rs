@@ -9,10 +9,9 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_err};
 
-use super::conversation::Exchange;
 use super::response::Said;
 use super::turns::Turns;
-use super::{Row, text, texts};
+use super::{Exchange, Row, text, texts};
 use crate::output::list_of;
 
 /// Pairs of what the user and the assistant said before, and what the user says last.

@@ -13,6 +13,7 @@ mod history;
 mod response;
 pub(crate) mod turns;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use asap_kernels::steps::Separator;
@@ -24,7 +25,7 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, Sca
 
 use crate::messages;
 use crate::settings::Settings;
-use conversation::{Conversation, Exchange};
+use conversation::Conversation;
 use history::History;
 use response::{Response, Said};
 use turns::Turn;
@@ -74,6 +75,13 @@ pub const FIELDS: [&str; 8] = ["question", "system", "cot", "answer", "multi_tur
 
 /// The field of the turns of a conversation.
 pub const TURNS: &str = "turns";
+
+#[derive(Default)]
+struct Exchange<'a> {
+    question: Option<Cow<'a, str>>,
+    system: Option<Cow<'a, str>>,
+    multi_turn: Option<String>,
+}
 
 #[derive(Default)]
 struct Row<'a> {

@@ -164,3 +164,8 @@ fn whole_chain(held: Cow<'_, str>) -> Cow<'_, str> {
         }
     }
 }
+
+/// Whether a text is only what a generation prompt leaves open: an opening tag, or nothing.
+pub(super) fn is_opening(text: &str) -> bool {
+    text.trim().is_empty() || (tags::begins_with_chain(text) && tags::bare_chain(text).trim().is_empty())
+}

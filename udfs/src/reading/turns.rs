@@ -10,10 +10,9 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Int64Type};
 use datafusion::common::Result;
 
-use super::Row;
 use super::calls::{Call, Outcome};
-use super::conversation::{Exchange, is_opening};
-use super::response::{Response, Said};
+use super::response::{Response, Said, is_opening};
+use super::{Exchange, Row};
 use crate::messages;
 use crate::output::{IntoArray, list_of, struct_output};
 
