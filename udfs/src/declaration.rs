@@ -6,7 +6,7 @@ use datafusion::logical_expr::{DocSection, Documentation, ReturnFieldArgs};
 
 use crate::messages;
 use crate::output::list_of;
-use crate::reading::turns::{are_turns, turns_type};
+use crate::reading::turns::{are_turns, is_asked, turns_type};
 use crate::trace::{empty_trace, is_trace};
 
 const SECTION: DocSection = DocSection { include: true, label: "Chain of Thought Functions", description: None };
@@ -192,7 +192,9 @@ impl Arg {
             (Arg::Conversation, given) => messages::is_conversation(given),
             (Arg::Trace, given) => is_trace(given),
             (Arg::Turns, given) => are_turns(given),
-            (Arg::Asked, given) => Arg::Text.accepts(given) || messages::is_conversation(given),
+            (Arg::Asked, given) => {
+                Arg::Text.accepts(given) || messages::is_conversation(given) || are_turns(given) || is_asked(given)
+            }
             _ => false,
         }
     }

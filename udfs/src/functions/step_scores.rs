@@ -17,7 +17,7 @@ use crate::settings::{OnError, Settings};
 const QUESTION_AND_STEPS: &[Argument] = &[QUESTION, READ_STEPS];
 
 fn chain_reading(row: Args) -> Cell<Vec<Reading>> {
-    Ok(vec![Reading::Chain(QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? })])
+    Ok(vec![Reading::Chain(row.chain(0, 1)?)])
 }
 
 pub(super) const COT_SURPRISAL: StepScore = StepScore {
@@ -63,7 +63,7 @@ pub(super) const COT_FIRST_TOKEN: RowFunction<(Arc<Scorer>, Settings), Texts> = 
     arguments: QUESTION_AND_STEPS,
     example: "select cot_first_token('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     row: |(scorer, settings), row| {
-        let chain = QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? };
+        let chain = row.chain(0, 1)?;
         match (scorer.first_tokens(&chain)?, settings.on_error) {
             (Ok(texts), _) => Ok(texts.into_iter().map(|text| text.map(Cow::Owned)).collect()),
             (Err(_), OnError::Reject) => Err(NoValue::Null),
@@ -128,7 +128,7 @@ pub(super) const COT_ATTRIBUTION: StepScore = StepScore {
     wanted: Wanted::AllTokens,
     entropies: false,
     readings: |row| {
-        let (chain, answer) = (QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? }, row.text(2)?);
+        let (chain, answer) = (QuestionAndSteps::new(row.asked(0)?, row.texts(1)?), row.text(2)?);
         if answer.is_empty() {
             return Err(NoValue::Null);
         }

@@ -41,6 +41,53 @@ struct_output!(turn: &Turn<'_> =>
     "steps": Some(turn.steps),
 );
 
+impl IntoArray for Turn<'_> {
+    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
+        <&Turn>::array(rows.iter().map(Option::as_ref).collect())
+    }
+}
+
+impl<'a> Turn<'a> {
+    /// The same turn with another thought of some steps; None for none.
+    pub(crate) fn with_thought(self, thought: Option<Cow<'a, str>>, steps: usize) -> Self {
+        Self { thought, steps: steps as i64, ..self }
+    }
+
+    pub(crate) fn steps(&self) -> usize {
+        usize::try_from(self.steps).unwrap_or(0)
+    }
+
+    pub(crate) fn without_thought(self) -> asap_lm::Turn<'a> {
+        let steps = self.steps();
+        let Self { role, text, calls, call_id, name, .. } = self;
+        let call = |Call { id, name, arguments }| asap_lm::Call { id, name, arguments };
+        let calls = calls.into_iter().map(call).collect();
+        asap_lm::Turn { role, text, calls, call_id, name, steps }
+    }
+}
+
+/// The fields of what functions read before a chain, if a row may be a conversation: a struct of columns of a corpus.
+pub const ASKED: [&str; 3] = ["question", "system", "turns"];
+
+/// Whether a type is a struct of [`ASKED`].
+pub(crate) fn is_asked(found: &DataType) -> bool {
+    matches!(found, DataType::Struct(fields) if ASKED.iter().all(|name| fields.find(name).is_some()))
+}
+
+/// A struct of [`ASKED`], with texts as Utf8View.
+pub(crate) fn normal_asked(asked: &ArrayRef) -> Result<ArrayRef> {
+    let texts = |name: &str| Field::new(name, DataType::Utf8View, true);
+    let wanted = vec![texts(ASKED[0]), texts(ASKED[1]), Field::new(ASKED[2], turns_type(), true)];
+    Ok(Arc::new(normal_fields(asked.as_struct(), &wanted.into())?))
+}
+
+/// The columns of a struct of [`ASKED`].
+pub(crate) fn asked_columns(asked: &ArrayRef) -> Option<[&ArrayRef; 3]> {
+    let fields = asked.as_struct_opt()?;
+    let [question, system, turns] = ASKED.map(|name| fields.column_by_name(name));
+    Some([question?, system?, turns?])
+}
+
 /// The type of the column `turns`.
 pub fn turns_type() -> DataType {
     let texts = |names: &[&str]| names.iter().map(|name| Field::new(*name, DataType::Utf8, true)).collect::<Vec<_>>();
@@ -52,7 +99,7 @@ pub fn turns_type() -> DataType {
 }
 
 /// Whether a type is that of turns: lists of structs with a role and calls.
-pub(crate) fn are_turns(found: &DataType) -> bool {
+pub fn are_turns(found: &DataType) -> bool {
     let Some(DataType::Struct(fields)) = messages::item(found) else { return false };
     ["role", "calls"].iter().all(|name| fields.find(name).is_some()) && !messages::is_conversation(found)
 }
