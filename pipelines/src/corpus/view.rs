@@ -20,6 +20,8 @@ use datafusion::functions::string::expr_fn::concat;
 use datafusion::logical_expr::{Expr, LogicalPlan, cast, lit, when};
 use datafusion::scalar::ScalarValue;
 
+use asap_udfs::reading::TURNS;
+
 use crate::corpus::place::{FILE_COLUMN, ROW_COLUMN};
 use crate::corpus::scan::table::FilesTable;
 use crate::corpus::shape::expressions::{column, null_text, text};
@@ -60,6 +62,7 @@ fn chosen(schema: &Schema, reading: &Reading, id: Option<Expr>, originals: &[Ori
     let mut chosen = vec![named("source", source), named("id", id.unwrap_or_else(null_text))];
     let read = [("question", &reading.question), (ASKED, &reading.asked), (SAID, &reading.said)];
     chosen.extend(read.into_iter().filter_map(|(name, expr)| Some(named(name, expr.clone()?))));
+    chosen.extend(reading.turns.iter().map(|turns| named(TURNS, turns.clone())));
     chosen.extend(reading.system_names().zip(&reading.systems).map(|(name, expr)| named(&name, expr.clone())));
     chosen.extend(reading.fault_names().zip(&reading.faults).map(|(name, (_, fault))| named(&name, fault.clone())));
     for original in originals {

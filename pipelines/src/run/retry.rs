@@ -22,7 +22,7 @@ use crate::run::output::rejects::{self, ShardPath};
 use crate::shards::{SHARD_BYTES, Shards, sources};
 
 /// The statuses of asap, which docs/layouts.md and docs/pipelines.md explain.
-const STATUSES: [&str; 24] = [
+const STATUSES: [&str; 25] = [
     "unverified",
     "multi_turn",
     "no_thoughts",
@@ -36,6 +36,7 @@ const STATUSES: [&str; 24] = [
     "too_long",
     "no_score",
     "no_prompt",
+    "template",
     "no_anchor",
     "no_match",
     "refused",

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use asap_kernels::front_end::Flag;
-use asap_udfs::reading::{Part, ReadRow, Source, TURNS, turns_type};
+use asap_udfs::reading::{Part, ReadRow, Source, TURNS, are_turns, turns_type};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::Session;
 use datafusion::common::{Result, plan_datafusion_err};
 use datafusion::functions::core::expr_fn::{coalesce, get_field};
 use datafusion::functions::string::expr_fn::concat;
-use datafusion::logical_expr::{Expr, ScalarUDF, lit, not, when};
+use datafusion::logical_expr::{Expr, ScalarUDF, cast, lit, not, when};
 use datafusion::scalar::ScalarValue;
 
 use crate::corpus::rules::{BY_USER, HISTORY, OWN, RENDERED};
@@ -59,6 +59,8 @@ pub(crate) struct Reading {
     conversations: Vec<&'static str>,
     /// Whether rows may have earlier turns in a column of their own.
     has_history: bool,
+    /// The turns of conversations in an output.
+    pub turns: Option<Expr>,
     question_name: String,
 }
 
@@ -116,6 +118,11 @@ impl Reading {
         };
         faults.extend(history.filter(|_| !has_history).map(|history| ("multi_turn", history.fault)));
         faults.extend(flags::fault(schema, &shape.flags)?.map(|fault| ("unverified", fault)));
+        let turns = own_turns(schema, shape);
+        if let Some(turns) = &turns {
+            let why = "column turns has the turns of a conversation, expected one exchange";
+            faults.push(("multi_turn", when(turns.clone().is_not_null(), lit(why)).end()?));
+        }
         let said = match &shape.response {
             Response::Columns { cot, answer } => {
                 let kind = |path: &Path| path.data_type(schema).cloned().unwrap_or(DataType::Null);
@@ -145,7 +152,7 @@ impl Reading {
         let is_of_turn = matches!(shape.response, Response::Turn { .. });
         let reads = [(ASKED, asked.is_some()), (SAID, said.is_some() && is_of_turn)];
         let conversations = reads.into_iter().filter_map(|(call, is_read)| is_read.then_some(call)).collect();
-        Ok(Self { question, asked, said, systems, faults, conversations, has_history, question_name })
+        Ok(Self { question, asked, said, systems, faults, conversations, has_history, turns, question_name })
     }
 
     /// What the model wrote: the generation, or the text of the assistant's message.
@@ -182,6 +189,7 @@ impl Reading {
     pub(crate) fn turns(&self, inner: fn(&str) -> Expr) -> Result<Expr> {
         match self.has_history || (self.asked.is_some() && self.said.is_none()) {
             true => Ok(self.response(inner, TURNS)),
+            false if self.turns.is_some() => Ok(inner(TURNS)),
             false => Ok(lit(ScalarValue::try_new_null(&turns_type())?)),
         }
     }
@@ -255,6 +263,12 @@ fn history(schema: &Schema, shape: &Shape) -> Result<Option<History>> {
     );
     let is_read = item(found).and_then(item).is_some_and(is_text);
     Ok(Some(History { turns: column(&name), is_read, fault: when(is_filled, lit(why)).end()? }))
+}
+
+/// The turns of conversations, if the files are those of an output.
+pub(crate) fn own_turns(schema: &Schema, shape: &Shape) -> Option<Expr> {
+    let held = schema.field_with_name(TURNS).ok().filter(|_| shape.rule == OWN)?;
+    are_turns(held.data_type()).then(|| cast(column(TURNS), turns_type()))
 }
 
 /// The question as its columns hold it, which may be a rendered prompt.
