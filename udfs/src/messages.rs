@@ -63,7 +63,7 @@ impl Speaker {
 
 /// Returns whether a type holds conversations: a list of structs with role and content (or from and value), or a struct
 /// of two lists with these names.
-pub(crate) fn is_conversation(found: &DataType) -> bool {
+pub fn is_conversation(found: &DataType) -> bool {
     match found {
         DataType::Struct(fields) => {
             [SPEAKER, TEXT].iter().all(|names| names.iter().any(|name| fields.find(name).is_some()))
