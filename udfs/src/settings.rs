@@ -261,8 +261,8 @@ settings! {
     /// share applies if a pipeline passes the length of the original chain to `cot_budget`. If
     /// `asap.refine.max_tokens` is set too, the smaller of both applies.
     refine_ratio: Option<Share> = None, "refine.ratio", Results;
-    /// Which steps of a conversation with several exchanges or tools compete for the budget: those of the `conversation`, or
-    /// those of a `turn`, whose share of the budget is that of its tokens.
+    /// Which steps of a conversation compete for the budget: all of the `conversation`, or those of a `turn`, which gets a
+    /// share of the budget by its tokens.
     refine_scope: Scope = Scope::Conversation, "refine.scope", Results;
     /// The encoder that compresses texts (`cot_llmlingua2`): a folder in the Hugging Face layout, or `org/name` on the
     /// Hub. The model must be an XLM-RoBERTa or multilingual BERT that labels tokens, such as

@@ -14,7 +14,7 @@ use crate::settings::Settings;
 
 pub(super) const COT_PRUNED_TURNS: RowFunction<Settings, Turns> = RowFunction {
     name: "cot_pruned_turns",
-    about: "The turns of a conversation whose thoughts have only the kept steps. A thought that keeps all of its steps stays as it is, and one that keeps none becomes NULL. Everything else of the turns stays. Steps that do not fit the thoughts give NULL.",
+    about: "The turns of a conversation with only the kept steps of their thoughts. A thought without a kept step becomes NULL. Steps that the thoughts do not have give NULL.",
     arguments: &[
         argument!(turns: Turns, "The turns, as the column `turns` of a corpus."),
         argument!(kept: IntList, "The numbers of the kept steps, from 1, ascending. The steps of all thoughts are counted together, as those of the column `cot`."),
@@ -60,7 +60,7 @@ impl Results for Turns {
 
 pub(super) const COT_MESSAGES: RowFunction<(), Messages> = RowFunction {
     name: "cot_messages",
-    about: "The messages of a training example, in the form of OpenAI: structs with `role`, `content`, `reasoning_content`, `tool_calls`, `tool_call_id` and `name`. They are those of the turns of a conversation, or, if `turns` is NULL, those of `messages`.",
+    about: "The messages of a training example in the form of OpenAI, with `reasoning_content` and `tool_calls`: those of `turns`, or of `messages` if `turns` is NULL.",
     arguments: &[
         argument!(messages: Conversation, "Messages, such as `cot_prompt` returns."),
         argument!(turns: Turns, "The turns of a conversation with several exchanges or tools, as the column `turns` of a corpus."),
