@@ -1,8 +1,8 @@
 //! `asap export`: writes the rows of an output as plain Parquet.
 
-use asap_pipelines::outputs::export::{self, Exported};
+use asap_pipelines::outputs::export::{self, Exported, Messages};
 use asap_pipelines::outputs::upload;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::failure::Failure;
 use crate::output::{SummaryFormat, count, note, print_summary, several};
@@ -31,9 +31,20 @@ pub struct ExportArgs {
     /// Export the columns of an output without rows, too
     #[arg(long)]
     allow_empty: bool,
+    /// Choose where conversations with several exchanges or tools have the pruned thoughts
+    #[arg(long, value_enum, default_value_t = Form::Openai)]
+    messages: Form,
     /// Set the output format; json prints a single line
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
     format: SummaryFormat,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Form {
+    /// In the columns turns and messages
+    Openai,
+    /// Also in the columns that came in, each in its own form
+    Original,
 }
 
 pub async fn run(args: ExportArgs) -> Result<(), Failure> {
@@ -42,17 +53,21 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
         return Err(Failure::Usage(what));
     }
     let about = about(&args.location).await?;
+    let messages = match args.messages {
+        Form::Openai => Messages::OpenAi,
+        Form::Original => Messages::Original,
+    };
     if !upload::is_dataset(&args.to) {
         if args.replace || args.dry_run {
             let what = "--replace and --dry-run are for a dataset of the Hub: --to hf://datasets/org/name";
             return Err(Failure::Usage(what.to_string()));
         }
-        let done = export::export(&args.location, &args.to, about.as_deref(), args.allow_empty).await?;
+        let done = export::export(&args.location, &args.to, about.as_deref(), args.allow_empty, messages).await?;
         note_unfinished(&done);
         return Ok(print_summary(args.format, &done, || line(&done))?);
     }
     let ExportArgs { location, to, replace, dry_run, allow_empty, .. } = &args;
-    let done = upload::upload(location, to, about.as_deref(), *replace, *dry_run, *allow_empty).await?;
+    let done = upload::upload(location, to, about.as_deref(), *replace, *dry_run, *allow_empty, messages).await?;
     note_unfinished(&done.exported);
     let lines = || {
         let files = done.uploads.iter().map(|(file, bytes)| format!("\n  {file}, {} bytes", count(*bytes)));

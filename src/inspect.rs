@@ -23,6 +23,7 @@ use asap_view::{
 };
 use clap::Args;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::config;
 use crate::failure::Failure;
@@ -68,8 +69,9 @@ pub struct InspectArgs {
     #[arg(long, value_name = "TOKENS", default_value_t = 16_384, value_parser = at_least_one::<usize>, requires = "model")]
     max_length: usize,
     #[cfg(feature = "view")]
-    /// Check all rows for faults: cut_off, loop, mixed_scripts, hollow, wrong_answer, duplicate and contaminated. Shows of
-    /// each the number of rows, three examples, and the WHERE that removes the rows in asap sql. Removes nothing
+    /// Check all rows for faults: cut_off, loop, mixed_scripts, hollow, wrong_answer, call_without_result,
+    /// result_without_call, arguments_not_json, duplicate and contaminated. Shows of each the number of rows, three
+    /// examples, and the WHERE that removes the rows in asap sql. Removes nothing
     #[arg(long)]
     health: bool,
     #[cfg(feature = "view")]
@@ -220,6 +222,17 @@ fn show_row(lines: &mut Vec<String>, row: &InspectedRow) {
     }
     let system = row.system.as_deref();
     lines.extend(system.map(|system| format!("    system    {}", shortened(Some(system), SHOWN_CHARACTERS))));
+    lines.extend(row.turns.iter().map(|turns| format!("    turns     {}", counted(turns, row.thought_tokens))));
     let rejected = row.status.as_ref().zip(row.error.as_ref());
     lines.extend(rejected.map(|(status, error)| format!("    rejected  {status}: {error}")));
+}
+
+/// The turns of a conversation in numbers.
+fn counted(turns: &[Value], tokens: Option<i64>) -> String {
+    let calls: usize = turns.iter().filter_map(|turn| Some(turn["calls"].as_array()?.len())).sum();
+    let thoughts = turns.iter().filter(|turn| turn["thought"].is_string()).count();
+    let [turns, calls, thoughts] = [(turns.len(), "turn"), (calls, "tool call"), (thoughts, "thought")]
+        .map(|(number, what)| several(number as u64, what));
+    let tokens = several(tokens.unwrap_or_default().unsigned_abs(), "token");
+    format!("{turns}, {calls}, {thoughts} of {tokens}")
 }

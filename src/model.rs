@@ -243,7 +243,7 @@ fn now(on_cores: bool) -> Duration {
 async fn score(scorer: &Scorer, steps: usize, seed: &mut u64) -> asap_lm::Result<Option<usize>> {
     let chain: Vec<String> = (0..steps).map(|_| step(seed)).collect();
     let steps = chain.iter().map(String::as_str).collect();
-    let reading = Reading::Chain(QuestionAndSteps { question: scorer.prompt().ask(QUESTION), steps });
+    let reading = Reading::Chain(QuestionAndSteps::new(scorer.prompt().ask(QUESTION), steps));
     let prepared = scorer.prepare(&[reading], Wanted::FirstTokens)?;
     let (asked, tokens) = (prepared.calls(), prepared.tokens());
     scorer.score(prepared).await?;

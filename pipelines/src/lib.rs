@@ -3,6 +3,7 @@
 pub mod answers;
 pub mod asap_folder;
 pub mod builtin;
+mod conversations;
 pub mod corpus;
 pub mod delta;
 pub mod feed;

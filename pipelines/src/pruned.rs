@@ -10,7 +10,8 @@
 //! ```
 //!
 //! It is planned as ordinary projections over the query, so the rules for pipelines apply to it too. A row's system
-//! prompt is part of `prompt` and `messages`, and of what the scoring model reads before the chain.
+//! prompt is part of `prompt` and `messages`, and of what the scoring model reads before the chain. For a conversation
+//! with several exchanges or tools, the model reads its turns: see [`conversations`](crate::conversations).
 
 use std::collections::HashSet;
 
@@ -25,6 +26,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use asap_udfs::plan::{UsedModels, used_models};
 
+use crate::conversations::Conversations;
 use crate::corpus::CORPUS;
 use crate::corpus::function::SCAN;
 use crate::passed_on::passed_on;
@@ -33,6 +35,7 @@ use crate::system_prompts::{QUESTION, SYSTEM, with_system_prompts};
 /// The columns of `corpus` that `pruned` reads. The query may recompute any of them.
 const READ: [&str; 8] = ["source", "id", QUESTION, "cot", "answer", SYSTEM, "status", "error"];
 const PROMPT: &str = "cot_prompt(question, system)";
+const COMPLETION: &str = "cot_completion(__pruned, answer)";
 const OF_STEPS: [&str; 4] = ["kept", "direct", "coarse", "surprisal"];
 const OF_CUT_STEPS: [&str; 5] = ["kept", "direct", "coarse", "surprisal", "compressed"];
 const OF_TEXT: [&str; 3] = ["compressed", "direct", "coarse"];
@@ -121,7 +124,8 @@ fn plan(query: LogicalPlan, stage: Option<String>, context: &mut dyn RelationPla
         .map(|field| field.name().as_str())
         .filter(|name| passed_on(&query, name, &[CORPUS, SCAN]).as_deref() != Some(*name))
         .collect();
-    let method = Method::of(query.schema(), &computed, stage, used_models(&query)?)?;
+    let conversations = Conversations::of(&query, &computed)?;
+    let method = Method::of(query.schema(), &computed, stage, used_models(&query)?, conversations)?;
     let is_own = |name: &&str| !READ.contains(name) && !method.reads().contains(name);
     let own: Vec<String> = computed.into_iter().filter(is_own).map(str::to_string).collect();
 
@@ -154,10 +158,17 @@ struct Method {
     /// Whether `compressed` is the chain, and not the text of its kept steps.
     compressed: bool,
     asked: UsedModels,
+    conversations: Conversations,
 }
 
 impl Method {
-    fn of(schema: &DFSchema, computed: &[&str], stage: Option<String>, asked: UsedModels) -> Result<Self> {
+    fn of(
+        schema: &DFSchema,
+        computed: &[&str],
+        stage: Option<String>,
+        asked: UsedModels,
+        conversations: Conversations,
+    ) -> Result<Self> {
         for (call, function) in [("direct", "cot_anchor"), ("coarse", "cot_coarse")] {
             if !computed.contains(&call) {
                 continue;
@@ -179,7 +190,8 @@ impl Method {
                     "a compressed chain has no steps that a stage {stage} could drop: leave the name out"
                 );
             }
-            return Ok(Self { stage: None, direct, coarse, surprisal: false, compressed: true, asked });
+            let conversations = conversations.refused();
+            return Ok(Self { stage: None, direct, coarse, surprisal: false, compressed: true, asked, conversations });
         }
         if !schema.has_column_with_unqualified_name("kept") {
             return plan_err!(
@@ -198,7 +210,9 @@ impl Method {
                  pruned((SELECT …), 'random')"
             );
         };
-        Ok(Self { stage: Some(stage), direct, coarse, surprisal, compressed, asked })
+        let reads_one = direct || coarse || asked.anchorer || asked.encoder;
+        let conversations = if reads_one { conversations.refused() } else { conversations };
+        Ok(Self { stage: Some(stage), direct, coarse, surprisal, compressed, asked, conversations })
     }
 
     /// The columns of the query that `pruned` itself reads; the others are passed on.
@@ -220,16 +234,17 @@ impl Method {
         if self.stage.is_some() {
             columns.extend(["cot_steps(cot) AS __steps".to_string(), format!("{steps} AS __counted")]);
         }
+        columns.extend(self.conversations.working_columns());
         if self.is_scored() {
-            let answer = if self.asked.reads_answers { ", answer" } else { "" };
+            let (prompt, answer) = (self.conversations.read(), if self.asked.reads_answers { ", answer" } else { "" });
             let nothing = match self.stage {
                 Some(_) if self.surprisal => "kept IS NULL OR surprisal IS NULL",
                 Some(_) => "kept IS NULL",
                 None => "compressed IS NULL",
             };
             // Only failed rows are tokenized again. If one step is too long, so is its chain.
-            columns.push(format!("CASE WHEN {nothing} THEN cot_too_long({PROMPT}, {steps}{answer}) END AS __too_long"));
-            columns.push(format!("CASE WHEN {nothing} THEN cot_no_score({PROMPT}, {steps}) END AS __no_score"));
+            columns.push(format!("CASE WHEN {nothing} THEN cot_too_long({prompt}, {steps}{answer}) END AS __too_long"));
+            columns.push(format!("CASE WHEN {nothing} THEN cot_no_score({prompt}, {steps}) END AS __no_score"));
         }
         columns
     }
@@ -273,10 +288,10 @@ impl Method {
             ));
         }
         columns.extend([
-            format!("{PROMPT} AS prompt"),
-            "cot_completion(__pruned, answer) AS completion".to_string(),
-            format!("array_concat({PROMPT}, cot_completion(__pruned, answer)) AS messages"),
+            format!("{} AS prompt", self.conversations.unless_one(PROMPT)),
+            format!("{} AS completion", self.conversations.unless_one(COMPLETION)),
         ]);
+        columns.extend(self.conversations.columns(&format!("array_concat({PROMPT}, {COMPLETION})")));
         columns.extend(self.fate());
         columns
     }
@@ -284,11 +299,13 @@ impl Method {
     /// The columns `status` and `error`, in SQL. The first fault of a row wins.
     fn fate(&self) -> [String; 2] {
         let of_calls = self.of_calls("status").into_iter().map(|status| format!("nullif({status}, 'ok')"));
-        let mut statuses: Vec<String> = ["status".to_string()].into_iter().chain(of_calls).collect();
-        let mut errors: Vec<String> = ["error".to_string()].into_iter().chain(self.of_calls("error")).collect();
+        let [status, error] = self.conversations.fate();
+        let mut statuses: Vec<String> = [status].into_iter().chain(of_calls).collect();
+        let mut errors: Vec<String> = [error].into_iter().chain(self.of_calls("error")).collect();
         let mut faults = Vec::new();
         if self.is_scored() {
             faults.push(("__too_long IS NOT NULL", "'too_long'", "__too_long"));
+            faults.extend(self.conversations.template_fault());
             faults.push(("__no_score IS NOT NULL", "'no_score'", "__no_score"));
         }
         if self.surprisal {
@@ -311,6 +328,7 @@ impl Method {
             None => ["'no word of the chain is left'"; 2],
         };
         faults.push(("__pruned IS NULL", "'not_pruned'", none));
+        faults.extend(self.conversations.fault());
         // An example without a thought would teach the model not to think.
         faults.push(("__pruned = ''", "'emptied'", empty));
         let (mut status_case, mut error_case) = ("CASE".to_string(), "CASE".to_string());

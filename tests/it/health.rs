@@ -74,6 +74,45 @@ fn letters(mut number: usize) -> String {
 }
 
 #[test]
+fn planted_faults_of_calls_are_found_and_nothing_else() {
+    let workplace = Workplace::new();
+    let call = |id: &str, arguments: &str| json!({ "id": id, "function": { "name": "add", "arguments": arguments } });
+    let calls = |calls: &[Value]| json!({ "role": "assistant", "reasoning_content": "Add.", "tool_calls": calls });
+    let result = |id: Option<&str>| json!({ "role": "tool", "tool_call_id": id, "content": "3" });
+    let said = |text: &str| json!({ "role": "assistant", "content": text });
+    let asked = |n: usize| json!({ "role": "user", "content": words(&letters(n), 30) });
+    let fine = call("c1", r#"{"a": 1, "b": 2}"#);
+    let conversations = [
+        ("clean", vec![calls(&[fine.clone(), call("c2", "{}")]), result(Some("c2")), result(Some("c1")), said("3")]),
+        // By order, and without an answer to what is said last.
+        ("clean", vec![calls(&[fine.clone()]), result(None), calls(&[fine.clone()])]),
+        ("clean", vec![said("<tool_call>\n{}\n</tool_call>"), result(None), said("3")]),
+        ("clean", vec![json!({ "role": "assistant", "reasoning_content": "Add.", "content": "3" })]),
+        ("call_without_result", vec![calls(&[fine.clone(), call("c2", "{}")]), result(Some("c1")), said("3")]),
+        ("result_without_call", vec![calls(&[fine.clone()]), result(Some("c1")), result(Some("c9")), said("3")]),
+        ("arguments_not_json", vec![calls(&[call("c1", "{1, 2}")]), result(Some("c1")), said("3")]),
+    ];
+    let row = |n: usize| {
+        let (fault, turns) = &conversations[n % conversations.len()];
+        let messages: Vec<Value> = [asked(n)].into_iter().chain(turns.iter().cloned()).collect();
+        json!({ "id": format!("{fault}-{n}"), "messages": messages }).to_string()
+    };
+    workplace.write("talk.jsonl", (0..70).map(row).collect::<Vec<_>>().join("\n"));
+    let faults = inspected(&workplace, &["talk.jsonl", "--health"])["health"]["faults"].clone();
+    for fault in faults.as_array().unwrap() {
+        let (name, keep) = (fault["fault"].as_str().unwrap(), fault["keep"].as_str().unwrap());
+        let removed = rows(&workplace, "talk.jsonl", &format!("SELECT id FROM corpus WHERE NOT ({keep})"));
+        let removed: BTreeSet<&str> = removed.iter().map(|row| row["id"].as_str().unwrap()).collect();
+        let is_planted = |n: &usize| conversations[n % conversations.len()].0 == name;
+        let expected: Vec<String> = (0..70).filter(is_planted).map(|n| format!("{name}-{n}")).collect();
+        assert_eq!(removed, expected.iter().map(String::as_str).collect(), "{fault}");
+        assert_eq!(fault["rows"], json!(expected.len()), "{fault}");
+    }
+    let shown = workplace.run(["inspect", "talk.jsonl", "--rows", "1"]).ok().to_string();
+    assert!(shown.contains("turns     5 turns, 2 tool calls, 1 thought of"), "{shown}");
+}
+
+#[test]
 fn two_hundred_planted_faults_are_found_and_nothing_else() {
     let workplace = Workplace::new();
     let bench = |n: usize| match n % 2 {
@@ -125,7 +164,8 @@ fn two_hundred_planted_faults_are_found_and_nothing_else() {
     let health = &shown["health"];
     assert_eq!((&health["unknown_finish_reasons"], &health["not_checked"]), (&json!({ "whatever": 1 }), &json!([])));
     let faults = health["faults"].as_array().unwrap();
-    assert_eq!(faults.len(), planted.len());
+    // Those of conversations are planted below.
+    assert_eq!(faults.len(), planted.len() + 3);
     for (fault, count) in planted {
         let found = faults.iter().find(|found| found["fault"] == fault).unwrap();
         let keep = found["keep"].as_str().unwrap();

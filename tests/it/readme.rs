@@ -161,9 +161,17 @@ fn the_table_of_shapes_is_what_is_recognized() {
         "" => String::new(),
         names => format!("`{}`", names.replace(", ", "`, `")),
     };
+    // A long cell is written once.
+    let mut written = HashMap::new();
     let cells = |row: Value| {
+        let shape = text(&row, "shape");
         let [question, cot, answer] = ["question", "cot", "answer"].map(|key| quoted(&row, key));
-        [text(&row, "shape"), question, cot, answer, text(&row, "read_as")]
+        let mut once = |cell: String| {
+            let first = written.entry(cell.clone()).or_insert_with(|| shape.clone());
+            if cell.len() > 40 && *first != shape { format!("as for {first}") } else { cell }
+        };
+        let [question, cot, answer, read_as] = [question, cot, answer, text(&row, "read_as")].map(&mut once);
+        [shape, question, cot, answer, read_as]
     };
     let shapes = rows("SELECT * FROM corpus_shapes() ORDER BY place").into_iter().map(cells);
     let header = "shape | question | chain, or what holds it | answer, or flags | read as";

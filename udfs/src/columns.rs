@@ -1,6 +1,6 @@
 //! The arguments of a function, row by row. Every physical form of a value reads alike.
 
-use asap_lm::Asked;
+use asap_lm::{Asked, QuestionAndSteps};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
@@ -10,6 +10,7 @@ use datafusion::logical_expr::ColumnarValue;
 use crate::declaration::Arg;
 use crate::messages;
 use crate::output::list_of;
+use crate::reading::turns::{self, Turn, are_turns, is_asked};
 use crate::trace::kept_steps;
 
 #[derive(Debug)]
@@ -72,6 +73,8 @@ fn read(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(match array.data_type() {
         DataType::UInt64 => cast(array, &DataType::Int64)?,
         DataType::List(item) if *item.data_type() == DataType::UInt64 => cast(array, &list_of(DataType::Int64))?,
+        other if are_turns(other) => turns::normal(array)?,
+        other if is_asked(other) => turns::normal_asked(array)?,
         other if messages::is_conversation(other) && !other.is_null() => messages::turns(array)?,
         _ => array.clone(),
     })
@@ -157,12 +160,61 @@ impl<'a> Args<'a> {
         kept_steps(traces.as_list(), row).ok_or(NoValue::Null)
     }
 
+    /// Reads an [`Arg::Turns`].
+    pub(crate) fn conversation(self, place: usize) -> Cell<Vec<Turn<'a>>> {
+        let (array, row) = self.at(place)?;
+        Ok(turns::turns_at(array.as_list(), row))
+    }
+
+    /// Reads an [`Arg::Asked`] and the steps after it. The steps are those of the thoughts of [`Arg::Turns`], or the row is
+    /// NULL.
+    pub(crate) fn chain(self, asked: usize, steps: usize) -> Cell<QuestionAndSteps<'a>> {
+        let (Some((system, turns)), steps) = (self.turns_asked(asked)?, self.texts(steps)?) else {
+            return Ok(QuestionAndSteps::new(self.asked(asked)?, self.texts(steps)?));
+        };
+        let has_system = turns.iter().any(|turn| turn.role == "system");
+        let system = system.filter(|_| !has_system).map(|text| asap_lm::Turn {
+            role: "system",
+            text: Some(text.into()),
+            ..asap_lm::Turn::default()
+        });
+        let turns: Vec<_> = system.into_iter().chain(turns.into_iter().map(Turn::without_thought)).collect();
+        if turns.iter().map(|turn| turn.steps).sum::<usize>() != steps.len() {
+            return Err(NoValue::Null);
+        }
+        Ok(QuestionAndSteps { question: "".into(), steps, turns })
+    }
+
+    /// The turns of an [`Arg::Asked`] that is a conversation with several exchanges or tools, and the system prompt next to
+    /// them.
+    fn turns_asked(self, place: usize) -> Cell<Option<(Option<&'a str>, Vec<Turn<'a>>)>> {
+        let (array, row) = self.at(place)?;
+        if let Some(turns) = array.as_list_opt::<i32>() {
+            return Ok(Some((None, turns::turns_at(turns, row))));
+        }
+        let Some([question, system, turns]) = turns::asked_columns(array) else { return Ok(None) };
+        if question.is_null(row) {
+            return Err(NoValue::Null);
+        }
+        let said = system.is_valid(row).then(|| system.as_string_view().value(row));
+        let turns = turns.is_valid(row).then(|| turns::turns_at(turns.as_list(), row));
+        Ok(turns.map(|turns| (said.filter(|system| !system.trim().is_empty()), turns)))
+    }
+
     /// Reads an [`Arg::Asked`]: a question, or the first system turn (unless blank) and the first user turn of a
-    /// conversation.
+    /// conversation. NULL for one with several exchanges or tools.
     pub fn asked(self, place: usize) -> Cell<Asked<'a>> {
         let (array, row) = self.at(place)?;
         if let Some(texts) = array.as_string_view_opt() {
             return Ok(texts.value(row).into());
+        }
+        if let Some([question, system, turns]) = turns::asked_columns(array) {
+            if turns.is_valid(row) || question.is_null(row) {
+                return Err(NoValue::Null);
+            }
+            let system = system.is_valid(row).then(|| system.as_string_view().value(row));
+            let question = question.as_string_view().value(row);
+            return Ok(Asked { system: system.filter(|system| !system.trim().is_empty()), question });
         }
         let turns = self.turns(place)?;
         let first = |roles: [&str; 2]| {

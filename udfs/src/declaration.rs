@@ -6,6 +6,7 @@ use datafusion::logical_expr::{DocSection, Documentation, ReturnFieldArgs};
 
 use crate::messages;
 use crate::output::list_of;
+use crate::reading::turns::{are_turns, is_asked, turns_type};
 use crate::trace::{empty_trace, is_trace};
 
 const SECTION: DocSection = DocSection { include: true, label: "Chain of Thought Functions", description: None };
@@ -46,6 +47,8 @@ pub(crate) enum Arg {
     Conversation,
     /// What happened to the steps of a chain, as `cot_trace` returns it.
     Trace,
+    /// The turns of a conversation, as the column `turns` of a corpus.
+    Turns,
     /// A question: a text, or a conversation from which the system prompt and the question are read.
     Asked,
 }
@@ -59,8 +62,8 @@ impl Argument {
         Self { name, kind, about, is_optional: true }
     }
 
-    /// What it holds: `text`, `int`, `number`, `texts`, `ints`, `numbers`, `trace`, `conversation`, or `question` for a
-    /// text or a conversation.
+    /// What it holds: `text`, `int`, `number`, `texts`, `ints`, `numbers`, `trace` for structs that asap made, `conversation`,
+    /// or `question` for a text or a conversation.
     pub fn kind(&self) -> &'static str {
         match self.kind {
             Arg::Text => "text",
@@ -70,7 +73,7 @@ impl Argument {
             Arg::IntList => "ints",
             Arg::FloatList => "numbers",
             Arg::Conversation => "conversation",
-            Arg::Trace => "trace",
+            Arg::Trace | Arg::Turns => "trace",
             Arg::Asked => "question",
         }
     }
@@ -161,7 +164,8 @@ impl Arg {
     fn read_as(self, given: &DataType) -> DataType {
         match (self, given) {
             (Arg::Trace, DataType::Null) => empty_trace(),
-            (Arg::Int, DataType::UInt64) | (Arg::Conversation | Arg::Trace, _) => given.clone(),
+            (Arg::Turns, DataType::Null) => turns_type(),
+            (Arg::Int, DataType::UInt64) | (Arg::Conversation | Arg::Trace | Arg::Turns, _) => given.clone(),
             (Arg::Asked, given) if !Arg::Text.accepts(given) => given.clone(),
             (Arg::IntList, given) => {
                 list_of(messages::item(given).map_or(DataType::Int64, |item| Arg::Int.read_as(item)))
@@ -187,7 +191,10 @@ impl Arg {
             (Arg::FloatList, _) => items(|item| item.is_null() || item.is_numeric()),
             (Arg::Conversation, given) => messages::is_conversation(given),
             (Arg::Trace, given) => is_trace(given),
-            (Arg::Asked, given) => Arg::Text.accepts(given) || messages::is_conversation(given),
+            (Arg::Turns, given) => are_turns(given),
+            (Arg::Asked, given) => {
+                Arg::Text.accepts(given) || messages::is_conversation(given) || are_turns(given) || is_asked(given)
+            }
             _ => false,
         }
     }
@@ -202,6 +209,7 @@ impl Arg {
             Arg::IntList => "a list of integers",
             Arg::FloatList => "a list of numbers",
             Arg::Trace => "a list of structs with dropped, as the column steps of an output",
+            Arg::Turns => "a list of structs with role and calls, as the column turns of a corpus",
             Arg::Conversation => {
                 "a list of structs with role and content (or from and value), or a struct of two lists with these names"
             }

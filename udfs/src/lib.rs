@@ -18,7 +18,8 @@
 //! | [`models`] | the scoring model of a session; the language models themselves are the crate `asap-lm` |
 //! | [`scorers`] | the backends of the scoring model: which one runs it, how it is opened |
 //! | `cores` | work on all cores |
-//! | [`messages`] | conversations in the format of trainers |
+//! | [`json`] | JSON text, cut without changes |
+//! | [`messages`] | conversations in the format of trainers, and the forms of calls of tools |
 //! | [`reading`] | question, chain and answer of a row of a corpus |
 //! | [`plan`] | changes to a query plan before and while it runs |
 //! | [`trace`] | what pruning did to each step of a chain |
@@ -35,6 +36,7 @@ mod cores;
 pub mod declaration;
 pub mod function;
 pub mod functions;
+pub mod json;
 pub mod llm;
 mod local_model;
 mod losses;

@@ -1,5 +1,7 @@
 //! Conversations, read in all common forms.
 
+pub mod forms;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,7 +12,10 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::arrow::json::writer::{EncoderOptions, make_encoder};
 use datafusion::common::{Result, plan_err};
+
+use forms::Place;
 
 /// Names of the assistant.
 pub(crate) const ASSISTANT: [&str; 5] = ["assistant", "gpt", "model", "ai", "bot"];
@@ -21,8 +26,6 @@ pub const TURN_CHAINS: [&str; 8] =
     ["reasoning_content", "reasoning", "thinking", "reasoning_details", "thought", "think", "cot", "thinking_blocks"];
 /// Structs of a message in which LangChain and LiteLLM keep such fields.
 pub const EXTRAS: [&str; 2] = ["additional_kwargs", "provider_specific_fields"];
-/// The fields of a message that hold calls of tools.
-const CALLS: [&str; 2] = ["tool_calls", "function_call"];
 /// Types of parts that hold no text.
 const MEDIA: &str = "image image_url input_image audio input_audio audio_url video video_url file input_file document redacted_thinking";
 const SPEAKER: &[&str] = &["role", "from"];
@@ -60,7 +63,7 @@ impl Speaker {
 
 /// Returns whether a type holds conversations: a list of structs with role and content (or from and value), or a struct
 /// of two lists with these names.
-pub(crate) fn is_conversation(found: &DataType) -> bool {
+pub fn is_conversation(found: &DataType) -> bool {
     match found {
         DataType::Struct(fields) => {
             [SPEAKER, TEXT].iter().all(|names| names.iter().any(|name| fields.find(name).is_some()))
@@ -86,7 +89,7 @@ pub(crate) fn item(found: &DataType) -> Option<&DataType> {
     }
 }
 
-/// Counts the parts of conversations that are neither text nor a thought, by their type.
+/// Counts the parts of conversations that asap does not read, by their type.
 ///
 /// # Errors
 /// If a turn lacks a field.
@@ -121,7 +124,8 @@ pub(crate) fn conversations(column: &ArrayRef) -> Result<ArrayRef> {
     }
 }
 
-fn lists(array: &ArrayRef) -> Result<Option<ListArray>> {
+/// A list of any physical type.
+pub(crate) fn lists(array: &ArrayRef) -> Result<Option<ListArray>> {
     let Some(item) = item(array.data_type()) else { return Ok(None) };
     let list = cast(array, &DataType::List(Arc::new(Field::new_list_field(item.clone(), true))))?;
     Ok(Some(list.as_list::<i32>().clone()))
@@ -130,6 +134,8 @@ fn lists(array: &ArrayRef) -> Result<Option<ListArray>> {
 enum Part<'a> {
     Text(&'a str),
     Thought(&'a str),
+    /// A call of a tool, or its result.
+    Tool,
     Other,
 }
 
@@ -140,24 +146,35 @@ struct Parts {
     are_thoughts: Option<BooleanArray>,
     texts: Vec<ArrayRef>,
     thoughts: Vec<ArrayRef>,
+    /// Columns whose name shows that a part is a call of a tool, or its result.
+    tools: Vec<ArrayRef>,
 }
 
 impl Parts {
     fn of(parts: &ArrayRef) -> Result<Self> {
         let rows = parts.len();
         let Some(fields) = parts.as_struct_opt() else {
-            return Ok(Self { rows, kinds: None, are_thoughts: None, texts: vec![texts_of(parts)?], thoughts: vec![] });
+            let texts = vec![texts_of(parts)?];
+            return Ok(Self { rows, kinds: None, are_thoughts: None, texts, thoughts: vec![], tools: vec![] });
         };
         let is_said = |held: &&ArrayRef| !held.data_type().is_primitive() && *held.data_type() != DataType::Boolean;
         let held = |name: &&str| texts_of(fields.column_by_name(name).filter(is_said)?).ok();
         let read = |names: &[&str]| names.iter().filter_map(held).collect();
         let kinds = fields.column_by_name("type").map(texts_of).transpose()?;
         let are_thoughts = fields.column_by_name("thought").and_then(|held| held.as_boolean_opt().cloned());
-        Ok(Self { rows, kinds, are_thoughts, texts: read(PART_TEXTS), thoughts: read(PART_THOUGHTS) })
+        let tools = forms::names(Place::Key).filter_map(|name| fields.column_by_name(name).cloned()).collect();
+        Ok(Self { rows, kinds, are_thoughts, texts: read(PART_TEXTS), thoughts: read(PART_THOUGHTS), tools })
     }
 
     fn kind(&self, row: usize) -> Option<&str> {
         self.kinds.as_ref().map(|kinds| kinds.as_string_view()).filter(|kinds| kinds.is_valid(row))?.value(row).into()
+    }
+
+    fn is_tool(&self, row: usize) -> bool {
+        match self.kind(row) {
+            Some(kind) => forms::holds(Place::Part, kind).is_some(),
+            None => self.tools.iter().any(|held| is_filled(held, row)),
+        }
     }
 
     fn at(&self, row: usize) -> Part<'_> {
@@ -169,6 +186,7 @@ impl Parts {
             Some("text" | "input_text" | "output_text") => {
                 Part::Text(first_filled(&self.texts, row).unwrap_or_default())
             }
+            _ if self.is_tool(row) => Part::Tool,
             Some(_) => Part::Other,
             None => match (first_filled(&self.texts, row), first_filled(&self.thoughts, row)) {
                 (Some(text), _) => Part::Text(text),
@@ -189,7 +207,7 @@ impl Parts {
                     let bare = thought.trim().strip_prefix("<think>").and_then(|chain| chain.strip_suffix("</think>"));
                     thoughts.push(bare.unwrap_or(thought).trim());
                 }
-                Part::Other => {}
+                Part::Tool | Part::Other => {}
             }
         }
         thoughts.retain(|thought| !thought.is_empty());
@@ -294,28 +312,86 @@ pub(crate) fn texts_of_field(conversations: &ArrayRef, name: &str) -> Result<Opt
     Ok(Some(ListArray::try_new(item, offsets, texts_of(&values)?, nulls)?))
 }
 
-/// What each message holds that is neither its text nor a thought nor media: calls of tools and other parts.
-pub(crate) fn others(conversations: &ArrayRef) -> Result<Vec<ListArray>> {
-    let mut others = Vec::new();
-    for name in CALLS {
-        let Some(list) = held(conversations, name)? else { continue };
-        let found = |row| is_filled(list.values(), row).then(|| format!("calls of tools ({name})"));
-        others.extend(described(&list, found)?);
+/// A field of each message as texts, or as JSON text. None if messages have no such field.
+pub(crate) fn field_as_text(conversations: &ArrayRef, name: &str) -> Result<Option<ListArray>> {
+    if let Some(texts) = texts_of_field(conversations, name)? {
+        return Ok(Some(texts));
     }
-    for name in TEXT {
-        let Some(list) = held(conversations, name)?.filter(|list| is_parts(&list.value_type())) else { continue };
-        let Some(contents) = lists(list.values())? else { continue };
+    let Some(list) = held(conversations, name)? else { return Ok(None) };
+    let texts = as_json(list.values(), |row| is_filled(list.values(), row))?;
+    described(&list, |row| texts[row].clone())
+}
+
+/// What messages hold other than texts and thoughts, in a list for each place that may hold it.
+#[derive(Default)]
+pub(crate) struct Others {
+    /// Calls of tools and results, as JSON text.
+    pub tools: Vec<ListArray>,
+    /// The first part of a message that asap does not read: it is neither text, a thought, media nor of a tool.
+    pub unread: Vec<ListArray>,
+}
+
+impl Others {
+    /// Reads conversations of any form.
+    ///
+    /// # Errors
+    /// If a value has no JSON form.
+    pub(crate) fn of(conversations: &ArrayRef) -> Result<Self> {
+        let mut found = Self::default();
+        for name in forms::names(Place::Field) {
+            let Some(list) = held(conversations, name)? else { continue };
+            let texts = as_json(list.values(), |row| is_filled(list.values(), row))?;
+            found.tools.extend(described(&list, |row| texts[row].clone())?);
+        }
+        for name in TEXT {
+            let Some(list) = held(conversations, name)?.filter(|list| is_parts(&list.value_type())) else { continue };
+            let Some(contents) = lists(list.values())? else { continue };
+            found.add(&list, &contents)?;
+        }
+        Ok(found)
+    }
+
+    fn add(&mut self, list: &ListArray, contents: &ListArray) -> Result<()> {
         let (parts, offsets) = (Parts::of(contents.values())?, contents.value_offsets());
+        let rows = |row: usize| {
+            let rows = offsets[row] as usize..offsets[row + 1] as usize;
+            if contents.is_valid(row) { rows } else { 0..0 }
+        };
+        let texts = as_json(contents.values(), |row| parts.is_tool(row))?;
+        let tools = |row| {
+            let texts: Vec<&str> = rows(row).filter_map(|row| texts[row].as_deref()).collect();
+            (!texts.is_empty()).then(|| format!("[{}]", texts.join(",")))
+        };
+        self.tools.extend(described(list, tools)?);
         let kind = |row: usize| parts.kind(row).unwrap_or("no type").to_string();
         let is_unread =
             |row: &usize| matches!(parts.at(*row), Part::Other) && !MEDIA.split(' ').any(|media| media == kind(*row));
-        let found = |row: usize| {
-            let mut rows = (offsets[row] as usize..offsets[row + 1] as usize).filter(|_| contents.is_valid(row));
-            rows.find(is_unread).map(|row| format!("a part of the type {}", kind(row)))
-        };
-        others.extend(described(&list, found)?);
+        let other = |row| rows(row).find(is_unread).map(|row| format!("a part of the type {}", kind(row)));
+        self.unread.extend(described(list, other)?);
+        Ok(())
     }
-    Ok(others)
+}
+
+/// Values as JSON text, without fields that are NULL. A text stays as it is. None for values that are not needed.
+fn as_json(values: &ArrayRef, is_needed: impl Fn(usize) -> bool) -> Result<Vec<Option<String>>> {
+    let needed: Vec<bool> = (0..values.len()).map(is_needed).collect();
+    if !needed.contains(&true) {
+        return Ok(vec![None; values.len()]);
+    }
+    if values.data_type().is_string() || matches!(values.data_type(), DataType::Dictionary(..)) {
+        let texts = cast(values, &DataType::Utf8View)?;
+        let texts = needed.iter().zip(texts.as_string_view());
+        return Ok(texts.map(|(is_needed, text)| text.filter(|_| *is_needed).map(str::to_string)).collect());
+    }
+    let field = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+    let options = EncoderOptions::default();
+    let mut encoder = make_encoder(&field, values, &options)?;
+    let json = needed.iter().enumerate().map(|(row, is_needed)| {
+        let mut json = Vec::new();
+        (*is_needed && !encoder.is_null(row)).then(|| encoder.encode(row, &mut json))?;
+        String::from_utf8(json).ok()
+    });
+    Ok(json.collect())
 }
 
 /// The descriptions of the values of a list. None if it has none.

@@ -54,6 +54,13 @@ pub enum CompressorBackend {
     Torch,
 }
 
+/// Which steps of a conversation compete for the budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    Conversation,
+    Turn,
+}
+
 /// The answers that the pipeline `tokenskip` trains on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SkippedAnswer {
@@ -254,6 +261,9 @@ settings! {
     /// share applies if a pipeline passes the length of the original chain to `cot_budget`. If
     /// `asap.refine.max_tokens` is set too, the smaller of both applies.
     refine_ratio: Option<Share> = None, "refine.ratio", Results;
+    /// Which steps of a conversation compete for the budget: all of the `conversation`, or those of a `turn`, which gets a
+    /// share of the budget by its tokens.
+    refine_scope: Scope = Scope::Conversation, "refine.scope", Results;
     /// The encoder that compresses texts (`cot_llmlingua2`): a folder in the Hugging Face layout, or `org/name` on the
     /// Hub. The model must be an XLM-RoBERTa or multilingual BERT that labels tokens, such as
     /// microsoft/llmlingua-2-xlm-roberta-large-meetingbank. Unset: `cot_llmlingua2` fails.
@@ -396,6 +406,7 @@ macro_rules! choice {
 
 choice!(Dtype, "'f32' or 'bf16'", "f32" => F32, "bf16" => Bf16);
 choice!(CompressorBackend, "'auto', 'cpu' or 'torch'", "auto" => Auto, "cpu" => Cpu, "torch" => Torch);
+choice!(Scope, "'conversation' or 'turn'", "conversation" => Conversation, "turn" => Turn);
 choice!(SkippedAnswer, "'original' or 'sentence'", "original" => Original, "sentence" => Sentence);
 choice!(PromptSet, "'paper' or 'short'", "paper" => Paper, "short" => Short);
 choice!(HubAccess, "'online' or 'offline'", "online" => Online, "offline" => Offline);

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::Int64Type;
 use datafusion::arrow::json::ArrayWriter;
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::{Result, internal_datafusion_err, plan_err};
 use datafusion::dataframe;
+use datafusion::execution::FunctionRegistry;
 use datafusion::functions::core::expr_fn::get_field;
 use datafusion::logical_expr::col;
 use datafusion::prelude::{DataFrame, SessionContext};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::corpus::rules::{RULES, Rule};
 use crate::corpus::view;
@@ -47,6 +50,12 @@ pub struct InspectedRow {
     /// Why the row cannot be pruned, in one word.
     pub status: Option<String>,
     pub error: Option<String>,
+    /// The turns of a conversation, as the column `turns` of the corpus has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<Vec<Value>>,
+    /// The tokens of its thoughts, by the scoring model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thought_tokens: Option<i64>,
 }
 
 impl Corpus {
@@ -65,13 +74,15 @@ impl Corpus {
     async fn inspect_group(&self, context: &SessionContext, group: &Recognised, rows: usize) -> Result<Inspected> {
         let Recognised { table, shape, .. } = group;
         let plan = view::of_files(&context.state(), table, shape, &[])?;
-        let shown = ["question", "cot", "answer", "system", "status", "error"].map(col);
+        let shown = ["question", "cot", "answer", "system", "status", "error", "turns"].map(col);
         let place = [get_field(col("source"), "file").alias("file"), get_field(col("source"), "row").alias("row")];
         let sample = DataFrame::new(context.state(), plan)
             .limit(0, Some(rows))?
             .select(place.into_iter().chain(shown))?
             .collect()
             .await?;
+        let mut sample = read(&sample)?;
+        count_tokens(context, &mut sample).await?;
         let [question, cot, answer] = shape.described();
         Ok(Inspected {
             files: table.files().len(),
@@ -85,9 +96,26 @@ impl Corpus {
             system: shape.described_system(),
             flag: Some(shape.flags.join(", else ")).filter(|flags| !flags.is_empty()),
             mapping: shape.mapping().to_string(),
-            sample: read(&sample)?,
+            sample,
         })
     }
+}
+
+/// Counts the tokens of the thoughts of conversations. Rows without conversations load no tokenizer.
+async fn count_tokens(context: &SessionContext, sample: &mut [InspectedRow]) -> Result<()> {
+    let conversations: Vec<&mut InspectedRow> = sample.iter_mut().filter(|row| row.turns.is_some()).collect();
+    if conversations.is_empty() {
+        return Ok(());
+    }
+    let chains: StringArray = conversations.iter().map(|row| row.cot.as_deref()).collect();
+    let batch = RecordBatch::try_from_iter([("cot", Arc::new(chains) as ArrayRef)])?;
+    let tokens = context.udf("cot_tokens")?.call(vec![col("cot")]);
+    let counted = context.read_batch(batch)?.select([tokens])?.collect().await?;
+    let counts = counted.iter().flat_map(|batch| batch.column(0).as_primitive::<Int64Type>());
+    for (row, tokens) in conversations.into_iter().zip(counts) {
+        row.thought_tokens = tokens;
+    }
+    Ok(())
 }
 
 fn read(batches: &[RecordBatch]) -> Result<Vec<InspectedRow>> {

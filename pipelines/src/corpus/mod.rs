@@ -14,6 +14,7 @@
 //! | `cot` | Utf8 | the chain of thought, without its tags |
 //! | `answer` | Utf8 | the text after the chain in a generation, else the answer column |
 //! | `system` | Utf8 | the system prompt, or NULL |
+//! | `turns` | List\<Struct\<role, thought, text, calls List\<Struct\<id, name, arguments>>, call_id, name, steps Int64>> | the turns of a conversation with several exchanges or tools; NULL for one exchange |
 //! | `status` | Utf8 | NULL, or why the row cannot be pruned |
 //! | `error` | Utf8 | the same reason in a sentence that names what was found |
 //!
@@ -30,7 +31,8 @@
 //! | `status` | meaning |
 //! |---|---|
 //! | `unverified` | none of its `generations` has a true flag, or its own (`reward`, `is_correct`, …) is false or 0 |
-//! | `multi_turn` | the conversation has more than one exchange, or turns or calls of tools |
+//! | `multi_turn` | the conversation has more than one exchange, or turns or calls of tools. With `turns`, its thoughts are the chain |
+//! | `no_thoughts` | the conversation has no thought |
 //! | `no_question` | the question is NULL or empty |
 //! | `no_generation` | the generation is NULL or empty |
 //! | `no_tags` | the generation has no closing think tag |
@@ -59,6 +61,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use asap_udfs::reading::turns_type;
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DataFusionError, Result, config_err, exec_err};
@@ -322,6 +325,7 @@ impl Corpus {
             Fields::from(vec![Field::new("file", DataType::Utf8, true), Field::new("row", DataType::Int64, true)]);
         let own = originals::COLUMNS.map(|name| match name {
             "source" => Field::new(name, DataType::Struct(source.clone()), true),
+            "turns" => Field::new(name, turns_type(), true),
             _ => Field::new(name, DataType::Utf8, true),
         });
         let originals =

@@ -11,7 +11,8 @@ use crate::corpus::view::{INNER, Original};
 use crate::delta::types::{UNNAMED, can_hold, delta_name, delta_type};
 
 /// The columns that a corpus adds to the original columns, in this order.
-pub(crate) const COLUMNS: [&str; 8] = ["source", "id", "question", "cot", "answer", "system", "status", "error"];
+pub(crate) const COLUMNS: [&str; 9] =
+    ["source", "id", "question", "cot", "answer", "system", "turns", "status", "error"];
 /// A column that pipelines add to all columns of the corpus. An output of theirs, read as a corpus, has it already.
 const OF_PIPELINES: &str = "refined_by";
 

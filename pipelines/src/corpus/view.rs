@@ -1,7 +1,7 @@
 //! The logical view of the files of one schema: ordinary expressions over the scan.
 //!
 //! ```text
-//!   Projection       source, id, question, cot, answer, system, status, error, originals    the columns of the corpus
+//!   Projection       source, id, question, cot, answer, system, turns, status, error, originals    the columns of the corpus
 //!     SubqueryAlias
 //!       Projection   __corpus_source, __corpus_asked, …, __corpus_original_…       columns are chosen, and calls read them
 //!         TableScan  the files' columns, __corpus_file, __corpus_row
@@ -19,6 +19,8 @@ use datafusion::functions::crypto::expr_fn::md5;
 use datafusion::functions::string::expr_fn::concat;
 use datafusion::logical_expr::{Expr, LogicalPlan, cast, lit, when};
 use datafusion::scalar::ScalarValue;
+
+use asap_udfs::reading::TURNS;
 
 use crate::corpus::place::{FILE_COLUMN, ROW_COLUMN};
 use crate::corpus::scan::table::FilesTable;
@@ -60,6 +62,7 @@ fn chosen(schema: &Schema, reading: &Reading, id: Option<Expr>, originals: &[Ori
     let mut chosen = vec![named("source", source), named("id", id.unwrap_or_else(null_text))];
     let read = [("question", &reading.question), (ASKED, &reading.asked), (SAID, &reading.said)];
     chosen.extend(read.into_iter().filter_map(|(name, expr)| Some(named(name, expr.clone()?))));
+    chosen.extend(reading.turns.iter().map(|turns| named(TURNS, turns.clone())));
     chosen.extend(reading.system_names().zip(&reading.systems).map(|(name, expr)| named(&name, expr.clone())));
     chosen.extend(reading.fault_names().zip(&reading.faults).map(|(name, (_, fault))| named(&name, fault.clone())));
     for original in originals {
@@ -81,6 +84,7 @@ fn columns(reading: &Reading, has_ids: bool, originals: &[Original]) -> Result<V
         cot.alias("cot"),
         answer.alias("answer"),
         reading.system(inner)?.alias("system"),
+        reading.turns(inner)?.alias("turns"),
         first_of(&faults, |fault| lit(fault.status), status)?.alias("status"),
         first_of(&faults, |fault| fault.error.clone(), error)?.alias("error"),
     ];

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use asap_kernels::front_end::Flag;
 use asap_kernels::steps::Separator;
+use asap_udfs::messages::is_conversation;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, new_empty_array, new_null_array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -18,13 +19,15 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::corpus::{guarded_future, guarded_next};
-use crate::delta::{LiveFile, Log, store_of};
+use crate::delta::{LiveFile, Log, LogState, store_of};
+use crate::outputs::messages::with_pruned_thoughts;
 use crate::outputs::{open, table};
 use crate::run::RunError;
 use crate::run::output::Output;
 use crate::run::output::provenance::Provenance;
 use crate::run::output::receipt::Counts;
 use crate::run::output::rejects;
+use crate::run::output::table_properties::originals_of;
 use crate::run::says_finished;
 use crate::shards::writer_properties;
 use crate::{location, objects};
@@ -46,25 +49,44 @@ pub struct Exported {
     pub finished: bool,
 }
 
+/// The form in which an export has conversations with several exchanges or tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Messages {
+    /// The column `messages` alone has the pruned thoughts.
+    OpenAi,
+    /// So do the columns that came in, each in its own form.
+    Original,
+}
+
 /// Writes the rows of an output to an empty folder, or to that of a killed export, with a description for the datasets
 /// library and a dataset card, which contains `about`. An output without rows
 /// leaves nothing, unless `allow_empty`.
 ///
 /// # Errors
 /// [`RunError::NothingToExport`], or if the output or the folder is wrong.
-pub async fn export(location: &str, to: &str, about: Option<&str>, allow_empty: bool) -> Result<Exported> {
+pub async fn export(
+    location: &str,
+    to: &str,
+    about: Option<&str>,
+    allow_empty: bool,
+    messages: Messages,
+) -> Result<Exported> {
     let output = open(location).await?;
     let log = table(&output)?;
     let to = location::folder(to)?;
     let store = store_of(&to)?;
     begin(store.as_ref(), &location::display(&to)).await?;
     let schema = Arc::new(log.state.schema()?);
+    let originals = match messages {
+        Messages::OpenAi => vec![],
+        Messages::Original => original_conversations(&log.state, &schema, location)?,
+    };
     let groups = groups(log);
     let mut counts = Counts::default();
     let mut bytes = 0;
     for (index, group) in groups.iter().enumerate() {
         let path = Path::from(format!("train-{index:05}-of-{:05}.parquet", groups.len()));
-        write(&output, group, &schema, Arc::clone(&store), &path, &mut counts).await?;
+        write(&output, group, &schema, &originals, Arc::clone(&store), &path, &mut counts).await?;
         bytes += store.head(&path).await?.size;
     }
     let exported = Exported {
@@ -135,6 +157,7 @@ async fn write(
     output: &Output,
     shards: &[&LiveFile],
     schema: &SchemaRef,
+    originals: &[String],
     store: Arc<dyn ObjectStore>,
     path: &Path,
     counts: &mut Counts,
@@ -144,6 +167,8 @@ async fn write(
     let exported = exported_schema(schema);
     let mut writer = AsyncArrowWriter::try_new(object, Arc::clone(&exported), Some(properties))?;
     let log = table(output)?;
+    let separator = output.identity().and_then(|held| Separator::named(held.parts().get("asap.chain.steps")?));
+    let separator = separator.unwrap_or_default();
     for shard in shards {
         let unreadable = |error| unreadable(output, shard, error);
         let opening = guarded_future(log.rows_of(shard, &[])).await;
@@ -153,11 +178,33 @@ async fn write(
             // Rows of an output have the list of their steps.
             counts.count_originals(&batch, Separator::default());
             counts.count_output(&batch);
+            let batch = match originals {
+                [] => batch,
+                columns => with_pruned_thoughts(&batch, columns, separator)?,
+            };
             writer.write(&batch).await?;
         }
     }
     writer.close().await?;
     Ok(())
+}
+
+/// The columns of conversations that came in.
+fn original_conversations(state: &LogState, schema: &Schema, location: &str) -> Result<Vec<String>> {
+    let is_list = |name: &String| {
+        schema
+            .field_with_name(name)
+            .is_ok_and(|field| matches!(field.data_type(), DataType::List(_)) && is_conversation(field.data_type()))
+    };
+    let names: Vec<String> = originals_of(state)?.into_iter().map(|(_, column)| column).filter(is_list).collect();
+    if names.is_empty() || schema.field_with_name("turns").is_err() {
+        return exec_err!(
+            "{location} has no column of messages that came in: run it again with {} all, or export without {} original",
+            Flag("--originals"),
+            Flag("--messages")
+        );
+    }
+    Ok(names)
 }
 
 /// Adds to the error of a shard which one it is and what to do, unless its store is unavailable.

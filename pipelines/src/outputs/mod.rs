@@ -3,6 +3,7 @@
 pub mod export;
 pub mod history;
 mod levels;
+mod messages;
 pub mod optimize;
 pub mod rejects;
 pub mod status;

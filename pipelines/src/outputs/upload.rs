@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::location::command;
-use crate::outputs::export::{Exported, WRITTEN_BY, export};
+use crate::outputs::export::{Exported, Messages, WRITTEN_BY, export};
 
 const SCHEME: &str = "hf://datasets/";
 /// What a dataset of asap consists of, besides its card.
@@ -48,6 +48,7 @@ pub async fn upload(
     may_replace: bool,
     is_planned: bool,
     allow_empty: bool,
+    messages: Messages,
 ) -> Result<Uploaded> {
     let name = to.strip_prefix(SCHEME).unwrap_or_default().trim_end_matches('/');
     if name.split('/').filter(|part| !part.is_empty()).count() != 2 || name.contains('@') {
@@ -63,7 +64,7 @@ pub async fn upload(
         );
     }
     let folder = tempfile::tempdir()?;
-    let mut exported = export(location, &folder.path().to_string_lossy(), about, allow_empty).await?;
+    let mut exported = export(location, &folder.path().to_string_lossy(), about, allow_empty, messages).await?;
     exported.to = format!("{SCHEME}{name}");
     let uploads = files(folder.path())?;
     let replaces = !matches!(held, Held::Nothing);

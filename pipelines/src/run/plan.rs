@@ -18,6 +18,7 @@ use datafusion::datasource::source_as_provider;
 use datafusion::functions::core::expr_fn::named_struct;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, TableScan, lit, when};
 
+use crate::conversations::{are_pruned, is_conversation};
 use crate::corpus::CORPUS;
 use crate::passed_on::passed_on;
 
@@ -98,10 +99,12 @@ fn is_corpus(scan: &TableScan) -> bool {
 /// Replaces `corpus` in a checked pipeline with a plan over files, and appends the column [`ORIGINAL`], a struct of
 /// `originals` (columns of `corpus`).
 pub(crate) fn over_files(plan: LogicalPlan, corpus: &LogicalPlan, originals: &[String]) -> Result<LogicalPlan> {
+    let prunes_conversations = are_pruned(&plan)?;
     let rewritten = plan.transform_down(|node| match &node {
         LogicalPlan::TableScan(scan) if is_corpus(scan) => {
             let alias = LogicalPlanBuilder::from(corpus.clone()).alias(CORPUS)?.build()?;
-            Ok(Transformed::new(with_originals(alias, originals)?, true, TreeNodeRecursion::Jump))
+            let corpus = with_originals(alias, originals, prunes_conversations)?;
+            Ok(Transformed::new(corpus, true, TreeNodeRecursion::Jump))
         }
         _ => Ok(Transformed::no(node)),
     })?;
@@ -118,15 +121,19 @@ pub(crate) fn over_files(plan: LogicalPlan, corpus: &LogicalPlan, originals: &[S
 }
 
 /// Adds a column with the original ones to the corpus. A row that is already a reject gets no question, chain and
-/// answer, so that no function works on it or costs money for it.
-fn with_originals(corpus: LogicalPlan, originals: &[String]) -> Result<LogicalPlan> {
+/// answer, so that no function works on it or costs money for it. A conversation keeps them if the pipeline prunes it.
+fn with_originals(corpus: LogicalPlan, originals: &[String], prunes_conversations: bool) -> Result<LogicalPlan> {
     let mut columns = Vec::new();
     for column in corpus.schema().columns() {
         let is_read = ["question", "cot", "answer"].contains(&column.name.as_str());
         columns.push(if is_read {
-            let status = Expr::Column(Column::new(column.relation.clone(), "status"));
+            let held = |name: &str| Expr::Column(Column::new(column.relation.clone(), name));
+            let is_read = match prunes_conversations {
+                true => held("status").is_null().or(is_conversation(held)),
+                false => held("status").is_null(),
+            };
             let name = column.name.clone();
-            when(status.is_null(), Expr::Column(column)).end()?.alias_qualified(Some(CORPUS), name)
+            when(is_read, Expr::Column(column)).end()?.alias_qualified(Some(CORPUS), name)
         } else {
             Expr::Column(column)
         });

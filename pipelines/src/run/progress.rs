@@ -69,7 +69,7 @@ impl Progress {
         let (Some(statuses), Some(errors)) = (text("status"), text("error")) else { return };
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         for (status, error) in statuses.as_string_view().iter().zip(errors.as_string_view()) {
-            if let (Some("no_score" | "no_prompt"), Some(error)) = (status, error) {
+            if let (Some("no_score" | "no_prompt" | "template"), Some(error)) = (status, error) {
                 refused.count(error, 1);
             }
         }

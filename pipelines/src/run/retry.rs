@@ -23,9 +23,10 @@ use crate::run::output::rejects::{self, ShardPath};
 use crate::shards::{SHARD_BYTES, Shards, sources};
 
 /// The statuses of asap, which docs/columns.md and docs/pipelines.md explain, except those of calls.
-const STATUSES: [&str; 15] = [
+const STATUSES: [&str; 17] = [
     "unverified",
     "multi_turn",
+    "no_thoughts",
     "no_question",
     "no_generation",
     "no_tags",
@@ -35,6 +36,7 @@ const STATUSES: [&str; 15] = [
     "tags_in_answer",
     "no_score",
     "no_prompt",
+    "template",
     "no_anchor",
     "no_match",
     "emptied",

@@ -1,5 +1,6 @@
 //! Chains with what pruning did to each step: as a part of a page, and for a terminal.
 
+use asap_kernels::tags;
 use asap_pipelines::location::command;
 use datafusion::common::Result;
 use datafusion::logical_expr::{ident, lit};
@@ -26,6 +27,10 @@ const SCORES: &str = " A high score marks a step that the scoring model did not 
 const PREVIEW: usize = 10;
 /// Characters of each.
 const LINE: usize = 200;
+
+/// The roles of calls of tools and of their results begin with these words. Pages fold them.
+const CALL: &str = "call of";
+const RESULT: &str = "result";
 
 /// Where a chain is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,12 +59,13 @@ pub struct Chain {
     pub original_tokens: u64,
     pub pruned_tokens: u64,
     pub(crate) steps: Vec<Step>,
-    /// The messages of the example: role and content.
+    /// The messages of the example: role and content. Calls of tools, and their results, are messages whose roles begin with
+    /// [`CALL`] and [`RESULT`].
     pub messages: Vec<(String, String)>,
 }
 
 /// What a page reads of a chain.
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 10] = [
     PLACE[0],
     PLACE[1],
     "id",
@@ -69,8 +75,7 @@ const COLUMNS: [&str; 11] = [
     "pruned_tokens",
     "steps",
     "cot_steps(original_cot) AS texts",
-    "prompt",
-    "completion",
+    "messages",
 ];
 
 /// The condition of chains. Only the pages with these rows are read: a condition on a column that is no struct makes the
@@ -137,7 +142,6 @@ pub async fn find(location: &str, named: &str) -> Result<Chain, Failure> {
 
 impl Chain {
     fn of(row: QueryRow<'_>) -> Self {
-        let message = |message: QueryRow<'_>| (message.text("role").to_string(), message.text("content").to_string());
         Self {
             place: InputRow::of(row),
             id: row.get("id").as_str().map(str::to_string),
@@ -146,7 +150,7 @@ impl Chain {
             original_tokens: row.count("original_tokens"),
             pruned_tokens: row.count("pruned_tokens"),
             steps: steps(row),
-            messages: row.list("prompt").chain(row.list("completion")).map(message).collect(),
+            messages: row.list("messages").flat_map(said).collect(),
         }
     }
 
@@ -248,8 +252,12 @@ impl Chain {
                 div {
                     (head("What the trainer sees"))
                     @for (role, content) in &self.messages {
-                        p.role { (visible(role)) }
-                        (shown(content))
+                        @if [CALL, RESULT].iter().any(|folded| role.starts_with(folded)) {
+                            details { summary { (visible(role)) } (shown(content)) }
+                        } @else {
+                            p.role { (visible(role)) }
+                            (shown(content))
+                        }
                     }
                 }
             }
@@ -316,6 +324,24 @@ impl Chain {
         lines.push(format!("answer\n{}", indented(&self.answer, "  ")));
         lines.join("\n")
     }
+}
+
+/// What a message says, calls or returns, each with its role.
+fn said(message: QueryRow<'_>) -> Vec<(String, String)> {
+    let (role, thought, text) = (message.text("role"), message.text("reasoning_content"), message.text("content"));
+    if role == "tool" {
+        let name = Some(message.text("name")).filter(|name| !name.is_empty());
+        return vec![(name.map_or(RESULT.to_string(), |name| format!("{RESULT} of {name}")), text.to_string())];
+    }
+    let content = if thought.is_empty() { text.to_string() } else { tags::wrap(thought, text) };
+    let call = |call: QueryRow<'_>| {
+        let called = call.get("function");
+        let field = |name: &str| called.get(name).and_then(|text| text.as_str()).unwrap_or_default().to_string();
+        (format!("{CALL} {}", field("name")), field("arguments"))
+    };
+    let calls: Vec<_> = message.list("tool_calls").map(call).collect();
+    let own = (!content.is_empty() || calls.is_empty()).then(|| (role.to_string(), content));
+    own.into_iter().chain(calls).collect()
 }
 
 fn indented(text: &str, by: &str) -> String {

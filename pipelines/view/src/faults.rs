@@ -40,6 +40,21 @@ pub(crate) const WRONG_ANSWER: Kind = of_rows(
     "whose flags mark them as wrong, or whose answer differs from a column such as `expected_answer` or `ground_truth`",
     "cot_verify(expected_answer, answer)",
 );
+pub(crate) const WITHOUT_RESULT: Kind = of_rows(
+    "call_without_result",
+    "whose conversation goes on after a call of a tool without its result",
+    "cardinality(cot_call_faults(turns)['without_result']) > 0",
+);
+pub(crate) const WITHOUT_CALL: Kind = of_rows(
+    "result_without_call",
+    "whose conversation has a result that answers no call",
+    "cardinality(cot_call_faults(turns)['without_call']) > 0",
+);
+pub(crate) const NOT_JSON: Kind = of_rows(
+    "arguments_not_json",
+    "whose conversation has a call with arguments that are not JSON",
+    "cardinality(cot_call_faults(turns)['not_json']) > 0",
+);
 pub(crate) const DUPLICATE: Kind = of_rows(
     "duplicate",
     "whose question is a near duplicate of the question of an earlier row",
@@ -75,8 +90,21 @@ const ONE_STEP: Kind = Kind {
 };
 
 /// All kinds of faults: first those that `asap inspect --health` counts.
-pub const KINDS: [Kind; 10] =
-    [CUT_OFF, LOOP, MIXED_SCRIPTS, HOLLOW, WRONG_ANSWER, DUPLICATE, CONTAMINATED, NO_ANSWER, REPETITIVE, ONE_STEP];
+pub const KINDS: [Kind; 13] = [
+    CUT_OFF,
+    LOOP,
+    MIXED_SCRIPTS,
+    HOLLOW,
+    WRONG_ANSWER,
+    WITHOUT_RESULT,
+    WITHOUT_CALL,
+    NOT_JSON,
+    DUPLICATE,
+    CONTAMINATED,
+    NO_ANSWER,
+    REPETITIVE,
+    ONE_STEP,
+];
 
 /// The faults that the overview of an output counts: each with what it means, and its filter.
 pub(crate) fn in_view() -> impl Iterator<Item = (&'static Kind, &'static str)> {

@@ -13,7 +13,10 @@ use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use serde::Serialize;
 
-use super::faults::{CONTAMINATED, CUT_OFF, DUPLICATE, HOLLOW, Kind, LOOP, MIXED_SCRIPTS, WRONG_ANSWER};
+use super::faults::{
+    CONTAMINATED, CUT_OFF, DUPLICATE, HOLLOW, Kind, LOOP, MIXED_SCRIPTS, NOT_JSON, WITHOUT_CALL, WITHOUT_RESULT,
+    WRONG_ANSWER,
+};
 use crate::failure::Failure;
 use crate::output::{count, percent, quoted, several, shortened, table};
 use crate::progress::Bar;
@@ -246,12 +249,18 @@ fn checks(names: &[String]) -> (Vec<Check>, String) {
     let cut_off = of(&CUT_OFF, format!("cot_cut_off({reason})"), shown_reason);
     let hollow = of(&HOLLOW, format!("cot_hollow({original}, cot)"), "cot".to_string());
     let wrong_answer = of(&WRONG_ANSWER, format!("status = 'unverified'{wrong}"), shown_answer);
+    let of_calls = |fault: &'static Kind, list: &str| {
+        of(fault, fault.sql.to_string(), format!("array_to_string(cot_call_faults(turns)['{list}'], ', ')"))
+    };
     let checks = vec![
         needing("cut_off", &FINISH_REASONS, &reason, cut_off),
         of(&LOOP, LOOP.sql.to_string(), shown_loop),
         of(&MIXED_SCRIPTS, MIXED_SCRIPTS.sql.to_string(), shown_script),
         needing("hollow", &["original_cot (an output has it)"], &original, hollow),
         needing("wrong_answer, except by flags", &REFERENCES, &gold, wrong_answer),
+        of_calls(&WITHOUT_RESULT, "without_result"),
+        of_calls(&WITHOUT_CALL, "without_call"),
+        of_calls(&NOT_JSON, "not_json"),
     ];
     (checks, reason)
 }

@@ -22,13 +22,13 @@ _Arrow: TypeAlias = _Stream | _Array | _Listed
 _Turn: TypeAlias = dict[str, Any] | dict[str, str] | dict[str, str | None]
 
 __all__ = [
-    "ai_complete", "anchor", "answer", "attribution", "budget", "closest_correct", "coarse", "completion",
-    "control_scores", "cut_off", "drop_functional", "entropy", "example", "first_token", "fit", "hollow", "kept",
-    "llmlingua2", "match", "mean_step_entropy", "no_score", "perplexity", "prompt", "random", "rank_surprisal",
-    "refine", "refine_exactly", "refine_or_fit", "repetition", "response", "scripts", "select", "selective_context",
-    "self_information", "shortest_correct", "shortest_surviving", "similarity", "similarity_difflib",
-    "step_entropy", "step_rank_surprisal", "steps", "surprisal", "survives", "think", "token_entropies", "tokens",
-    "tokenskip_answer", "too_long", "trace", "truncate", "turns", "unstated", "verify"
+    "ai_complete", "anchor", "answer", "attribution", "budget", "call_faults", "closest_correct", "coarse",
+    "completion", "control_scores", "cut_off", "drop_functional", "entropy", "example", "first_token", "fit",
+    "hollow", "kept", "llmlingua2", "match", "mean_step_entropy", "no_score", "perplexity", "prompt", "random",
+    "rank_surprisal", "refine", "refine_exactly", "refine_or_fit", "repetition", "response", "scripts", "select",
+    "selective_context", "self_information", "shortest_correct", "shortest_surviving", "similarity",
+    "similarity_difflib", "step_entropy", "step_rank_surprisal", "steps", "surprisal", "survives", "think",
+    "token_entropies", "tokens", "tokenskip_answer", "too_long", "trace", "truncate", "turns", "unstated", "verify"
 ]
 _Text: TypeAlias = str | None
 _TextList: TypeAlias = _Text | list[str] | list[str | None]
@@ -171,6 +171,25 @@ def budget(tokens: _Int = None, **settings: Any) -> int | None:
 def budget(tokens: _IntList = None, **settings: Any) -> list[int | None]: ...
 @overload
 def budget(tokens: _IntArrow = None, **settings: Any) -> Any: ...
+
+@overload
+def call_faults(turns: _Trace, **settings: Any) -> dict[str, Any] | None:
+    r"""The faults of calls of tools in a conversation, in three lists: calls `without_result` before the last turn,
+    results `without_call`, and calls whose arguments are `not_json`. A result answers the call with its id. Without
+    ids, it answers the first open call of its tool, else the first open call, also one in `<tool_call>` tags.
+
+    Args:
+        turns: The column `turns` of a corpus.
+        settings: Settings by name, such as scorer_model.
+
+    In SQL:
+        select cardinality(cot_call_faults([{'role': 'assistant', 'calls': [{'name': 'add', 'arguments': '{8, 5}'}]}])['not_json']);
+        -- 1
+    """
+@overload
+def call_faults(turns: _TraceList, **settings: Any) -> list[dict[str, Any] | None]: ...
+@overload
+def call_faults(turns: _TraceArrow, **settings: Any) -> Any: ...
 
 @overload
 def closest_correct(question: _Question, generations: _Texts, gold: _Text, **settings: Any) -> int | None:

@@ -36,7 +36,7 @@
 //! let model = Arc::new(LoadedModel::with_backends(vec![Box::new(Uniform(nats))], &folder, &tokenizer, &memory)?);
 //! let scorer = Scorer::new(&folder, None, tokenizer, model, &memory)?;
 //!
-//! let chain = QuestionAndSteps { question: Asked::from("2 + 2?"), steps: vec!["2 + 2 is 4.", "Done."] };
+//! let chain = QuestionAndSteps::new(Asked::from("2 + 2?"), vec!["2 + 2 is 4.", "Done."]);
 //! let prepared = scorer.prepare(&[Reading::Chain(chain)], Wanted::FirstTokens)?;
 //! let scored = futures::executor::block_on(scorer.score(prepared))?;
 //! let Scored::Steps(scores) = &scored[0] else { panic!("{scored:?}") };

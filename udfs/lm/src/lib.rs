@@ -14,7 +14,7 @@
 //! let model = Arc::new(LoadedModel::load(&folder, Computed::Cpu(Dtype::F32), &tokenizer, &memory)?);
 //! let scorer = Scorer::new(&folder, None, tokenizer, model, &memory)?;
 //!
-//! let chain = QuestionAndSteps { question: "2 + 2?".into(), steps: vec!["2 + 2 is 4.", "Done."] };
+//! let chain = QuestionAndSteps::new("2 + 2?".into(), vec!["2 + 2 is 4.", "Done."]);
 //! let prepared = scorer.prepare(&[Reading::Chain(chain)], Wanted::FirstTokens)?;
 //! let scored = futures::executor::block_on(scorer.score(prepared))?;
 //! let Scored::Steps(scores) = &scored[0] else { panic!("{scored:?}") };
@@ -28,7 +28,7 @@
 //! | `model` | the CPU's model: [`config`], [`weights`], [`decoder`], `output`; the crate [`ops`] has a layer's operations |
 //! | `cuda` | the decoder on an NVIDIA GPU |
 //! | `candle` | more families, by candle-transformers |
-//! | `text` | tokenizers, prompts, [`example`]s to train on, token counts of pruned chains |
+//! | `text` | tokenizers, prompts, conversations, [`example`]s to train on, token counts of pruned chains |
 //! | `score` | scores of chains: requests, batches and caching |
 //! | `ask` | [`generate`] answers, [`sampling`], whether an answer survives in a pruned chain |
 //! | [`compressor`] | text compression that keeps the likeliest words |
@@ -65,6 +65,7 @@ pub use score::counted::TokenCount;
 pub use score::loaded::{Computed, Dtype, LoadedModel};
 pub use score::row::{QuestionAndSteps, Scores, Wanted};
 pub use score::scorer::{Prepared, Reading, Scored, Scorer};
+pub use text::conversation::{Call, Turn};
 pub use text::exact::{ExactlyPruned, prune_exactly};
 pub use text::example;
 pub use text::joined::Joined;

@@ -6,6 +6,8 @@ use super::by_row::RowFunction;
 use crate::columns::NoValue;
 use crate::declaration::argument;
 use crate::output::struct_output;
+use crate::reading::calls::{Call, is_json};
+use crate::reading::turns::Turn;
 
 pub(super) const COT_REPETITION: RowFunction<(), f64> = RowFunction {
     name: "cot_repetition",
@@ -41,6 +43,69 @@ pub(super) const COT_CUT_OFF: RowFunction<(), bool> = RowFunction {
     example: "select cot_cut_off('MAX_TOKENS');\n-- true",
     row: |_, row| health::is_cut_off(row.text(0)?).ok_or(NoValue::Null),
 };
+
+pub(super) const COT_CALL_FAULTS: RowFunction<(), CallFaults> = RowFunction {
+    name: "cot_call_faults",
+    about: "The faults of calls of tools in a conversation, in three lists: calls `without_result` before the last turn, results `without_call`, and calls whose arguments are `not_json`. A result answers the call with its id. Without ids, it answers the first open call of its tool, else the first open call, also one in `<tool_call>` tags.",
+    arguments: &[argument!(turns: Turns, "The column `turns` of a corpus.")],
+    example: "select cardinality(cot_call_faults([{'role': 'assistant', 'calls': [{'name': 'add', 'arguments': '{8, 5}'}]}])['not_json']);\n-- 1",
+    row: |_, row| Ok(CallFaults::of(&row.conversation(0)?)),
+};
+
+/// The faults of calls in a conversation.
+#[derive(Default)]
+pub(super) struct CallFaults {
+    without_result: Vec<String>,
+    without_call: Vec<String>,
+    not_json: Vec<String>,
+}
+
+impl CallFaults {
+    fn of(turns: &[Turn]) -> Self {
+        let mut faults = Self::default();
+        let (mut open, mut written): (Vec<(usize, &Call)>, usize) = (Vec::new(), 0);
+        for (number, turn) in turns.iter().enumerate() {
+            written += turn.text.as_deref().unwrap_or_default().matches("<tool_call>").count();
+            for call in &turn.calls {
+                if !call.arguments.as_deref().is_none_or(is_json) {
+                    faults.not_json.push(shown(number, call.name.as_deref()));
+                }
+                open.push((number, call));
+            }
+            if turn.role != "tool" {
+                continue;
+            }
+            let find = |is_it: &dyn Fn(&Call) -> bool| open.iter().position(|(_, call)| is_it(call));
+            let may_be = |call: &Call| turn.call_id.is_none() || call.id.is_none();
+            let answered = find(&|call| turn.call_id.is_some() && call.id == turn.call_id)
+                .or_else(|| find(&|call| may_be(call) && turn.name.is_some() && call.name == turn.name))
+                .or_else(|| find(&may_be));
+            match answered {
+                Some(at) => drop(open.remove(at)),
+                None if written > 0 => written -= 1,
+                None => faults.without_call.push(shown(number, turn.name.as_deref())),
+            }
+        }
+        // Nothing follows the last turn.
+        let unanswered = open.into_iter().filter(|(number, _)| number + 1 < turns.len());
+        faults.without_result = unanswered.map(|(number, call)| shown(number, call.name.as_deref())).collect();
+        faults
+    }
+}
+
+fn shown(number: usize, name: Option<&str>) -> String {
+    format!("turn {}: {}", number + 1, name.unwrap_or("no name"))
+}
+
+fn listed(texts: &[String]) -> Option<Vec<&str>> {
+    Some(texts.iter().map(String::as_str).collect())
+}
+
+struct_output!(faults: CallFaults =>
+    "without_result": listed(&faults.without_result),
+    "without_call": listed(&faults.without_call),
+    "not_json": listed(&faults.not_json),
+);
 
 /// A script and its share of words.
 pub(super) struct Script((&'static str, f64));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use asap_kernels::budget::{by_score, share};
 use asap_lm::backend::Asks;
-use asap_lm::{Asked, Joined, Scored, Scorer, Tokenizer};
+use asap_lm::{Joined, QuestionAndSteps, Scored, Scorer, Tokenizer};
 use async_trait::async_trait;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::common::{Result, exec_datafusion_err};
@@ -27,7 +27,7 @@ const SHARES: [f64; 5] = [0.25, 0.35, 0.5, 0.7, 1.0];
 
 const DECLARATION: Declaration = Declaration {
     name: "cot_shortest_surviving",
-    about: "Of several prunings of a chain, the shortest pruning in which the answer survives (see `cot_survives`), or the whole chain if there is no such pruning. For each number in `shares`, asap removes the steps with the lowest scores, as in `cot_refine`, until at most this share of the chain's tokens remains. The result is a struct of `share` (1 for the whole chain), `kept` (the numbers of the kept steps, from 1), and the fields `log_probability`, `stated` and `survives` of `cot_survives`. If the answer does not survive in the whole chain either, `survives` is false. If the answer is a program, `stated` and `survives` are NULL, and asap takes the shortest pruning whose log-probability is at least that of the whole chain. Lists of different lengths, and an empty answer, give NULL. A chain longer than the model's window gives NULL.",
+    about: "Of several prunings of a chain, the shortest pruning in which the answer survives (see `cot_survives`), or the whole chain if there is no such pruning. For each number in `shares`, asap removes the steps with the lowest scores, as in `cot_refine`, until at most this share of the chain's tokens remains. The result is a struct of `share` (1 for the whole chain), `kept` (the numbers of the kept steps, from 1), and the fields `log_probability`, `stated` and `survives` of `cot_survives`. If the answer does not survive in the whole chain either, `survives` is false. If the answer is a program, `stated` and `survives` are NULL, and asap takes the shortest pruning whose log-probability is at least that of the whole chain. Lists of different lengths, and an empty answer, give NULL.",
     arguments: &[
         QUESTION,
         STEPS,
@@ -45,8 +45,7 @@ pub(super) fn cot_shortest_surviving(session: &SessionModels) -> Result<Function
 }
 
 struct Chain<'a> {
-    question: Asked<'a>,
-    steps: Vec<&'a str>,
+    read: QuestionAndSteps<'a>,
     scores: Vec<Option<f64>>,
     expected: Expected<'a>,
     shares: Vec<f64>,
@@ -58,8 +57,8 @@ struct Rung {
 }
 
 fn row(row: Args) -> Cell<Chain> {
-    let (question, steps, scores, answer) = (row.asked(0)?, row.texts(1)?, row.floats(2)?, row.text(3)?);
-    if steps.len() != scores.len() || answer.trim().is_empty() {
+    let (read, scores, answer) = (row.chain(0, 1)?, row.floats(2)?, row.text(3)?);
+    if read.steps.len() != scores.len() || answer.trim().is_empty() {
         return Err(NoValue::Null);
     }
     let mut shares = SHARES.to_vec();
@@ -76,22 +75,22 @@ fn row(row: Args) -> Cell<Chain> {
         }
     }
     shares.sort_by(f64::total_cmp);
-    Ok(Chain { question, steps, scores, expected: Expected::of(answer), shares })
+    Ok(Chain { read, scores, expected: Expected::of(answer), shares })
 }
 
 impl Chain<'_> {
     /// The rungs that keep a step, each shorter than the next; the last one is the whole chain.
     fn ladder(&self, tokenizer: &Tokenizer) -> asap_lm::Result<Vec<Rung>> {
         let mut rungs: Vec<Rung> = Vec::new();
-        let all = Joined::new(tokenizer, &self.steps)?.tokens();
+        let all = Joined::new(tokenizer, &self.read.steps)?.tokens();
         for rung in self.shares.iter().filter(|rung| **rung < 1.0) {
-            let kept = Joined::new(tokenizer, &self.steps)?.prune(by_score(&self.scores), share(*rung, all))?;
-            let is_new = rungs.last().is_none_or(|last| last.kept != kept) && kept.len() < self.steps.len();
+            let kept = Joined::new(tokenizer, &self.read.steps)?.prune(by_score(&self.scores), share(*rung, all))?;
+            let is_new = rungs.last().is_none_or(|last| last.kept != kept) && kept.len() < self.read.steps.len();
             if is_new && !kept.is_empty() {
                 rungs.push(Rung { share: *rung, kept });
             }
         }
-        rungs.push(Rung { share: 1.0, kept: (0..self.steps.len()).collect() });
+        rungs.push(Rung { share: 1.0, kept: (0..self.read.steps.len()).collect() });
         Ok(rungs)
     }
 
@@ -101,7 +100,7 @@ impl Chain<'_> {
         scorer: &Scorer,
         metrics: &CallMetrics,
     ) -> Result<std::result::Result<Judged, Scored>> {
-        let reading = self.expected.reading(self.question, kept.iter().map(|step| self.steps[*step]));
+        let reading = self.expected.reading(&self.read, kept);
         let survival = check(scorer, &[reading], metrics).await?.pop().unwrap_or(Err(Scored::NotFinite));
         Ok(survival.map(|survival| self.expected.judge(&survival)))
     }
@@ -170,7 +169,7 @@ impl AsyncCall for CotShortestSurviving {
                 let ladder = row.ladder(tokenizer).map_err(failed)?;
                 match row.climb(ladder, scorer, metrics).await? {
                     Ok(found) => Ok(Some(found)),
-                    Err(none) => lost(&self.0, DECLARATION.name, &none, row.steps.iter().copied(), rows, metrics),
+                    Err(none) => lost(&self.0, DECLARATION.name, &none, row.read.steps.iter().copied(), rows, metrics),
                 }
             }
         };

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use asap_lm::backend::{Asks, Continued};
-use asap_lm::{Asked, QuestionAndSteps, Reading, Scored, Scorer, Wanted};
+use asap_lm::{QuestionAndSteps, Reading, Scored, Scorer, Wanted};
 use async_trait::async_trait;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::common::Result;
@@ -25,7 +25,7 @@ const ROWS_IN_FLIGHT: usize = 8;
 
 const DECLARATION: Declaration = Declaration {
     name: "cot_survives",
-    about: "Whether the answer survives pruning: whether the scoring model (`asap.scorer.model`) still states it after reading only some steps of a chain. The model reads the question, the kept steps, `</think>` and `The final answer is \\boxed{`. The result is a struct of `log_probability` (the mean ln P of the answer's tokens), `stated` (what the model writes up to the closing brace, by greedy decoding, at most 64 tokens) and `survives` (whether `stated` equals the answer by the rules of `cot_verify`). The answer is the text that `cot_answer` finds in the argument `answer`, or else the whole argument if it is one line. Any other argument is a program, and so is one with a fenced block of code and no `\\boxed`. For a program, the model reads only `</think>` after the steps, `log_probability` covers the whole argument, and `stated` and `survives` are NULL. Kept steps are joined by a blank line. Empty steps are left out. An empty answer, and a number in `kept` that no step has, give NULL. A chain longer than the model's window gives NULL.",
+    about: "Whether the answer survives pruning: whether the scoring model (`asap.scorer.model`) still states it after reading only some steps of a chain. The model reads the question, the kept steps, `</think>` and `The final answer is \\boxed{`. The result is a struct of `log_probability` (the mean ln P of the answer's tokens), `stated` (what the model writes up to the closing brace, by greedy decoding, at most 64 tokens) and `survives` (whether `stated` equals the answer by the rules of `cot_verify`). The answer is the text that `cot_answer` finds in the argument `answer`, or else the whole argument if it is one line. Any other argument is a program, and so is one with a fenced block of code and no `\\boxed`. For a program, the model reads only `</think>` after the steps, `log_probability` covers the whole argument, and `stated` and `survives` are NULL. Kept steps are joined by a blank line. Empty steps are left out. An empty answer, and a number in `kept` that no step has, give NULL.",
     arguments: &[
         QUESTION,
         STEPS,
@@ -43,19 +43,18 @@ pub(super) fn cot_survives(session: &SessionModels) -> Result<Function> {
 
 /// What is checked for a row.
 struct SurvivalRow<'a> {
-    question: Asked<'a>,
-    steps: Vec<&'a str>,
-    kept: Vec<&'a str>,
+    chain: QuestionAndSteps<'a>,
+    kept: Vec<usize>,
     expected: Expected<'a>,
 }
 
 fn row(row: Args) -> Cell<SurvivalRow> {
-    let (question, steps, answer) = (row.asked(0)?, row.texts(1)?, row.text(3)?);
-    let kept = row.indices(2, steps.len())?.into_iter().map(|step| steps[step]).collect();
+    let (chain, answer) = (row.chain(0, 1)?, row.text(3)?);
+    let kept = row.indices(2, chain.steps.len())?;
     if answer.trim().is_empty() {
         return Err(NoValue::Null);
     }
-    Ok(SurvivalRow { question, steps, kept, expected: Expected::of(answer) })
+    Ok(SurvivalRow { chain, kept, expected: Expected::of(answer) })
 }
 
 #[async_trait]
@@ -68,13 +67,12 @@ impl AsyncCall for CotSurvives {
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {
         let scorer = self.0.models.scorer(rows.config())?;
         let read = rows.columns.read(row)?;
-        let readings: Vec<_> =
-            read.iter().flatten().map(|row| row.expected.reading(row.question, row.kept.iter().copied())).collect();
+        let readings: Vec<_> = read.iter().flatten().map(|row| row.expected.reading(&row.chain, &row.kept)).collect();
         let mut found = check(&scorer, &readings, metrics).await?.into_iter();
         let judge = |row: &Option<SurvivalRow>| match (row, row.as_ref().and_then(|_| found.next())) {
             (Some(row), Some(Ok(survival))) => Ok(Some(row.expected.judge(&survival))),
             (Some(row), Some(Err(none))) => {
-                lost(&self.0, DECLARATION.name, &none, row.steps.iter().copied(), rows, metrics)
+                lost(&self.0, DECLARATION.name, &none, row.chain.steps.iter().copied(), rows, metrics)
             }
             _ => Ok(None),
         };
@@ -109,11 +107,10 @@ impl<'a> Expected<'a> {
         self.is_program
     }
 
-    /// What the model reads after these steps; steps without text are left out.
-    pub(crate) fn reading<'b>(&'b self, question: Asked<'b>, steps: impl Iterator<Item = &'b str>) -> Reading<'b> {
-        let steps = steps.filter(|step| !step.trim().is_empty()).collect();
-        let chain = QuestionAndSteps { question, steps };
-        Reading::Survival { chain, answer: &self.text, states: !self.is_program }
+    /// What the model reads after some steps of a chain; steps without text are left out.
+    pub(crate) fn reading<'b>(&'b self, chain: &QuestionAndSteps<'b>, kept: &[usize]) -> Reading<'b> {
+        let kept: Vec<usize> = kept.iter().copied().filter(|step| !chain.steps[*step].trim().is_empty()).collect();
+        Reading::Survival { chain: chain.with_steps(&kept), answer: &self.text, states: !self.is_program }
     }
 
     pub(crate) fn judge(&self, survival: &Continued) -> Judged {

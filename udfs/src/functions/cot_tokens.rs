@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use asap_lm::{LmError, PromptTemplate, QuestionAndSteps, Scorer, Tokenizer};
+use asap_lm::{LmError, PromptTemplate, Scorer, Tokenizer};
 
 use super::arguments::{QUESTION, READ_STEPS};
 use super::by_row::RowFunction;
@@ -43,7 +43,7 @@ pub(super) const COT_TOO_LONG: RowFunction<Arc<Scorer>, Text> = RowFunction {
     ],
     example: "select cot_too_long('2 + 2?', ['2 + 2 is 4.']);\n-- NULL",
     row: |scorer, row| {
-        let chain = QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? };
+        let chain = row.chain(0, 1)?;
         let answer = if row.is_given(2) { Some(row.text(2)?) } else { None };
         scorer.too_long(&chain, answer)?.map(Cow::Owned).ok_or(NoValue::Null)
     },
@@ -59,11 +59,15 @@ pub(super) const COT_NO_SCORE: RowFunction<(Arc<PromptTemplate>, Losses), Text> 
     ],
     example: "select cot_no_score('2 + 2?', ['2 + 2 is 4.']);\n-- NULL",
     row: |(prompt, losses), row| {
-        match prompt.render(row.asked(0)?) {
+        let chain = if row.is_given(1) { row.chain(0, 1) } else { Err(NoValue::Null) };
+        let rendered = match &chain {
+            Ok(chain) if !chain.turns.is_empty() => chain.try_prompt(prompt),
+            _ => prompt.render(row.asked(0)?).map(drop),
+        };
+        match rendered {
             Err(LmError::Prompt(why)) => return Ok(Cow::Owned(why)),
-            rendered => drop(rendered?),
+            rendered => rendered?,
         }
-        let steps = if row.is_given(1) { row.texts(1)? } else { return Err(NoValue::Null) };
-        losses.of(steps.into_iter()).map(Cow::Owned).ok_or(NoValue::Null)
+        losses.of(chain?.steps.into_iter()).map(Cow::Owned).ok_or(NoValue::Null)
     },
 };

@@ -9,8 +9,8 @@
 //! | `cot_think`, `cot_turns`, `cot_steps`, `cot_tokens` | generations, conversations, chains and their lengths |
 //! | `cot_answer`, `cot_match` | answers and whether they are equal, similarity of texts |
 //! | `cot_refine`, `cot_random` | pruning to a budget, and the baselines of that |
-//! | `cot_trace`, `cot_example` | what was pruned, and tokens to train on |
-//! | `cot_faults` | loops, mixed scripts, cut-off generations, hollow chains |
+//! | `cot_trace`, `cot_messages`, `cot_example` | what was pruned, messages and tokens to train on |
+//! | `cot_faults` | loops, mixed scripts, cut-off generations, hollow chains, calls of tools |
 //! | `by_score`, `step_scores` | scores of steps by the scoring model |
 //! | `cot_survives`, `cot_shortest_surviving`, `cot_rank_surprisal` | other uses of the scoring model |
 //! | `cot_selective_context`, `cot_llmlingua2` | texts without the parts that a model rates lowest |
@@ -39,6 +39,7 @@ mod cot_example;
 mod cot_faults;
 mod cot_llmlingua2;
 mod cot_match;
+mod cot_messages;
 mod cot_random;
 mod cot_rank_surprisal;
 mod cot_refine;
@@ -75,8 +76,9 @@ fn all(session: &SessionModels) -> Result<Vec<Function>> {
         cot_anchor: AI_COMPLETE COT_ANCHOR COT_COARSE;
         cot_answer: COT_ANSWER COT_SHORTEST_CORRECT COT_TOKENSKIP_ANSWER COT_UNSTATED COT_VERIFY;
         cot_example: COT_EXAMPLE;
-        cot_faults: COT_CUT_OFF COT_HOLLOW COT_REPETITION COT_SCRIPTS;
+        cot_faults: COT_CALL_FAULTS COT_CUT_OFF COT_HOLLOW COT_REPETITION COT_SCRIPTS;
         cot_match: COT_MATCH COT_SIMILARITY COT_SIMILARITY_DIFFLIB;
+        cot_messages: COT_MESSAGES COT_PRUNED_TURNS;
         cot_random: COT_CONTROL_SCORES COT_RANDOM COT_TRUNCATE;
         cot_refine: COT_FIT COT_REFINE COT_REFINE_EXACTLY COT_REFINE_OR_FIT;
         cot_steps: COT_DROP_FUNCTIONAL COT_FUNCTIONS COT_SELECT COT_STEPS;

@@ -17,12 +17,12 @@ use crate::settings::{OnError, Settings};
 const QUESTION_AND_STEPS: &[Argument] = &[QUESTION, READ_STEPS];
 
 fn chain_reading(row: Args) -> Cell<Vec<Reading>> {
-    Ok(vec![Reading::Chain(QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? })])
+    Ok(vec![Reading::Chain(row.chain(0, 1)?)])
 }
 
 pub(super) const COT_SURPRISAL: StepScore = StepScore {
     name: "cot_surprisal",
-    about: "The first-token surprisal of each step, in nats: −ln P(first token | question, earlier steps) by the scoring model (`asap.scorer.model`). One forward pass scores all steps. The first token is the token that covers the first character of the step. A step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives NULL. Differs from the ASAP paper: the model also reads the system prompt, the question and the think tag, so that the first step has a score.",
+    about: "The first-token surprisal of each step, in nats: −ln P(first token | question, earlier steps) by the scoring model (`asap.scorer.model`). One forward pass scores all steps. The first token is the token that covers the first character of the step. A step gets NULL if no token precedes it, or if it has no token. Differs from the ASAP paper: the model also reads the system prompt, the question and the think tag, so that the first step has a score.",
     arguments: QUESTION_AND_STEPS,
     example: "select cot_surprisal('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::FirstTokens,
@@ -33,7 +33,7 @@ pub(super) const COT_SURPRISAL: StepScore = StepScore {
 
 pub(super) const COT_ENTROPY: StepScore = StepScore {
     name: "cot_entropy",
-    about: "The entropy, in nats, of the distribution that the scoring model (`asap.scorer.model`) predicts for the first token of each step. One forward pass computes this entropy and `cot_surprisal`. A step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives NULL. As published in the ASAP paper (figure 2).",
+    about: "The entropy, in nats, of the distribution that the scoring model (`asap.scorer.model`) predicts for the first token of each step. One forward pass computes this entropy and `cot_surprisal`. As published in the ASAP paper (figure 2).",
     arguments: QUESTION_AND_STEPS,
     example: "select cot_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::FirstTokens,
@@ -44,7 +44,7 @@ pub(super) const COT_ENTROPY: StepScore = StepScore {
 
 pub(super) const COT_TOKEN_ENTROPIES: StepScore<Vec<f32>> = StepScore {
     name: "cot_token_entropies",
-    about: "For each step, the entropy of each of its tokens, in nats: of the distribution that the scoring model (`asap.scorer.model`) predicts for this token. The first entropy of a step is `cot_entropy`, and their sum is `cot_step_entropy`. The blank line before a step does not count. A step gets NULL if no token precedes it, or if it has no token. One forward pass computes these entropies and `cot_surprisal`. A chain longer than the model's window gives NULL. As published in the ASAP paper (figure 2).",
+    about: "For each step, the entropy of each of its tokens, in nats: of the distribution that the scoring model (`asap.scorer.model`) predicts for this token. The first entropy of a step is `cot_entropy`, and their sum is `cot_step_entropy`. The blank line before a step does not count. One forward pass computes these entropies and `cot_surprisal`. As published in the ASAP paper (figure 2).",
     arguments: QUESTION_AND_STEPS,
     example: "select cot_token_entropies('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::EachToken,
@@ -59,11 +59,11 @@ pub(super) const COT_TOKEN_ENTROPIES: StepScore<Vec<f32>> = StepScore {
 /// Needs only the tokens of the chain, so the model does not read it.
 pub(super) const COT_FIRST_TOKEN: RowFunction<(Arc<Scorer>, Settings), Texts> = RowFunction {
     name: "cot_first_token",
-    about: "The text of the first token of each step, with its leading space if it has one. The tokenizer of the scoring model (`asap.scorer.model`) decodes the token. It is the token whose surprisal and entropy are `cot_surprisal` and `cot_entropy`. The token covers the first character of the step, and may also cover text before the step. A step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives NULL. The model does not read the chain. As published in the ASAP paper (figure 2).",
+    about: "The text of the first token of each step, with its leading space if it has one. The tokenizer of the scoring model (`asap.scorer.model`) decodes the token. It is the token whose surprisal and entropy are `cot_surprisal` and `cot_entropy`. The token covers the first character of the step, and may also cover text before the step. The model does not read the chain. As published in the ASAP paper (figure 2).",
     arguments: QUESTION_AND_STEPS,
     example: "select cot_first_token('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     row: |(scorer, settings), row| {
-        let chain = QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? };
+        let chain = row.chain(0, 1)?;
         match (scorer.first_tokens(&chain)?, settings.on_error) {
             (Ok(texts), _) => Ok(texts.into_iter().map(|text| text.map(Cow::Owned)).collect()),
             (Err(_), OnError::Reject) => Err(NoValue::Null),
@@ -74,7 +74,7 @@ pub(super) const COT_FIRST_TOKEN: RowFunction<(Arc<Scorer>, Settings), Texts> = 
 
 pub(super) const COT_PERPLEXITY: StepScore = StepScore {
     name: "cot_perplexity",
-    about: "The perplexity of each step by the scoring model (`asap.scorer.model`). The perplexity is exp of the mean −ln P over the step's own tokens, from the first token of the step to the last token that begins before the end of the step. A step gets NULL if one of these tokens has no score. One forward pass computes this perplexity, `cot_surprisal` and `cot_entropy`. A chain longer than the model's window gives NULL.",
+    about: "The perplexity of each step by the scoring model (`asap.scorer.model`). The perplexity is exp of the mean −ln P over the step's own tokens, from the first token of the step to the last token that begins before the end of the step. A step gets NULL if one of these tokens has no score. One forward pass computes this perplexity, `cot_surprisal` and `cot_entropy`.",
     arguments: QUESTION_AND_STEPS,
     example: "select cot_perplexity('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::AllTokens,
@@ -85,7 +85,7 @@ pub(super) const COT_PERPLEXITY: StepScore = StepScore {
 
 pub(super) const COT_STEP_ENTROPY: StepScore = StepScore {
     name: "cot_step_entropy",
-    about: "The total entropy of the tokens of each step, in nats, by the scoring model (`asap.scorer.model`). In the first version of their paper, Li et al. (2025) prune the steps with the lowest totals first. The second version divides the totals by the number of tokens (`cot_mean_step_entropy`). A step gets NULL if one of its tokens has no token before it. One forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's window gives NULL. As published (first version).",
+    about: "The total entropy of the tokens of each step, in nats, by the scoring model (`asap.scorer.model`). In the first version of their paper, Li et al. (2025) prune the steps with the lowest totals first. The second version divides the totals by the number of tokens (`cot_mean_step_entropy`). A step gets NULL if one of its tokens has no token before it. One forward pass computes this entropy and `cot_perplexity`. As published (first version).",
     arguments: QUESTION_AND_STEPS,
     example: "select cot_step_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::AllTokens,
@@ -96,7 +96,7 @@ pub(super) const COT_STEP_ENTROPY: StepScore = StepScore {
 
 pub(super) const COT_MEAN_STEP_ENTROPY: StepScore = StepScore {
     name: "cot_mean_step_entropy",
-    about: "The mean entropy of the tokens of each step, in nats: `cot_step_entropy` divided by the number of the step's tokens. The blank line before a step does not count. The second version of the paper of Li et al. (2025) prunes by this mean, and the first by the sum. A step gets NULL if one of its tokens has no token before it. One forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's window gives NULL. As published (second version).",
+    about: "The mean entropy of the tokens of each step, in nats: `cot_step_entropy` divided by the number of the step's tokens. The blank line before a step does not count. The second version of the paper of Li et al. (2025) prunes by this mean, and the first by the sum. A step gets NULL if one of its tokens has no token before it. One forward pass computes this entropy and `cot_perplexity`. As published (second version).",
     arguments: QUESTION_AND_STEPS,
     example: "select cot_mean_step_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     wanted: Wanted::AllTokens,
@@ -118,7 +118,7 @@ pub(super) const COT_SELF_INFORMATION: StepScore = StepScore {
 
 pub(super) const COT_ATTRIBUTION: StepScore = StepScore {
     name: "cot_attribution",
-    about: "For each step, how much the mean −ln P of the answer's tokens rises if this step is left out, in nats per token; above 0 if the step helps. This is the score of PIR (Xiao et al. 2025), which drops only functional steps by it: see `cot_drop_functional`. The scoring model (`asap.scorer.model`) reads the question, the steps, `</think>` and the answer, and for each step about half of the chain's tokens again. An empty answer gives NULL. A chain longer than the model's window gives NULL. As published.",
+    about: "For each step, how much the mean −ln P of the answer's tokens rises if this step is left out, in nats per token; above 0 if the step helps. This is the score of PIR (Xiao et al. 2025), which drops only functional steps by it: see `cot_drop_functional`. The scoring model (`asap.scorer.model`) reads the question, the steps, `</think>` and the answer, and for each step about half of the chain's tokens again. An empty answer gives NULL. As published.",
     arguments: &[
         QUESTION,
         argument!(steps: TextList, "The steps of a chain of thought, joined by a blank line."),
@@ -128,7 +128,7 @@ pub(super) const COT_ATTRIBUTION: StepScore = StepScore {
     wanted: Wanted::AllTokens,
     entropies: false,
     readings: |row| {
-        let (chain, answer) = (QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? }, row.text(2)?);
+        let (chain, answer) = (QuestionAndSteps::new(row.asked(0)?, row.texts(1)?), row.text(2)?);
         if answer.is_empty() {
             return Err(NoValue::Null);
         }

@@ -2,14 +2,21 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`conversation`] | one exchange of user and assistant in a conversation, or why it is more |
+//! | [`conversation`] | one exchange of user and assistant in a conversation, or all of its turns |
+//! | [`calls`], [`turns`] | calls and results, and the turns of conversations |
+//! | [`history`] | earlier turns in a column of their own |
 //! | [`response`] | the chain and the answer of a generation, or of separate texts |
 
+pub(crate) mod calls;
 mod conversation;
+mod history;
 mod response;
+pub(crate) mod turns;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use asap_kernels::steps::Separator;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringBuilder, StringViewArray, StructArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Fields};
@@ -17,10 +24,14 @@ use datafusion::common::{Result, exec_err, internal_datafusion_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
 use crate::messages;
-use conversation::{Conversation, Exchange};
-use response::Response;
+use crate::settings::Settings;
+use conversation::Conversation;
+use history::History;
+use response::{Response, Said};
+use turns::Turn;
+pub use turns::{ASKED, are_turns, turns_type};
 
-/// The function that reads a row, for the views of corpora. It returns a struct of texts: [`FIELDS`].
+/// The function that reads a row, for the views of corpora. It returns a struct of texts, [`FIELDS`], and [`TURNS`].
 ///
 /// The function is volatile, so that the engine neither copies its calls nor moves them: a query calls it once for all columns
 /// that it uses.
@@ -32,7 +43,8 @@ pub struct ReadRow {
     signature: Signature,
 }
 
-/// What the arguments of [`ReadRow`] are, with the names that errors give them.
+/// What the arguments of [`ReadRow`] are, with the names that errors give them. A generation, or columns, may have two more: the
+/// earlier turns and the question after them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Source {
     /// One text with the chain in think tags.
@@ -51,15 +63,32 @@ pub enum Part {
         may_have_answer: bool,
     },
     Response,
+    /// The question in the first columns, this many, and the response in the others.
+    Both {
+        questions: usize,
+    },
 }
 
-/// The fields of a row: `multi_turn` is why it is more than one exchange, `text` the generation or what the assistant said.
+/// The texts of a row: `multi_turn` is why it is neither one exchange nor a conversation that asap reads, `text` the generation
+/// or what the assistant said.
 pub const FIELDS: [&str; 8] = ["question", "system", "cot", "answer", "multi_turn", "status", "error", "text"];
+
+/// The field of the turns of a conversation.
+pub const TURNS: &str = "turns";
+
+#[derive(Default)]
+struct Exchange<'a> {
+    question: Option<Cow<'a, str>>,
+    system: Option<Cow<'a, str>>,
+    multi_turn: Option<String>,
+}
 
 #[derive(Default)]
 struct Row<'a> {
     exchange: Exchange<'a>,
     response: Response<'a>,
+    /// Of a conversation.
+    turns: Option<Vec<Turn<'a>>>,
 }
 
 impl ReadRow {
@@ -67,31 +96,33 @@ impl ReadRow {
         ScalarUDF::new_from_impl(Self { source, has_text, signature: Signature::variadic_any(Volatility::Volatile) })
     }
 
-    fn read(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+    fn read(&self, columns: &[ArrayRef], rows: usize, separator: Separator) -> Result<ArrayRef> {
         match (&self.source, columns) {
-            (Source::Generation { name }, [generations]) => {
-                let texts = texts(generations)?;
-                let read = |row| Row { response: Response::of_generation(text(&texts, row), name), ..Row::default() };
+            (Source::Generation { name }, [generations, history @ ..]) => {
+                let (texts, history) = (texts(generations)?, History::new(history)?);
+                let read = |row| {
+                    let generation = text(&texts, row);
+                    let said = Said { text: generation, chain: None };
+                    let response = || Response::of_generation(generation, name);
+                    let several = history.as_ref().and_then(|held| held.conversation(row, said, name, separator));
+                    several.unwrap_or_else(|| Row { response: response(), ..Row::default() })
+                };
                 self.array((0..rows).map(read), None)
             }
-            (Source::Columns { chain, answer }, [chains, answers]) => {
-                let held = [texts(chains)?, texts(answers)?];
+            (Source::Columns { chain, answer }, [chains, answers, history @ ..]) => {
+                let (held, history) = ([texts(chains)?, texts(answers)?], History::new(history)?);
                 let read = |row| {
                     let [chain_held, answer_held] = held.each_ref().map(|texts| text(texts, row));
-                    Row { response: Response::of_columns(chain_held, answer_held, [chain, answer]), ..Row::default() }
+                    let said = Said { text: answer_held, chain: chain_held.map(Into::into) };
+                    let response = || Response::of_columns(chain_held, answer_held, [chain, answer]);
+                    let several = history.as_ref().and_then(|held| held.conversation(row, said, answer, separator));
+                    several.unwrap_or_else(|| Row { response: response(), ..Row::default() })
                 };
                 self.array((0..rows).map(read), Some([chains, answers]))
             }
             (Source::Conversations { columns: names, part }, columns) if columns.len() == names.len() => {
                 let conversations = columns.iter().map(Conversation::new).collect::<Result<Vec<_>>>()?;
-                let read = |row| {
-                    let (exchange, said, name) = conversation::read(&conversations, names, *part, row);
-                    let response = match said {
-                        Some(said) => Response::of_message(said, name),
-                        None => Response::default(),
-                    };
-                    Row { exchange, response }
-                };
+                let read = |row| conversation::read(&conversations, names, *part, row, separator);
                 self.array((0..rows).map(read), None)
             }
             (source, columns) => exec_err!("{source:?} cannot be read from {} columns", columns.len()),
@@ -127,6 +158,7 @@ impl ReadRow {
             column(|row| row.response.status),
             column(|row| row.response.error.as_deref()),
             column(if self.has_text { |row| row.response.text } else { |_| None }),
+            turns::column(rows.iter().map(|row| row.turns.as_ref()))?,
         ];
         Ok(Arc::new(StructArray::try_new(fields(), columns, None)?))
     }
@@ -170,7 +202,8 @@ fn text(texts: &StringViewArray, row: usize) -> Option<&str> {
 }
 
 fn fields() -> Fields {
-    FIELDS.iter().map(|name| Field::new(*name, DataType::Utf8, true)).collect()
+    let texts = FIELDS.iter().map(|name| Field::new(*name, DataType::Utf8, true));
+    texts.chain([Field::new(TURNS, turns_type(), true)]).collect()
 }
 
 impl ScalarUDFImpl for ReadRow {
@@ -192,6 +225,8 @@ impl ScalarUDFImpl for ReadRow {
 
     fn invoke_with_args(&self, given: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let columns = ColumnarValue::values_to_arrays(&given.args)?;
-        Ok(ColumnarValue::Array(self.read(&columns, given.number_rows)?))
+        let separator =
+            Settings::of(&given.config_options).map_or(Separator::default(), |settings| settings.chain_steps);
+        Ok(ColumnarValue::Array(self.read(&columns, given.number_rows, separator)?))
     }
 }

@@ -73,9 +73,7 @@ impl<'a> Response<'a> {
     }
 
     /// A message: with a chain in a place of its own, or a generation.
-    pub(super) fn of_message(said: Said<'a>, column: &str) -> Self {
-        // Only a reject writes it.
-        let name = format_args!("the assistant's turn in column {column}");
+    pub(super) fn of_message(said: Said<'a>, name: impl Display) -> Self {
         let Some(chain) = said.chain.filter(|chain| !chain.trim().is_empty()) else {
             return Self::of_generation(said.text, name);
         };
@@ -165,4 +163,9 @@ fn whole_chain(held: Cow<'_, str>) -> Cow<'_, str> {
             Cow::Owned(own.unwrap_or_else(|| tags::bare_chain(&held).to_string()))
         }
     }
+}
+
+/// Whether a text is only what a generation prompt leaves open: an opening tag, or nothing.
+pub(super) fn is_opening(text: &str) -> bool {
+    text.trim().is_empty() || (tags::begins_with_chain(text) && tags::bare_chain(text).trim().is_empty())
 }

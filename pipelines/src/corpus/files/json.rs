@@ -6,6 +6,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use asap_udfs::json::Scanner;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::json::ReaderBuilder;
@@ -24,7 +25,7 @@ use tokio::io::AsyncWriteExt;
 
 use crate::corpus::files::file::{CorpusFile, MAGIC, Temporary};
 use crate::corpus::files::foreign::refuse_start;
-use crate::corpus::files::json_kinds::{Kind, MAX_KEYS, Scanner, has_key_twice, without_nan};
+use crate::corpus::files::json_kinds::{Kind, MAX_KEYS, has_key_twice, without_nan};
 use crate::corpus::files::json_lines::{Lines, MAX_LINE, check_length, values_of_columns};
 use crate::corpus::rules::{ANSWERS, CHAINS, COMPLETE, CONVERSATIONS, FLAGS, QUESTIONS, ROW_FLAGS, RULES, SYSTEMS};
 use crate::corpus::shape;

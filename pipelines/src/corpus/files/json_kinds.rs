@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
-use serde_json::{Deserializer, Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::corpus::rules::{ITEM_TEXTS, TURN_FIELDS};
+use asap_udfs::json::{Scanner, items, member};
 use asap_udfs::messages::TURN_CHAINS;
+use asap_udfs::messages::forms::is_written;
 
 /// The most keys of a file, at all depths, that become columns and fields of structs. Objects that use ids as keys have no
 /// other bound, and each column costs memory and time.
@@ -32,6 +34,10 @@ pub(crate) struct Kind {
     /// Lists without items, which fit any list, and are not filled elsewhere.
     empty: usize,
     objects: usize,
+    /// Objects that stay as written: the arguments of calls and the schemas of tools. Structs of all their keys would add NULLs.
+    written: usize,
+    /// Whether the place is within a list.
+    is_in_list: bool,
     /// Whether [`Self::keep_most`] left out values of other types.
     is_reduced: bool,
     /// Whether keys were left out, as each new one is then: see [`Self::limit`].
@@ -65,23 +71,32 @@ impl Kind {
             Value::Array(items) if items.is_empty() => self.empty += 1,
             Value::Array(items) => {
                 self.lists += 1;
-                let item = self.item.get_or_insert_default();
+                let item = self.item.get_or_insert_with(|| Box::new(Kind { is_in_list: true, ..Kind::default() }));
                 return items.iter().map(|value| item.add(value, |_| false)).sum();
             }
             Value::Object(fields) => {
                 self.objects += 1;
-                let mut new = 0;
+                let (mut new, is_in_list) = (0, self.is_in_list);
                 for (name, value) in fields {
+                    let is_whole = is_in_list && value.is_object() && is_written(fields.keys(), name);
+                    let add = |kind: &mut Kind| if is_whole { kind.add_written() } else { kind.add(value, |_| false) };
                     if let Some(kind) = self.fields.get_mut(name) {
-                        new += kind.add(value, |_| false);
+                        new += add(kind);
                     } else if !self.is_full || is_known(name) {
-                        new += 1 + self.fields.entry(name.clone()).or_default().add(value, |_| false);
+                        let mut kind = Kind { is_in_list, ..Kind::default() };
+                        new += 1 + add(&mut kind);
+                        self.fields.insert(name.clone(), kind);
                         self.is_full |= self.fields.len() > 2 * MAX_KEYS;
                     }
                 }
                 return new;
             }
         }
+        0
+    }
+
+    fn add_written(&mut self) -> usize {
+        (self.seen, self.written) = (self.seen + 1, self.written + 1);
         0
     }
 
@@ -137,6 +152,11 @@ impl Kind {
         self.is_full && self.fields.is_empty()
     }
 
+    /// Whether objects here or within stay as written.
+    fn has_written(&self) -> bool {
+        self.written > 0 || self.fields.values().chain(self.item.as_deref()).any(Kind::has_written)
+    }
+
     /// Like [`Self::is_map`], at any depth.
     pub(crate) fn has_map(&self) -> bool {
         self.is_map() || self.fields.values().chain(self.item.as_deref()).any(Kind::has_map)
@@ -160,7 +180,7 @@ impl Kind {
         let [scalars, lists, objects] = [self.scalars(), self.lists, self.objects].map(|values| values > 0);
         let are_texts = self.texts == self.scalars();
         match self.item.as_deref() {
-            _ if self.is_map() => Form::Json,
+            _ if self.is_map() || self.written > 0 => Form::Json,
             _ if usize::from(scalars) + usize::from(lists) + usize::from(objects) < 2 => Form::Plain,
             Some(item) if are_texts && !objects && holds_parts(item) => Form::Parts,
             None if are_texts && holds_parts(self) => Form::Part,
@@ -169,7 +189,7 @@ impl Kind {
     }
 
     fn is_json(&self) -> bool {
-        self.form() == Form::Json && !self.is_map()
+        self.form() == Form::Json && !self.is_map() && self.written == 0
     }
 
     /// Whether values of several types become JSON text, at any depth.
@@ -266,30 +286,48 @@ impl Kind {
         }
     }
 
+    /// Parses a value. Objects that stay as written become texts.
+    fn parse(&self, value: &[u8]) -> serde_json::Result<Value> {
+        match (value.first(), self.item.as_deref()) {
+            (Some(b'{'), _) if self.written > 0 => Ok(Value::from(String::from_utf8_lossy(value))),
+            _ if !self.has_written() => serde_json::from_slice(value),
+            (Some(b'['), Some(item)) => items(value).map(|held| item.parse(held.trim_ascii())).collect(),
+            (Some(b'{'), _) => {
+                let mut fields = Map::new();
+                for (key, value) in items(value).filter_map(member) {
+                    let value = self
+                        .fields
+                        .get(&key)
+                        .map_or_else(|| serde_json::from_slice(value), |kind| kind.parse(value))?;
+                    fields.insert(key, value);
+                }
+                Ok(Value::Object(fields))
+            }
+            _ => serde_json::from_slice(value),
+        }
+    }
+
     /// Rewrites the mixed columns of a line. Other columns stay as written: a parsed number may lose digits.
     pub(crate) fn fit_line(&self, line: &[u8]) -> serde_json::Result<Vec<u8>> {
         let others = self.others();
         let (mut fitted, mut other): (Vec<Cow<[u8]>>, Vec<&[u8]>) = Default::default();
-        for member in members(line) {
-            let mut keys = Deserializer::from_slice(member).into_iter::<String>();
-            let key = keys.next().transpose().unwrap_or_default();
-            let value = member[keys.byte_offset()..].trim_ascii_start().strip_prefix(b":");
-            let (Some(key), Some(value)) = (key, value) else {
-                fitted.push(member.into());
+        for held in items(line) {
+            let Some((key, value)) = member(held) else {
+                fitted.push(held.into());
                 continue;
             };
             match self.fields.get(&key) {
-                None if others.is_some() => other.push(member),
+                None if others.is_some() => other.push(held),
                 Some(kind) if kind.is_mixed() => {
                     // A parsed number may lose digits.
-                    let value = match value.trim_ascii().first() {
-                        Some(b'-' | b'0'..=b'9') => Value::from(String::from_utf8_lossy(value).trim()),
-                        _ => serde_json::from_slice(value)?,
+                    let value = match value.first() {
+                        Some(b'-' | b'0'..=b'9') => Value::from(String::from_utf8_lossy(value)),
+                        _ => kind.parse(value)?,
                     };
                     let value = kind.fit(value);
                     fitted.push(format!("{}:{value}", Value::String(key)).into_bytes().into());
                 }
-                _ => fitted.push(member.into()),
+                _ => fitted.push(held.into()),
             }
         }
         if let Some(others) = others.filter(|_| !other.is_empty()) {
@@ -298,46 +336,6 @@ impl Kind {
             fitted.push(format!("{}:{text}", Value::String(others)).into_bytes().into());
         }
         Ok([b"{", fitted.join(&b',').as_slice(), b"}"].concat())
-    }
-}
-
-/// The members of an object, as written.
-fn members(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let (mut scanner, mut from) = (Scanner::default(), 0);
-    let borders = line.iter().enumerate().filter(move |(_, byte)| scanner.is_border(**byte));
-    let members = borders.map(move |(at, _)| line.get(std::mem::replace(&mut from, at + 1)..at).unwrap_or_default());
-    members.filter(|member| !member.trim_ascii().is_empty())
-}
-
-/// Finds the borders of the items of an array or an object: its brackets and its own commas.
-#[derive(Debug, Default)]
-pub(crate) struct Scanner {
-    pub(crate) depth: usize,
-    is_text: bool,
-    is_escaped: bool,
-}
-
-impl Scanner {
-    pub(crate) fn is_border(&mut self, byte: u8) -> bool {
-        if self.is_text {
-            self.is_text = self.is_escaped || byte != b'"';
-            self.is_escaped = byte == b'\\' && !self.is_escaped;
-            return false;
-        }
-        match byte {
-            b'"' => self.is_text = true,
-            b'[' | b'{' => {
-                self.depth += 1;
-                return self.depth == 1;
-            }
-            b']' | b'}' => {
-                self.depth = self.depth.saturating_sub(1);
-                return self.depth == 0;
-            }
-            b',' => return self.depth == 1,
-            _ => {}
-        }
-        false
     }
 }
 
@@ -351,7 +349,7 @@ pub(crate) fn without_nan(line: &[u8]) -> Option<Vec<u8>> {
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit() || b"+-.eE".contains(byte)).count();
         let is_infinite =
             || str::from_utf8(&rest[..digits]).is_ok_and(|number| number.parse().is_ok_and(f64::is_infinite));
-        let number = named.or((digits > 1 && is_infinite()).then_some(digits)).filter(|_| !scanner.is_text);
+        let number = named.or((digits > 1 && is_infinite()).then_some(digits)).filter(|_| !scanner.is_text());
         if number.is_some() {
             clean.extend(b"null");
         } else {
@@ -374,6 +372,6 @@ pub(crate) fn has_key_twice(line: &[u8], value: &Value) -> bool {
         }
     }
     let mut scanner = Scanner::default();
-    let is_colon = |byte: &&u8| !scanner.is_border(**byte) && !scanner.is_text && **byte == b':';
+    let is_colon = |byte: &&u8| !scanner.is_border(**byte) && !scanner.is_text() && **byte == b':';
     line.iter().filter(is_colon).count() > fields(value)
 }

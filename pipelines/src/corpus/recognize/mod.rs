@@ -18,6 +18,7 @@ use crate::corpus::shape::expressions::text;
 use crate::corpus::shape::mapping::{self, BLANK, ColumnMapping};
 use crate::corpus::shape::path::Path;
 use crate::corpus::shape::reading::Functions;
+use crate::corpus::shape::reading::own_turns;
 use crate::corpus::shape::types::are_turns;
 use crate::corpus::shape::{self, Response, Shape};
 use crate::corpus::view;
@@ -121,6 +122,10 @@ async fn recognized(
 /// its answers are whole generations, whose chains are not those of the chain column.
 async fn readable(session: &dyn Session, table: &FilesTable, shapes: Vec<Shape>) -> Result<Option<Shape>> {
     for shape in &shapes {
+        // Conversations of an output have a status, and their chains are no others.
+        if own_turns(table.file_schema(), shape).is_some() {
+            return Ok(Some(shape.clone()));
+        }
         let has_chains = matches!(shape.response, Response::Columns { .. }) && shape.rule != OWN;
         if shapes.len() == 1 && !has_chains {
             break;

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use asap_kernels::front_end::Flag;
-use asap_udfs::reading::{Part, ReadRow, Source};
+use asap_udfs::reading::{Part, ReadRow, Source, TURNS, are_turns, turns_type};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::Session;
 use datafusion::common::{Result, plan_datafusion_err};
 use datafusion::functions::core::expr_fn::{coalesce, get_field};
 use datafusion::functions::string::expr_fn::concat;
-use datafusion::logical_expr::{Expr, ScalarUDF, lit, not, when};
+use datafusion::logical_expr::{Expr, ScalarUDF, cast, lit, not, when};
+use datafusion::scalar::ScalarValue;
 
 use crate::corpus::rules::{BY_USER, HISTORY, OWN, RENDERED};
 use crate::corpus::shape::expressions::{column, first_filled, is_blank, length, null_text, text, without_nan};
@@ -56,6 +57,10 @@ pub(crate) struct Reading {
     pub faults: Vec<(&'static str, Expr)>,
     /// Which calls read conversations.
     conversations: Vec<&'static str>,
+    /// Whether rows may have earlier turns in a column of their own.
+    has_history: bool,
+    /// The turns of conversations in an output.
+    pub turns: Option<Expr>,
     question_name: String,
 }
 
@@ -71,9 +76,10 @@ impl Reading {
     /// Also reads the text of the response, if `has_text`.
     fn with_text(schema: &Schema, shape: &Shape, functions: &Functions, has_text: bool) -> Result<Self> {
         let call = |source, arguments| ReadRow::function(source, has_text).call(arguments);
-        let conversations = |paths: &Path, part| {
-            let columns = paths.each().map(Path::to_string).collect();
-            call(Source::Conversations { columns, part }, paths.each().map(|path| path.whole(schema)).collect())
+        let conversations = |paths: &[&Path], part| {
+            let paths = || paths.iter().flat_map(|paths| paths.each());
+            let columns = paths().map(Path::to_string).collect();
+            call(Source::Conversations { columns, part }, paths().map(|path| path.whole(schema)).collect())
         };
         let may_have_answer = matches!(shape.response, Response::Columns { .. });
         let (question, asked, question_name) = match (&shape.question, &shape.response) {
@@ -92,15 +98,31 @@ impl Reading {
                 }
             }
             (Question::Turn(turns), response) => {
-                let is_whole = matches!(response, Response::Turn { turns: said, .. } if said == turns);
-                let part = if is_whole { Part::Exchange } else { Part::Question { may_have_answer } };
-                let name = format!("the user's turn in column {}", turns.described());
-                (None, Some(conversations(turns, part)), name)
+                let call = match response {
+                    Response::Turn { turns: said, .. } if said == turns => conversations(&[turns], Part::Exchange),
+                    Response::Turn { turns: said, .. } => {
+                        conversations(&[turns, said], Part::Both { questions: turns.each().count() })
+                    }
+                    _ => conversations(&[turns], Part::Question { may_have_answer }),
+                };
+                (None, Some(call), format!("the user's turn in column {}", turns.described()))
             }
         };
         let mut faults = Vec::new();
-        faults.extend(history(schema, shape)?.map(|fault| ("multi_turn", fault)));
+        let history = history(schema, shape)?;
+        let earlier = history.clone().zip(question.clone()).filter(|(history, _)| history.is_read);
+        let earlier = earlier.map(|(history, question)| [history.turns, question]);
+        let has_history = earlier.is_some();
+        let call_after = |source, arguments: Vec<Expr>| {
+            call(source, arguments.into_iter().chain(earlier.clone().into_iter().flatten()).collect())
+        };
+        faults.extend(history.filter(|_| !has_history).map(|history| ("multi_turn", history.fault)));
         faults.extend(flags::fault(schema, &shape.flags)?.map(|fault| ("unverified", fault)));
+        let turns = own_turns(schema, shape);
+        if let Some(turns) = &turns {
+            let why = "column turns has the turns of a conversation, expected one exchange";
+            faults.push(("multi_turn", when(turns.clone().is_not_null(), lit(why)).end()?));
+        }
         let said = match &shape.response {
             Response::Columns { cot, answer } => {
                 let kind = |path: &Path| path.data_type(schema).cloned().unwrap_or(DataType::Null);
@@ -108,30 +130,29 @@ impl Reading {
                 let chains = first_filled(cot.each().map(|path| text(path.chain(schema))).collect())?;
                 let answers = first_filled(answer.each().map(said).collect())?;
                 let [chain, answer] = [cot, answer].map(|path| format!("column {}", path.described()));
-                Some(call(Source::Columns { chain, answer }, vec![chains, answers]))
+                Some(call_after(Source::Columns { chain, answer }, vec![chains, answers]))
             }
             Response::Generation(generation) => {
                 let texts = generation.each().map(|path| path.first_that(schema, |text| functions.think(text)));
                 let texts = texts.map(|found| found.map(text)).collect::<Result<_>>()?;
                 let name = format!("column {}", generation.described());
-                Some(call(Source::Generation { name }, vec![first_filled(texts)?]))
+                Some(call_after(Source::Generation { name }, vec![first_filled(texts)?]))
             }
             Response::Generations(generations) => {
                 let (generation, fault) = first_correct(schema, generations)?;
                 faults.push(("unverified", fault));
                 let name = format!("the chosen text of column {}", generations.list);
-                Some(call(Source::Generation { name }, vec![generation]))
+                Some(call_after(Source::Generation { name }, vec![generation]))
             }
-            Response::Turn { turns, .. } => {
-                let is_asked = matches!(&shape.question, Question::Turn(asked) if asked == turns);
-                (!is_asked).then(|| conversations(turns, Part::Response))
-            }
+            // The call of the question reads this too.
+            Response::Turn { .. } if matches!(shape.question, Question::Turn(_)) => None,
+            Response::Turn { turns, .. } => Some(conversations(&[turns], Part::Response)),
         };
         let systems = shape.system.iter().map(|name| text(column(name))).collect();
         let is_of_turn = matches!(shape.response, Response::Turn { .. });
         let reads = [(ASKED, asked.is_some()), (SAID, said.is_some() && is_of_turn)];
         let conversations = reads.into_iter().filter_map(|(call, is_read)| is_read.then_some(call)).collect();
-        Ok(Self { question, asked, said, systems, faults, conversations, question_name })
+        Ok(Self { question, asked, said, systems, faults, conversations, has_history, turns, question_name })
     }
 
     /// What the model wrote: the generation, or the text of the assistant's message.
@@ -156,7 +177,21 @@ impl Reading {
 
     /// A field of the question's call, or the column of the question.
     pub(crate) fn question(&self, inner: fn(&str) -> Expr) -> Expr {
-        if self.asked.is_some() { get_field(inner(ASKED), "question") } else { inner("question") }
+        match self.asked.is_some() {
+            true => get_field(inner(ASKED), "question"),
+            // The first question may be an earlier one.
+            false if self.has_history => coalesce(vec![get_field(inner(SAID), "question"), inner("question")]),
+            false => inner("question"),
+        }
+    }
+
+    /// The turns of a conversation; NULL if no row is one.
+    pub(crate) fn turns(&self, inner: fn(&str) -> Expr) -> Result<Expr> {
+        match self.has_history || (self.asked.is_some() && self.said.is_none()) {
+            true => Ok(self.response(inner, TURNS)),
+            false if self.turns.is_some() => Ok(inner(TURNS)),
+            false => Ok(lit(ScalarValue::try_new_null(&turns_type())?)),
+        }
     }
 
     /// A field of the call that reads the response.
@@ -200,8 +235,18 @@ impl Reading {
     }
 }
 
-/// Why a row has earlier turns, in LLaMA-Factory's column of them; NULL for other rows. If users name the columns, they decide.
-fn history(schema: &Schema, shape: &Shape) -> Result<Option<Expr>> {
+/// Earlier turns in LLaMA-Factory's column of them.
+#[derive(Clone)]
+struct History {
+    turns: Expr,
+    /// Whether the turns are pairs of texts, and so are read.
+    is_read: bool,
+    /// Why a row with such turns is no exchange; NULL for other rows.
+    fault: Expr,
+}
+
+/// The earlier turns of rows. If users name the columns, they decide.
+fn history(schema: &Schema, shape: &Shape) -> Result<Option<History>> {
     let Some(name) = find(schema, HISTORY).filter(|_| ![OWN, BY_USER].contains(&shape.rule)) else { return Ok(None) };
     let found = schema.field_with_name(&name)?.data_type();
     let is_filled = match found {
@@ -216,7 +261,14 @@ fn history(schema: &Schema, shape: &Shape) -> Result<Option<Expr>> {
         "column {name} has earlier turns: asap reads one exchange; to prune the row without them, name the columns with {}",
         Flag("--columns")
     );
-    Ok(Some(when(is_filled, lit(why)).end()?))
+    let is_read = item(found).and_then(item).is_some_and(is_text);
+    Ok(Some(History { turns: column(&name), is_read, fault: when(is_filled, lit(why)).end()? }))
+}
+
+/// The turns of conversations, if the files are those of an output.
+pub(crate) fn own_turns(schema: &Schema, shape: &Shape) -> Option<Expr> {
+    let held = schema.field_with_name(TURNS).ok().filter(|_| shape.rule == OWN)?;
+    are_turns(held.data_type()).then(|| cast(column(TURNS), turns_type()))
 }
 
 /// The question as its columns hold it, which may be a rendered prompt.

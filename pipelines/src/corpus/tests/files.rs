@@ -1,5 +1,6 @@
 use std::os::unix::fs::symlink;
 
+use asap_udfs::reading::turns_type;
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::physical_plan::displayable;
 use datafusion::prelude::col;
@@ -158,14 +159,15 @@ async fn the_columns_of_a_corpus_come_first_and_have_one_type_each() {
     let (_folder, corpus) = opened(&format!("{clashing} ({PLAIN})")).await;
     let schema: &Schema = &corpus.schema();
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-    assert_eq!(names[..8], ["source", "id", "question", "cot", "answer", "system", "status", "error"]);
+    assert_eq!(names[..9], ["source", "id", "question", "cot", "answer", "system", "turns", "status", "error"]);
     let originals = "source_question, source_cot, source_answer, source_id, source_source_source, source_source, Level 1, \
                      a.b, __row, __file, text";
-    assert_eq!(names[8..].join(", "), originals);
+    assert_eq!(names[9..].join(", "), originals);
     assert_eq!(corpus.original_columns().join(", "), originals);
     assert_eq!(corpus.original_names()[3..6], ["id", "source", "source_source"]);
-    let types: Vec<&DataType> = schema.fields().iter().take(8).map(|field| field.data_type()).collect();
-    assert_eq!(types[1..], [&DataType::Utf8; 7]);
+    let types: Vec<&DataType> = schema.fields().iter().take(9).map(|field| field.data_type()).collect();
+    assert_eq!([&types[1..6], &types[7..]].concat(), [&DataType::Utf8; 7]);
+    assert_eq!(*types[6], turns_type());
     let DataType::Struct(source) = types[0] else { panic!("{}", types[0]) };
     let fields: Vec<String> = source.iter().map(|field| format!("{} {}", field.name(), field.data_type())).collect();
     assert_eq!(fields, ["file Utf8", "row Int64"]);

@@ -81,12 +81,27 @@ impl Writer {
             let (answer, other) = (self.text(), if form.contains('B') { self.text() } else { String::new() });
             message.insert(text.to_string(), json!(form.replace('A', &answer).replace('B', &other)));
         }
+        if self.chance(5) {
+            let call = json!({"id": self.text(), "function": {"name": self.text(), "arguments": self.tagged()}});
+            message.insert("tool_calls".to_string(), json!([call]));
+        }
         Value::Object(message)
     }
 
     fn conversation(&mut self, names: [&str; 2], field: &str, in_parts: bool) -> Value {
-        let roles =
-            ["system", "user", "assistant", "tool", "Human", "gpt", "function", "critic", "developer", "observation"];
+        let roles = [
+            "system",
+            "user",
+            "assistant",
+            "tool",
+            "Human",
+            "gpt",
+            "function",
+            "critic",
+            "developer",
+            "observation",
+            "function_call",
+        ];
         let orders: [&[&str]; 6] = [
             &["user", "assistant"],
             &["system", "user", "assistant"],
@@ -161,7 +176,7 @@ fn words(text: &str) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn each_text_of_a_row_is_read_or_the_row_has_a_status() {
-    let (mut rows_read, mut lost) = (0, vec![]);
+    let (mut rows_read, mut talks_read, mut lost) = (0, 0, vec![]);
     for seed in 0..FILES {
         let mut writer = Writer { random: Random(seed + 1), words: 0 };
         let layout = seed as usize % 9;
@@ -172,19 +187,21 @@ async fn each_text_of_a_row_is_read_or_the_row_has_a_status() {
         std::fs::write(folder.path().join("a.jsonl"), lines).unwrap();
         // A file whose rows mostly have no tags may be refused, with the columns to name.
         let Ok(corpus) = open(folder.path(), None).await else { continue };
-        let sql =
-            "SELECT concat_ws(' ', question, cot, answer, system) AS held, status FROM corpus ORDER BY source['row']";
+        let sql = "SELECT concat_ws(' ', question, cot, answer, system) AS held, turns, status FROM corpus ORDER BY source['row']";
         let found = query(&corpus, sql).await;
         assert_eq!(found.len(), rows.len());
         for (row, found) in rows.iter().zip(found) {
             let (held, status) = found.rsplit_once(" | ").unwrap();
             let missing: Vec<String> = words(&row.to_string()).difference(&words(held)).cloned().collect();
+            // A conversation is a reject, and its turns have all texts.
+            let is_conversation = ["multi_turn", "no_thoughts"].contains(&status) && !held.ends_with(" | NULL");
             rows_read += usize::from(status == "NULL");
-            if status == "NULL" && !missing.is_empty() {
+            talks_read += usize::from(is_conversation);
+            if (status == "NULL" || is_conversation) && !missing.is_empty() {
                 lost.push(format!("{} of {row}, read as {held}", missing.join(", ")));
             }
         }
     }
-    assert!(rows_read > 400, "{rows_read}");
+    assert!(rows_read > 400 && talks_read > 200, "{rows_read}, {talks_read}");
     assert!(lost.is_empty(), "{} rows: {}", lost.len(), lost[..lost.len().min(8)].join("\n\n"));
 }

@@ -1,5 +1,5 @@
 //! Files of a few rows, one case a line of `rows.jsonl`: how they are read, and what is said of them. Those of the kind
-//! `corpus` are like the files of published corpora.
+//! `corpus` are like the files of published corpora. `conversations.jsonl` has the same conversations in each of their forms.
 
 use std::collections::BTreeMap;
 
@@ -107,7 +107,8 @@ async fn each_other_file_is_read_as_its_line_wants() {
 
 async fn every_second_line(first: usize) {
     let mut wrong = Vec::new();
-    for line in include_str!("rows.jsonl").lines().skip(first).step_by(2) {
+    let lines = [include_str!("rows.jsonl"), include_str!("conversations.jsonl")].into_iter().flat_map(str::lines);
+    for line in lines.skip(first).step_by(2) {
         let case: Case = serde_json::from_str(line).unwrap();
         let folder = tempfile::tempdir().unwrap();
         case.write(folder.path()).await;

@@ -65,7 +65,7 @@ impl HeldOriginals {
     }
 }
 
-fn originals_of(state: &LogState) -> Result<Vec<(String, String)>> {
+pub(crate) fn originals_of(state: &LogState) -> Result<Vec<(String, String)>> {
     let property = state.metadata.configuration.get(ORIGINALS).map_or("[]", String::as_str);
     serde_json::from_str(property)
         .map_err(|error| exec_datafusion_err!("the property {ORIGINALS} of the output cannot be read: {error}"))

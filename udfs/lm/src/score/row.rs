@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::ask::check::{ANSWER_PROMPT, in_common};
 use crate::backend::{Continuation, Continued, Fork, QuestionKey, Target, TokenScore};
 use crate::example::Example;
+use crate::text::conversation::Turn;
 use crate::{Asked, PromptTemplate, Result, Tokenizer};
 use asap_kernels::steps::{join, separator};
 use asap_kernels::tags::{BEFORE_ANSWER, continuation};
@@ -16,6 +17,49 @@ pub struct QuestionAndSteps<'a> {
     pub question: Asked<'a>,
     /// The steps; the model reads them joined by blank lines.
     pub steps: Vec<&'a str>,
+    /// Of a conversation with several exchanges or tools: its turns, whose thoughts have the steps. The model reads these
+    /// instead of the question.
+    pub turns: Vec<Turn<'a>>,
+}
+
+impl<'a> QuestionAndSteps<'a> {
+    /// The steps of one exchange.
+    pub fn new(question: Asked<'a>, steps: Vec<&'a str>) -> Self {
+        Self { question, steps, turns: vec![] }
+    }
+
+    /// Renders what precedes the last step, and drops it.
+    ///
+    /// # Errors
+    /// [`LmError::Prompt`](crate::LmError::Prompt) if the prompt cannot be rendered.
+    pub fn try_prompt(&self, prompt: &PromptTemplate) -> Result<()> {
+        match self.turns.is_empty() {
+            true => prompt.render(self.question).map(drop),
+            false => prompt.render_conversation(&self.turns, &self.steps).map(drop),
+        }
+    }
+
+    /// The same with only some of the steps, by their ascending indices.
+    pub fn with_steps(&self, kept: &[usize]) -> Self {
+        let mut turns = self.turns.clone();
+        let mut end = 0;
+        for turn in &mut turns {
+            let own = end..end + turn.steps;
+            end = own.end;
+            turn.steps = kept.iter().filter(|step| own.contains(step)).count();
+        }
+        Self { question: self.question, steps: kept.iter().map(|step| self.steps[*step]).collect(), turns }
+    }
+
+    /// The text before the answer: up to the last text of a conversation, or to the end of the thought.
+    fn before_answer(&self, prompt: &PromptTemplate, closing: impl FnOnce(&str) -> String) -> Result<String> {
+        if self.turns.is_empty() {
+            return Ok([prompt.render(self.question)?, closing(&join(self.steps.iter().copied()))].concat());
+        }
+        let mut rendered = prompt.render_conversation(&self.turns, &self.steps)?;
+        rendered.text.truncate(rendered.answer);
+        Ok(rendered.text)
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -87,7 +131,14 @@ impl Scores {
 impl RowTokens {
     /// Tokenizes the prompt of a question and the steps, joined, as one text.
     pub(crate) fn encode(tokenizer: &Tokenizer, prompt: &PromptTemplate, chain: &QuestionAndSteps) -> Result<Self> {
-        let QuestionAndSteps { question, steps } = chain;
+        let QuestionAndSteps { question, steps, turns } = chain;
+        if !turns.is_empty() {
+            let rendered = prompt.render_conversation(turns, steps)?;
+            let end = rendered.steps.last().map_or(rendered.text.len(), |last| last.end);
+            let spans: Vec<(u32, u32)> = rendered.steps.iter().map(|own| (own.start as u32, own.end as u32)).collect();
+            let encoded = tokenizer.encode(&rendered.text[..end], prompt.adds_special())?;
+            return Ok(Self { steps: locate(&encoded.offsets, &spans), ids: encoded.ids, ..Self::default() });
+        }
         let prompt_text = prompt.render(*question)?;
         let mut start = prompt_text.len();
         let span = |(place, step): (usize, &&str)| {
@@ -107,19 +158,17 @@ impl RowTokens {
         self.steps.iter().map(first)
     }
 
-    /// Tokenizes each chain with the prompt of `question`, the closing tag and the answer as one text, whose answer is
+    /// Tokenizes each chain with the prompt of its question, the closing tag and the answer as one text, whose answer is
     /// to be scored. Tokens that a text shares with the first one are read once.
-    pub(crate) fn with_answer(
+    pub(crate) fn with_answer<'a>(
         tokenizer: &Tokenizer,
         prompt: &PromptTemplate,
-        question: Asked,
-        chains: impl Iterator<Item = String>,
+        chains: impl Iterator<Item = QuestionAndSteps<'a>>,
         answer: &str,
     ) -> Result<Self> {
-        let prompt_text = prompt.render(question)?;
         let mut answers: Vec<Fork> = Vec::new();
         for chain in chains {
-            let before = [&prompt_text, &chain, CLOSING].concat();
+            let before = chain.before_answer(prompt, |chain| [chain, CLOSING].concat())?;
             let encoded = tokenizer.encode(&[&before, answer].concat(), prompt.adds_special())?;
             let span = (before.len() as u32, (before.len() + answer.len()) as u32);
             let scored = locate(&encoded.offsets, &[span]).remove(0).unwrap_or(0..0);
@@ -141,9 +190,7 @@ impl RowTokens {
         question: QuestionKey,
     ) -> Result<Self> {
         let answer_prompt = if states { ANSWER_PROMPT } else { "" };
-        let before = [BEFORE_ANSWER, answer_prompt].concat();
-        let before = continuation(&join(chain.steps.iter().copied()), &before, "");
-        let before = [prompt.render(chain.question)?, before].concat();
+        let before = chain.before_answer(prompt, |chain| continuation(chain, BEFORE_ANSWER, ""))? + answer_prompt;
         let whole = tokenizer.encode(&[&before, answer].concat(), prompt.adds_special())?;
         let span = (before.len() as u32, (before.len() + answer.len()) as u32);
         let scored = locate(&whole.offsets, &[span]).remove(0).unwrap_or(0..0);

@@ -15,7 +15,6 @@ use crate::score::thread::{Request, RowKey};
 use crate::text::prompt::named_token;
 use crate::{LmError, PromptTemplate, Result, Tokenizer, ops};
 use asap_kernels::memo::{Memo, Memory, share};
-use asap_kernels::steps::join;
 
 #[derive(Debug)]
 pub struct Scorer {
@@ -53,10 +52,10 @@ impl<'a> Reading<'a> {
 }
 
 /// The whole chain, and the chain without each of its steps if these are `left_out`.
-fn chains(steps: &[&str], left_out: bool) -> impl Iterator<Item = String> {
-    let texts = if left_out { steps.len() } else { 0 };
-    let without = |place: usize| join(steps[..place].iter().chain(&steps[place + 1..]).copied());
-    std::iter::once(join(steps.iter().copied())).chain((0..texts).map(without))
+fn chains<'a>(chain: &QuestionAndSteps<'a>, left_out: bool) -> impl Iterator<Item = QuestionAndSteps<'a>> {
+    let texts = if left_out { chain.steps.len() } else { 0 };
+    let without = |place: usize| (0..chain.steps.len()).filter(|step| *step != place).collect::<Vec<_>>();
+    std::iter::once(chain.clone()).chain((0..texts).map(move |place| chain.with_steps(&without(place))))
 }
 
 /// A row, or its length in tokens if that exceeds the model's window.
@@ -206,11 +205,11 @@ impl Scorer {
             Reading::Alone(step) => RowTokens::alone(&self.tokenizer, self.start()?, step)?,
             Reading::Example(example) => RowTokens::of_example(example),
             Reading::Answer { chain, answer, left_out } => {
-                let chains = chains(&chain.steps, *left_out);
-                RowTokens::with_answer(&self.tokenizer, &self.prompt, chain.question, chains, answer)?
+                RowTokens::with_answer(&self.tokenizer, &self.prompt, chains(chain, *left_out), answer)?
             }
             Reading::Survival { chain, answer, states } => {
-                let question = self.key(&chain.question);
+                let said: Vec<_> = chain.turns.iter().map(|turn| &turn.text).collect();
+                let question = self.key(&(chain.question, said));
                 RowTokens::checked(&self.tokenizer, &self.prompt, chain, answer, *states, question)?
             }
         };

@@ -191,7 +191,7 @@ fn refused(url: &str) -> String {
 }
 
 fn chain<'a>(question: &'a str, steps: &[&'a str]) -> QuestionAndSteps<'a> {
-    QuestionAndSteps { question: question.into(), steps: steps.to_vec() }
+    QuestionAndSteps::new(question.into(), steps.to_vec())
 }
 
 /// Chains, forks and checks.

@@ -23,7 +23,7 @@ fn chains() -> Vec<ScoredChain> {
 fn tokens(config: &ConfigOptions) -> u64 {
     fn reading(chain: &ScoredChain) -> Reading<'_> {
         let steps = chain.steps.iter().map(String::as_str).collect();
-        Reading::Chain(QuestionAndSteps { question: chain.question.as_str().into(), steps })
+        Reading::Chain(QuestionAndSteps::new(chain.question.as_str().into(), steps))
     }
     let chains = chains();
     let readings: Vec<Reading> = chains.iter().map(reading).collect();

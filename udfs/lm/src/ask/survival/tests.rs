@@ -50,7 +50,7 @@ fn scorer(name: &str, memory: &Arc<Memory>) -> Scorer {
 /// What is read of an answer of the goldens: the content of its box, the whole of a number or a program.
 fn reading<'a>(chain: &'a ScoredChain, kept: &[usize], answer: &'a str) -> Reading<'a> {
     let steps = kept.iter().map(|step| chain.steps[*step].as_str()).filter(|step| !step.trim().is_empty()).collect();
-    let chain = QuestionAndSteps { question: chain.question.as_str().into(), steps };
+    let chain = QuestionAndSteps::new(chain.question.as_str().into(), steps);
     let answer_in_box = answer.rsplit_once("\\boxed{").map(|(_, rest)| &rest[..closing(rest).unwrap()]);
     Reading::Survival { chain, answer: answer_in_box.unwrap_or(answer), states: !answer.starts_with("```") }
 }
@@ -173,7 +173,7 @@ fn the_window_holds_what_may_be_written() {
     let scorer = scorer("qwen2", &Arc::default());
     let why = |words: usize| {
         let text = "7 ".repeat(words);
-        let chain = QuestionAndSteps { question: "Count.".into(), steps: vec![&text] };
+        let chain = QuestionAndSteps::new("Count.".into(), vec![&text]);
         let reading = Reading::Survival { chain, answer: "7", states: true };
         read(&scorer, &[reading], Wanted::AllTokens).remove(0)
     };

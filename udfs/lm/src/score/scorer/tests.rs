@@ -7,7 +7,8 @@ use crate::backend::{Backend, Fork, IsWanted, Packed, Target, TokenScore};
 use crate::model::decoder::Decoder;
 use crate::score::loaded::CpuModel;
 use crate::testing::{self, By, ScoredChain, chains, golden, lines, read, steps};
-use crate::{Asked, Computed, Dtype, Joined};
+use crate::{Asked, Computed, Dtype, Joined, Turn};
+use asap_kernels::steps::join;
 
 fn scorer(name: &str) -> Scorer {
     testing::scorer(Computed::Cpu(Dtype::F32), name, &Arc::default())
@@ -31,10 +32,7 @@ fn model(name: &str) -> CpuModel<candle_core::Tensor> {
 }
 
 fn question_and_steps(chain: &ScoredChain) -> QuestionAndSteps<'_> {
-    QuestionAndSteps {
-        question: chain.question.as_str().into(),
-        steps: chain.steps.iter().map(String::as_str).collect(),
-    }
+    QuestionAndSteps::new(chain.question.as_str().into(), chain.steps.iter().map(String::as_str).collect())
 }
 
 /// The tolerance of a number, absolute up to 1.
@@ -200,7 +198,7 @@ fn a_chain_is_tokenized_once_for_its_length_its_pruning_and_its_scores() {
     let half = joined.tokens() / 2;
     assert_eq!(joined.prune(0..50, usize::MAX).unwrap().len(), 50);
     assert_eq!(since(), 0);
-    scorer.too_long(&QuestionAndSteps { question: "How much?".into(), steps: steps.clone() }, None).unwrap();
+    scorer.too_long(&QuestionAndSteps::new("How much?".into(), steps.clone()), None).unwrap();
     assert!(since() < chain.len() / 5, "only the prompt");
     let kept = Joined::new(tokenizer, &steps).unwrap().prune((0..50).rev(), half).unwrap();
     assert!(since() < chain.len(), "only the places where steps were removed");
@@ -238,7 +236,7 @@ fn prompts_are_part_of_a_row() {
     let short = scorer("qwen2");
     let (tokenizer, model) = (Arc::clone(&short.tokenizer), Arc::clone(&short.model));
     let long = Scorer::new(&golden("qwen2"), Some("{question} So: "), tokenizer, model, &Arc::default());
-    let chain = QuestionAndSteps { question: "2 + 2?\n".into(), steps: vec!["It is 4.", "", "Done."] };
+    let chain = QuestionAndSteps::new("2 + 2?\n".into(), vec!["It is 4.", "", "Done."]);
     let first = |scorer: &Scorer| steps(score(scorer, std::slice::from_ref(&chain), Wanted::FirstTokens).remove(0));
     let (short, long) = (first(&short), first(&long.unwrap()));
     assert!(short.first[0].is_some() && short.first[2].is_some() && short.first[0] != long.first[0]);
@@ -255,7 +253,7 @@ fn prompts_are_part_of_a_row() {
 #[test]
 fn a_chain_beyond_the_window_says_so_in_numbers() {
     let scorer = scorer("qwen2");
-    let chain = QuestionAndSteps { question: "Count.".into(), steps: vec!["7 "; 2500] };
+    let chain = QuestionAndSteps::new("Count.".into(), vec!["7 "; 2500]);
     let why = "7,503 tokens with its prompt, the model's window is 4,096";
     let text = format!("Count.{}", ["7 "; 2500].join("\n\n"));
     assert_eq!(scorer.tokenizer.encode(&text, true).unwrap().ids.len(), 7503);
@@ -263,7 +261,7 @@ fn a_chain_beyond_the_window_says_so_in_numbers() {
     let scored = score(&scorer, &[chain], Wanted::FirstTokens);
     assert_eq!(scored, [Scored::TooLong(why.to_string())]);
     assert_eq!(scorer.model.thread.prefills(), 0);
-    let fits = QuestionAndSteps { question: "Count.".into(), steps: vec!["1", "2"] };
+    let fits = QuestionAndSteps::new("Count.".into(), vec!["1", "2"]);
     assert_eq!(scorer.too_long(&fits, None).unwrap(), None);
     assert_eq!(scorer.too_long(&fits, Some("7")).unwrap(), None);
 }
@@ -286,4 +284,48 @@ fn texts_that_share_their_beginning_have_the_scores_that_each_has_alone() {
     for (shared, alone) in shared.iter().zip(&alone) {
         assert!((shared.surprisal - alone.surprisal).abs() < 1e-4, "{shared:?} {alone:?}");
     }
+}
+
+#[test]
+fn steps_of_a_conversation_are_scored_where_they_stand() {
+    let scorer = scorer("qwen2");
+    let said = |role, text: &'static str, steps| Turn { role, text: Some(text.into()), steps, ..Turn::default() };
+    let turns = vec![
+        said("user", "8 + 5?", 0),
+        said("assistant", "13", 2),
+        said("user", "And 2?", 0),
+        said("assistant", "15", 1),
+    ];
+    let chain = QuestionAndSteps { turns, ..QuestionAndSteps::new("".into(), vec!["A sum.", "So 13.", "So 15."]) };
+    // The golden prompts are the question alone.
+    let first = "8 + 5?\n\n<think>\n";
+    let second = [first, "A sum.\n\nSo 13.\n</think>\n\n13\n\nAnd 2?\n\n<think>\n"].concat();
+    let alone = [
+        QuestionAndSteps::new(first.into(), vec!["A sum.", "So 13."]),
+        QuestionAndSteps::new(second.as_str().into(), vec!["So 15."]),
+    ];
+    let scores = |chains: &[QuestionAndSteps]| -> Vec<_> {
+        let scored = score(&scorer, chains, Wanted::AllTokens).into_iter().map(steps);
+        scored
+            .flat_map(|scores| scores.first.iter().copied().zip(scores.perplexity.clone()).collect::<Vec<_>>())
+            .collect()
+    };
+    let (found, expected) = (scores(std::slice::from_ref(&chain)), scores(&alone));
+    assert_eq!(found.len(), 3);
+    for (place, ((first, perplexity), (first_alone, perplexity_alone))) in found.into_iter().zip(expected).enumerate() {
+        let [first, first_alone] = [first, first_alone].map(|token| token.unwrap().surprisal);
+        assert!((first - first_alone).abs() < 1e-4, "{first} {first_alone}");
+        // The last token of a thought may cover the line end before its closing tag.
+        assert!(place == 1 || (perplexity.unwrap() / perplexity_alone.unwrap() - 1.0).abs() < 1e-4);
+    }
+    // The answer follows the last thought, also if that is pruned.
+    let survives = |chain: &QuestionAndSteps| {
+        let reading = Reading::Survival { chain: chain.clone(), answer: "15", states: true };
+        steps(read(&scorer, &[reading], Wanted::AllTokens).remove(0)).survival.clone().unwrap().log_probability
+    };
+    let [whole, pruned] = [&[0, 1, 2][..], &[0]].map(|kept| survives(&chain.with_steps(kept)));
+    assert!(whole.is_finite() && pruned.is_finite() && whole != pruned);
+    let whole_alone = QuestionAndSteps::new(second.as_str().into(), vec!["So 15."]);
+    assert!((whole - survives(&whole_alone)).abs() < 1e-4);
+    assert_eq!(scorer.too_long(&chain, Some("15")).unwrap(), None);
 }

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::fmt::{self, Display, Formatter};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use minijinja::{Environment, Error, ErrorKind};
 use serde::Serialize;
@@ -28,6 +28,7 @@ const SHOWN_CHARACTERS: usize = 200;
 
 #[derive(Debug)]
 pub struct ChatTemplate {
+    folder: PathBuf,
     environment: Environment<'static>,
     /// Values of `bos_token` and `eos_token` in templates.
     special_tokens: [Option<String>; 2],
@@ -74,7 +75,9 @@ impl ChatTemplate {
         environment.add_template_owned(NAME, as_jinja_reads(&text)).map_err(not_valid)?;
         let special_tokens = ["bos_token", "eos_token"].map(|name| special_token(&config[name]));
         let system = SystemTurn::Printed;
-        let mut template = Self { environment, special_tokens, reads_parts: false, prints_alone: true, system };
+        let folder_of = folder.to_path_buf();
+        let mut template =
+            Self { folder: folder_of, environment, special_tokens, reads_parts: false, prints_alone: true, system };
         template.try_marked_texts().map_err(|what| {
             LmError::unsupported(
                 folder,
@@ -149,11 +152,21 @@ impl ChatTemplate {
         self.render(&turns, false, true).map_err(failed)
     }
 
+    /// Renders finished messages. Fails with what the template does with them.
+    pub(in crate::text) fn render_marked(&self, messages: &[Value]) -> std::result::Result<String, String> {
+        self.render(&messages, false, true).map_err(|failure| failure.of("this conversation"))
+    }
+
+    /// Which template it is: its folder.
+    pub(in crate::text) fn name(&self) -> impl Display {
+        self.folder.display()
+    }
+
     pub(super) fn needs_system(&self) -> bool {
         !self.prints_alone
     }
 
-    pub(super) fn drops_system(&self) -> bool {
+    pub(in crate::text) fn drops_system(&self) -> bool {
         self.system == SystemTurn::Dropped
     }
 
