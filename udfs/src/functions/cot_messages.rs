@@ -20,12 +20,13 @@ pub(super) const COT_PRUNED_TURNS: RowFunction<Settings, Turns> = RowFunction {
         argument!(kept: IntList, "The numbers of the kept steps, from 1, ascending. The steps of all thoughts are counted together, as those of the column `cot`."),
         argument!(pruned: Text, "The kept steps, joined. A step may be shorter than in its thought."),
     ],
-    example: "select cot_pruned_turns([{'role': 'assistant', 'thought': E'Hm.\\n\\nAdd.', 'text': '4', 'calls': NULL, 'steps': 2}], [2], 'Add.')[1]['thought'];\n-- Add.",
+    example: "select cot_pruned_turns([{'role': 'assistant', 'thought': E'Hm.\\n\\nAdd.', 'text': '4', 'calls': NULL}], [2], 'Add.')[1]['thought'];\n-- Add.",
     row: |settings, row| {
         let turns = row.conversation(0)?;
-        let kept = row.indices(1, turns.iter().map(turns::Turn::steps).sum())?;
+        let split = |turn: &turns::Turn| settings.chain_steps.steps(turn.thought.as_deref().unwrap_or_default()).len();
+        let kept = row.indices(1, turns.iter().map(split).sum())?;
         let texts = settings.chain_steps.steps(row.text(2)?);
-        if texts.len() != kept.len() {
+        if texts.len() != kept.len() || !kept.is_sorted_by(|one, next| one < next) {
             return Err(NoValue::Null);
         }
         let mut kept = kept.into_iter().zip(texts).peekable();
@@ -33,12 +34,9 @@ pub(super) const COT_PRUNED_TURNS: RowFunction<Settings, Turns> = RowFunction {
         let mut pruned = Vec::with_capacity(turns.len());
         for turn in turns {
             let begin = end;
-            end += turn.steps();
-            let own: Vec<(usize, &str)> = std::iter::from_fn(|| kept.next_if(|(step, _)| *step < end)).collect();
             let steps = settings.chain_steps.steps(turn.thought.as_deref().unwrap_or_default());
-            if steps.len() != turn.steps() {
-                return Err(NoValue::Null);
-            }
+            end += steps.len();
+            let own: Vec<(usize, &str)> = std::iter::from_fn(|| kept.next_if(|(step, _)| *step < end)).collect();
             let is_same =
                 |(step, text): &(usize, &str)| without_line_breaks(steps[step - begin]) == without_line_breaks(text);
             let thought = match own.len() {
