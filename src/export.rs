@@ -48,7 +48,7 @@ enum Form {
 }
 
 pub async fn run(args: ExportArgs) -> Result<(), Failure> {
-    if args.to.ends_with(".parquet") {
+    if [".parquet", ".jsonl", ".json", ".csv"].iter().any(|ending| args.to.ends_with(ending)) {
         let what = format!("--to takes a folder, which gets Parquet files and a dataset card, found {}", args.to);
         return Err(Failure::Usage(what));
     }

@@ -7,7 +7,7 @@ mod statements;
 mod watch;
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -18,7 +18,7 @@ use asap_pipelines::named_tables;
 use asap_udfs::typo;
 use clap::Args;
 use datafusion::arrow::error::ArrowError;
-use datafusion::common::{SchemaError, TableReference, exec_datafusion_err, plan_datafusion_err};
+use datafusion::common::{SchemaError, exec_datafusion_err, plan_datafusion_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::parquet::errors::ParquetError;
 use datafusion::prelude::SessionContext;
@@ -93,11 +93,11 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     }
     // Only at the start: a line within a text may also begin with a backslash, as formulas do.
     if let Some(command) =
-        commands.iter().filter_map(|text| text.trim().lines().next()).find(|line| line.starts_with('\\'))
+        commands.iter().filter_map(|text| text.trim().lines().next()).find(|line| line.starts_with(['\\', '.']))
     {
         return Err(Failure::Usage(format!(
-            "{command} works only at the prompt (asap sql on a terminal, without -c); in SQL, query \
-             information_schema.tables, columns and routines instead"
+            "{command} is no SQL: commands such as \\d work only at the prompt (asap sql on a terminal, without -c); in SQL, \
+             query information_schema.tables, columns and routines"
         )));
     }
     run_all(&session, &commands, &print, &llm, &watch).await
@@ -166,27 +166,15 @@ async fn execute(session: &Session, commands: &[String], print: &Print) -> Resul
     Ok(())
 }
 
-/// Explains a missing column: one that only rejects have, or a text in the wrong quotes.
+/// Explains a missing column that is a text in the wrong quotes.
 fn with_hint(error: DataFusionError, sql: &str) -> DataFusionError {
     let DataFusionError::SchemaError(missing, _) = error.find_root() else { return error };
-    let SchemaError::FieldNotFound { field, valid_fields } = missing.as_ref() else { return error };
-    let is_of_rejects = ["status", "error"].contains(&field.name());
-    let is_of_output = valid_fields.iter().any(|field| ["pruned_tokens", "kept"].contains(&field.name()));
-    if !is_of_rejects || !is_of_output {
-        let (message, name) = (error_line(&error), field.name());
-        return match sql.contains(&format!("\"{name}\"")) {
-            true => plan_datafusion_err!("{message}. A text is in single quotes: '{name}'"),
-            false => error,
-        };
+    let SchemaError::FieldNotFound { field, .. } = missing.as_ref() else { return error };
+    let (message, name) = (error_line(&error), field.name());
+    match sql.contains(&format!("\"{name}\"")) {
+        true => plan_datafusion_err!("{message}. A text is in single quotes: '{name}'"),
+        false => error,
     }
-    let output = valid_fields.iter().find_map(|field| field.relation.as_ref()).map(TableReference::table);
-    let output =
-        output.filter(|output| Path::new(output).join(".asap").exists()).unwrap_or("OUTPUT").trim_end_matches('/');
-    let name = field.name();
-    plan_datafusion_err!(
-        "there is no column {name}: an output has only rows that were not rejected. Query the rejects: \
-         FROM '{output}/.asap/rejects'"
-    )
 }
 
 struct Session {

@@ -97,7 +97,7 @@ pub struct TrainArgs {
 fn device(text: &str) -> Result<String, String> {
     match text {
         "cpu" => Ok(text.to_string()),
-        "cuda" => {
+        "cuda" | "gpu" => {
             Err("asap train runs only on CPUs; to train on GPUs, use python -m asap.sft, or asap feed with your own \
                        trainer: both use the same examples in the same order (asap feed --help)"
                 .to_string())

@@ -31,7 +31,7 @@ pub struct ViewArgs {
     #[arg(long, value_name = "LOC")]
     exam: Option<String>,
     /// Put only chains into the file that match this SQL condition over the columns of the output
-    #[arg(long = "where", value_name = "SQL", requires = "to")]
+    #[arg(long = "where", value_name = "SQL")]
     filter: Option<String>,
     /// Serve on this port of 127.0.0.1 (default: a free one)
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, conflicts_with = "to")]
@@ -43,5 +43,10 @@ pub struct ViewArgs {
 
 pub async fn run(args: ViewArgs) -> Result<(), Failure> {
     let ViewArgs { location, to, against, exam, filter, port, open } = args;
+    if filter.is_some() && to.is_none() {
+        let what = "--where chooses the chains of a file: add --to report.html, or type the condition into the search of \
+                    the pages";
+        return Err(Failure::Usage(what.to_string()));
+    }
     asap_view::run(Request { location, to, against, exam, filter, port, is_opened: open }).await
 }

@@ -1,6 +1,5 @@
 //! Output: data goes to stdout, messages go to stderr.
 
-use std::error::Error;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::str::FromStr;
@@ -9,20 +8,19 @@ use std::time::Duration;
 
 use asap_kernels::front_end::{Flag, either};
 use asap_llm::Usage;
-use asap_pipelines::corpus::{CORPUS, FileFailure, suggestion};
+use asap_pipelines::corpus::FileFailure;
 use asap_pipelines::location::redact;
 use asap_pipelines::reasons::Reasons;
-use asap_udfs::typo;
 use clap::ValueEnum;
 use clap::error::ContextValue;
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::temporal_conversions::timestamp_ms_to_datetime;
 use datafusion::error::DataFusionError;
-use datafusion::sql::sqlparser::parser::ParserError;
 use indicatif::{HumanCount, ProgressBar};
 use parking_lot::Mutex;
 use serde::Serialize;
 
+pub use crate::errors::{error_line, missing_table, no_table};
 use crate::terminal::shown;
 
 /// Writes a line to stdout.
@@ -324,70 +322,6 @@ pub fn calls(anchor: &Usage) -> Option<String> {
     ))
 }
 
-/// Formats an error for people: the root cause with its context, without the engine's prefixes and the secrets of URLs.
-pub fn error_line(error: &DataFusionError) -> String {
-    let message = message(error);
-    // The engine reports a call that fits no signature as an internal error.
-    let (said, _) = message.split_once("\nThis issue was likely caused by").unwrap_or((&message, ""));
-    redact(said.strip_prefix("Internal error: ").unwrap_or(said).trim_end_matches('.'))
-}
-
-fn message(error: &DataFusionError) -> String {
-    match error {
-        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => message(inner),
-        DataFusionError::Shared(inner) => message(inner),
-        DataFusionError::External(inner) => external(inner.as_ref()),
-        DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
-            ArrowError::ExternalError(inner) => external(inner.as_ref()),
-            other => other.to_string(),
-        },
-        DataFusionError::Plan(message) => match missing_table(message) {
-            Some(CORPUS) => {
-                let advice = either("name its location with --from", "pass its location or its rows as corpus=…");
-                format!("there is no table corpus: {advice}")
-            }
-            Some(table) => no_table(table, [CORPUS]),
-            None => match in_words(message) {
-                Some(words) => words.to_string(),
-                None => with_near_hint(argument_error(message).unwrap_or(message)).to_string(),
-            },
-        },
-        DataFusionError::SQL(error, _) => match error.as_ref() {
-            ParserError::ParserError(said) if said.contains("found: /") => {
-                format!("SQL: {said}. A path in SQL is in single quotes: FROM 'out/pruned'")
-            }
-            ParserError::ParserError(said) | ParserError::TokenizerError(said) => format!("SQL: {said}"),
-            ParserError::RecursionLimitExceeded => "SQL: the statement is nested too deep".to_string(),
-        },
-        DataFusionError::NotImplemented(message) => in_words(message).unwrap_or(message).to_string(),
-        DataFusionError::Configuration(message) | DataFusionError::Execution(message) => message.clone(),
-        DataFusionError::ObjectStore(inner) => match inner.as_ref() {
-            object_store::Error::NotSupported { source } => source.to_string(),
-            object_store::Error::Generic { store: "hf", source } => source.to_string(),
-            other => other.to_string(),
-        },
-        other => other.strip_backtrace(),
-    }
-}
-
-fn external(error: &(dyn Error + Send + Sync + 'static)) -> String {
-    error.downcast_ref::<DataFusionError>().map_or_else(|| error.to_string(), message)
-}
-
-const ITEM: &str = "a list has no fields, but its items may have: write both in brackets, such as steps[1]['tokens']";
-
-/// How messages of the engine begin that name its own types, and what they mean.
-const WORDS: [(&str, &str); 4] = [
-    ("Cannot access field at argument 1: type List", ITEM),
-    ("Dot access not supported", ITEM),
-    ("The context currently only supports a single", "expected one SQL statement, found several: leave one of them"),
-    ("table 'datafusion.", "there is no such table: a path in SQL is in single quotes, such as FROM 'out/pruned'"),
-];
-
-fn in_words(message: &str) -> Option<&'static str> {
-    WORDS.iter().find(|(begins, _)| message.starts_with(begins)).map(|(_, words)| *words)
-}
-
 /// Formats failed files, one per line; files with the same error share a line.
 pub fn failed_files(failures: &[FileFailure]) -> String {
     let mut reasons: Vec<(&FileFailure, Vec<&str>)> = Vec::new();
@@ -402,40 +336,6 @@ pub fn failed_files(failures: &[FileFailure]) -> String {
         others => format!("{first}\n  the same holds for {}", others.join(", ")),
     };
     reasons.into_iter().map(line).collect::<Vec<_>>().join("\n  ")
-}
-
-/// The table that the planner did not find: a name, or the path of a file or folder in quotes.
-pub fn missing_table(message: &str) -> Option<&str> {
-    message.strip_prefix("table 'datafusion.public.")?.strip_suffix("' not found")
-}
-
-/// The error for a missing table, which hints at the nearest of the `known` ones.
-pub fn no_table<'a>(table: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    if let Some(output) = table.trim_end_matches('/').strip_suffix("/.asap/rejects") {
-        return format!("{output} has no rejects, or is not an output of asap run");
-    }
-    if table.contains(['/', '.']) {
-        return format!("there is no table, file or folder '{table}' with rows in it{}", suggestion(table));
-    }
-    format!("there is no table {table}{}", typo::hint(table, known))
-}
-
-/// Removes the engine's suggestion of a function whose name has little in common with the typed one.
-fn with_near_hint(message: &str) -> &str {
-    let names = || {
-        let (typed, meant) = message.strip_prefix("Invalid function '")?.split_once("'.\nDid you mean '")?;
-        Some((typed, meant.split_once('\'')?.0))
-    };
-    match names() {
-        Some((typed, meant)) if typo::nearest(typed, [meant]).is_none() => message.lines().next().unwrap_or(message),
-        _ => message,
-    }
-}
-
-/// Extracts a function's own message about its arguments from the engine's message.
-fn argument_error(message: &str) -> Option<&str> {
-    let (_, said) = message.split_once("user-defined coercion failed with: Error during planning: ")?;
-    Some(said.split_once(" No function matches").map_or(said, |(said, _)| said))
 }
 
 const BROKEN_PIPE: &str = "Broken pipe (os error 32)";

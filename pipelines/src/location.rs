@@ -20,6 +20,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use asap_kernels::front_end::either;
 use datafusion::common::{Result, config_err, exec_datafusion_err};
 use datafusion::execution::object_store::ObjectStoreRegistry;
 use object_store::ObjectStore;
@@ -60,6 +61,13 @@ pub fn parse(text: &str) -> Result<Url> {
         let shown = || text.rsplit_once('@').map_or(redact(text), |(_, rest)| format!("…@{}", redact(rest)));
         let url = Url::parse(text).map_err(|error| exec_datafusion_err!("{} is not a URL: {error}", shown()))?;
         return address::canonical(url);
+    }
+    if let Some((scheme @ ("s3" | "gs" | "az" | "abfss" | "hf" | "https"), rest)) = text.split_once(":/") {
+        return config_err!("{text} has one slash: write {scheme}://{rest}");
+    }
+    if let Some(rest) = text.strip_prefix("~/").filter(|_| !Path::new(text).exists()) {
+        let write = either(format!("write $HOME/{rest}"), format!("use os.path.expanduser('{text}')"));
+        return config_err!("{text} names no folder, since only shells expand ~, and only outside quotes: {write}");
     }
     let path = std::path::absolute(Path::new(text))?;
     let url = if path.is_file() { Url::from_file_path(&path) } else { Url::from_directory_path(&path) };

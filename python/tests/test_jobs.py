@@ -307,7 +307,7 @@ def test_a_pruner_is_equal_to_its_copy():
         (lambda: asap.run("asap", from_="a", to="b", limt=3), "did you mean limit?"),
         (lambda: asap.run("asap", from_="a", to="b", limit=0), "invalid value '0' for limit"),
         (lambda: asap.sql("SELECT * FROM corpus"), "there is no table corpus"),
-        (lambda: asap.sql("SELECT cot_step('a')"), "Did you mean 'cot_steps'"),
+        (lambda: asap.sql("SELECT cot_step('a')"), "did you mean cot_steps?"),
     ],
 )
 def test_an_error_is_clear(call, message):

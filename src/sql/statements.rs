@@ -48,8 +48,14 @@ pub(super) async fn run(context: &SessionContext, text: &str, print: &Print) -> 
 async fn run_one(context: &SessionContext, statement: Statement, print: &Print) -> Result<()> {
     let begun = Instant::now();
     let is_show = matches!(&statement, Statement::Statement(sql) if matches!(**sql, SqlStatement::ShowVariable { .. }));
-    if matches!(&statement, Statement::Statement(sql) if matches!(**sql, SqlStatement::ShowTables { .. })) {
-        note("a Delta table, a folder or a file is a table by its path, too: FROM 'out/pruned'");
+    if let Statement::Statement(sql) = &statement {
+        match sql.as_ref() {
+            SqlStatement::ShowTables { .. } => {
+                note("a Delta table, a folder or a file is a table by its path, too: FROM 'out/pruned'")
+            }
+            SqlStatement::ShowColumns { .. } => note("DESCRIBE 'out/pruned' shows the columns of a location"),
+            _ => {}
+        }
     }
     let plan = context.state().statement_to_plan(statement).await?;
     divisions(&plan)?.iter().for_each(note);

@@ -125,7 +125,10 @@ impl Bench {
     ) -> Result<Vec<Problem>, Failure> {
         let (mut problems, mut ids) = (Vec::new(), HashSet::new());
         for file in files {
-            let unreadable = |error: std::io::Error| Failure::Usage(format!("cannot read {file}: {error}"));
+            let unreadable = |error: std::io::Error| match error.kind() {
+                std::io::ErrorKind::InvalidData => Failure::Usage(format!("{file} is no text: expected JSON lines")),
+                _ => Failure::Usage(format!("cannot read {file}: {error}")),
+            };
             if Path::new(file).is_dir() {
                 let title = self.title();
                 return Err(Failure::Usage(format!(

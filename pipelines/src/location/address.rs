@@ -29,6 +29,10 @@ pub(super) fn canonical(mut url: Url) -> Result<Url> {
             };
             with_authority(&url, "https", &format!("{bucket}.{}", authority(&url)))
         }
+        "https" if authority(&url) == "huggingface.co" && is_page_of_dataset(url.path()) => {
+            let name: Vec<&str> = url.path().split('/').take(4).collect();
+            config_err!("{url} is a page: the dataset is hf:/{}", name.join("/"))
+        }
         "https" if authority(&url).ends_with(R2) => config_err!(
             "write {url} as s3:/{}, with AWS_ENDPOINT_URL=https://{} in the environment",
             url.path(),
@@ -100,6 +104,10 @@ fn dataset(mut url: Url) -> Result<Url> {
 pub(crate) fn converted(url: &Url) -> Option<Url> {
     let root = url.as_str().trim_end_matches('/').strip_suffix(MAIN)?.strip_suffix('@')?;
     Url::parse(&format!("{root}@{CONVERTED}/")).ok().filter(|url| url.scheme() == "hf")
+}
+
+fn is_page_of_dataset(path: &str) -> bool {
+    path.starts_with("/datasets/") && !path.contains("/resolve/")
 }
 
 fn authority(url: &Url) -> String {

@@ -10,7 +10,7 @@ use asap_udfs::messages::is_conversation;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, new_empty_array, new_null_array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::{DataFusionError, Result, ScalarValue, exec_datafusion_err, exec_err};
+use datafusion::common::{DataFusionError, Result, ScalarValue, config_err, exec_datafusion_err, exec_err};
 use datafusion::parquet::arrow::AsyncArrowWriter;
 use object_store::buffered::BufWriter;
 use object_store::path::Path;
@@ -74,6 +74,9 @@ pub async fn export(
     let output = open(location).await?;
     let log = table(&output)?;
     let to = location::folder(to)?;
+    if to.as_str().starts_with(output.url.as_str()) {
+        return config_err!("{} is in the output {location}: choose another folder", location::display(&to));
+    }
     let store = store_of(&to)?;
     begin(store.as_ref(), &location::display(&to)).await?;
     let schema = Arc::new(log.state.schema()?);

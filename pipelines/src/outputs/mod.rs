@@ -37,7 +37,8 @@ pub async fn open(location: &str) -> Result<Output> {
         );
     }
     let folder = location::folder(location)?;
-    if location::local_path(&folder).is_some_and(|path| !path.exists()) {
+    let local = location::local_path(&folder);
+    if local.as_ref().is_some_and(|path| !path.exists()) {
         return exec_err!(
             "there is no folder {location}{}: pass the folder that was the {} of asap run, which writes none if its input \
              has no rows",
@@ -67,7 +68,11 @@ pub async fn open(location: &str) -> Result<Output> {
             either("run the same asap run command again", "repeat the call")
         );
     }
-    exec_err!("{location} is not an output of asap run: pass the folder that was its {}", Flag("--to"))
+    let is_output =
+        |name: &&str| local.as_ref().is_some_and(|local| local.join(name).join(crate::delta::FOLDER).is_dir());
+    let held = left.iter().filter_map(Path::filename).find(is_output);
+    let held = held.map_or(String::new(), |name| format!(", but holds {}/{name}", location.trim_end_matches('/')));
+    exec_err!("{location} is not an output of asap run{held}: pass the folder that was its {}", Flag("--to"))
 }
 
 fn table(output: &Output) -> Result<&Log> {

@@ -145,14 +145,11 @@ impl Report {
             let is_first = by.name == column.name;
             let next = if is_first { !is_largest_first } else { column.is_number() };
             let order = format!("{}{}", if next { "-" } else { "" }, column.name);
-            let arrow = if !is_first {
-                ""
-            } else if is_largest_first {
-                " ↓"
-            } else {
-                " ↑"
+            let (arrow, sorted) = match (is_first, is_largest_first) {
+                (false, _) => ("", None),
+                (true, true) => (" ↓", Some("descending")),
+                (true, false) => (" ↑", Some("ascending")),
             };
-            let sorted = is_first.then_some(if is_largest_first { "descending" } else { "ascending" });
             (html! { a href=(asked.link("chains", &[("sort", &order)])) { (column.head) (arrow) } }, sorted)
         };
         Ok(html! {
@@ -160,6 +157,9 @@ impl Report {
             (form("chains", asked))
             (asked.found("chain", filter.as_ref(), total))
             @if let Some(rejects) = self.rejects_found(asked, filter.as_ref()).await? { p { (rejects) } }
+            @else if let (0, Some(place)) = (total, InputRow::parse(&asked.filter)) {
+                p { (visible(&place.to_string())) ": " (visible(&place.missing(source).await?)) "." }
+            }
             @if !entries.is_empty() {
                 (legend("kept", &self.stages()))
                 (list::table("Chains", &entries, has_other, &head))
@@ -360,7 +360,7 @@ impl Asked {
                 }
                 @if let Some(not_sql) = not_sql {
                     @if let Some(meant) = &not_sql.meant {
-                        ". Did you mean " a href=(address(&page, &[("where", meant)])) { code { (visible(meant)) } } "?"
+                        p { "Did you mean " a href=(address(&page, &[("where", meant)])) { code { (visible(meant)) } } "?" }
                     }
                     details open[total == 0 || is_meant_as_sql] { summary { "Not read as SQL" } p { (visible(&not_sql.why)) } }
                 }

@@ -14,7 +14,7 @@ use crate::output::quoted;
 const FILES: usize = 5;
 
 /// The row of an input file that a chain comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct InputRow {
     pub file: String,
     pub row: u64,

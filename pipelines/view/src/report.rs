@@ -1,5 +1,7 @@
 //! The overview of an output: as a part of a page, as Markdown and as JSON.
 
+use std::collections::HashSet;
+
 use asap_pipelines::location::command;
 use asap_pipelines::run::output::provenance::Provenance;
 use datafusion::common::Result;
@@ -56,13 +58,8 @@ impl Report {
             }
         };
         places.extend(drawn(source, filter, chains).await?);
-        let mut seen = Vec::new();
-        places.retain(|place| {
-            !seen.contains(place) && {
-                seen.push(place.clone());
-                true
-            }
-        });
+        let mut seen = HashSet::new();
+        places.retain(|place| seen.insert(place.clone()));
         places.truncate(chains);
         let mut others = self.other(&places).await?;
         let own = chain::read(source, &source.location, &places).await?.into_iter();

@@ -78,6 +78,11 @@ fn folder(named: &str, part: Part, others: &str) -> Result<PathBuf> {
             "{named} is no model, since it has no config.json: a model is a folder in Hugging Face's layout, {others}"
         )));
     }
+    if folder.is_file() {
+        return Err(LmError::NoModel(format!(
+            "{named} is a file: a model is a folder in Hugging Face's layout, {others}"
+        )));
+    }
     if folder.exists() {
         return Ok(folder);
     }

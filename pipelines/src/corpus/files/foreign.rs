@@ -126,6 +126,9 @@ pub(crate) async fn refuse_file<T>(store: &dyn ObjectStore, file: &ObjectMeta, n
             "{name} is part of a dataset saved with save_to_disk, not Parquet; convert it first: {convert}"
         );
     }
+    if ["tokenizer.json", "tokenizer_config.json"].contains(&file) {
+        return exec_err!("{folder} is a model, and no corpus: {} describes it", command(&["asap", "model", folder]));
+    }
     match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{' | b'[') if is_named(".json") => exec_err!(
             "{name} is JSON. In folders, asap reads only *.parquet and *.jsonl, because other JSON files often describe the \

@@ -1,0 +1,161 @@
+//! What errors of the engine say, in words for people.
+
+use std::error::Error;
+use std::path::Path;
+
+use asap_kernels::front_end::either;
+use asap_pipelines::corpus::{CORPUS, suggestion};
+use asap_pipelines::location::redact;
+use asap_udfs::typo;
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::{Column, SchemaError};
+use datafusion::error::DataFusionError;
+use datafusion::sql::sqlparser::parser::ParserError;
+
+/// Formats an error for people: the root cause with its context, without the engine's prefixes and the secrets of URLs.
+pub fn error_line(error: &DataFusionError) -> String {
+    let message = message(error);
+    // The engine reports a call that fits no signature as an internal error.
+    let (said, _) = message.split_once("\nThis issue was likely caused by").unwrap_or((&message, ""));
+    let said = said.strip_prefix("Internal error: ").unwrap_or(said).trim_end_matches('.');
+    let said = in_words(said).unwrap_or(said);
+    match said.strip_prefix("Cast error: Cannot cast string ") {
+        Some(what) => redact(&format!(
+            "cannot convert the text {what}: compare texts with texts in single quotes (id = '17'), and numbers with numbers"
+        )),
+        None => redact(said),
+    }
+}
+
+fn message(error: &DataFusionError) -> String {
+    match error {
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => message(inner),
+        DataFusionError::Shared(inner) => message(inner),
+        DataFusionError::External(inner) => external(inner.as_ref()),
+        DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
+            ArrowError::ExternalError(inner) => external(inner.as_ref()),
+            other => other.to_string(),
+        },
+        DataFusionError::Plan(message) => match missing_table(message) {
+            Some(CORPUS) => {
+                let advice = either("name its location with --from", "pass its location or its rows as corpus=…");
+                format!("there is no table corpus: {advice}")
+            }
+            Some(table) => no_table(table, [CORPUS]),
+            None => with_near_hint(argument_error(message).unwrap_or(message)),
+        },
+        DataFusionError::SchemaError(error, _) => match error.as_ref() {
+            SchemaError::FieldNotFound { field, valid_fields } => no_column(field.name(), valid_fields),
+            other => other.to_string(),
+        },
+        DataFusionError::SQL(error, _) => match error.as_ref() {
+            ParserError::ParserError(said) if said.contains("found: /") => {
+                format!("SQL: {said}. A path in SQL is in single quotes: FROM 'out/pruned'")
+            }
+            ParserError::ParserError(said) | ParserError::TokenizerError(said) => format!("SQL: {said}"),
+            ParserError::RecursionLimitExceeded => "SQL: the statement is nested too deep".to_string(),
+        },
+        DataFusionError::NotImplemented(message)
+        | DataFusionError::Configuration(message)
+        | DataFusionError::Execution(message) => message.clone(),
+        DataFusionError::ObjectStore(inner) => match inner.as_ref() {
+            object_store::Error::NotSupported { source } => source.to_string(),
+            object_store::Error::Generic { store: "hf", source } => source.to_string(),
+            other => other.to_string(),
+        },
+        other => other.strip_backtrace(),
+    }
+}
+
+fn external(error: &(dyn Error + Send + Sync + 'static)) -> String {
+    error.downcast_ref::<DataFusionError>().map_or_else(|| error.to_string(), message)
+}
+
+const ITEM: &str = "a list has no fields, but its items may have: write both in brackets, such as steps[1]['tokens']";
+
+/// How messages of the engine begin that name its own types, and what they mean.
+const WORDS: [(&str, &str); 8] = [
+    (
+        "Cannot infer common argument type for comparison operation List",
+        "a list is compared by its items: cardinality(steps) > 2",
+    ),
+    ("TOP", "SQL here has no TOP: write LIMIT 5 at the end"),
+    (
+        "Unavailable default cast for native type String from physical type List",
+        "expected a text, found a list: cardinality(steps) counts its items",
+    ),
+    ("table function 'read_", "a file or a folder is a table by its path, in single quotes: FROM 'out/pruned'"),
+    ("Cannot access field at argument 1: type List", ITEM),
+    ("Dot access not supported", ITEM),
+    ("The context currently only supports a single", "expected one SQL statement, found several: leave one of them"),
+    ("table 'datafusion.", "there is no such table: a path in SQL is in single quotes, such as FROM 'out/pruned'"),
+];
+
+fn in_words(message: &str) -> Option<&'static str> {
+    WORDS.iter().find(|(begins, _)| message.starts_with(begins)).map(|(_, words)| *words)
+}
+
+/// The table that the planner did not find: a name, or the path of a file or folder in quotes.
+pub fn missing_table(message: &str) -> Option<&str> {
+    message.strip_prefix("table 'datafusion.public.")?.strip_suffix("' not found")
+}
+
+/// The error for a missing table, which hints at the nearest of the `known` ones.
+pub fn no_table<'a>(table: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    if let Some(output) = table.trim_end_matches('/').strip_suffix("/.asap/rejects") {
+        return format!("{output} has no rejects, or is not an output of asap run");
+    }
+    if table.contains(['/', '.']) {
+        return format!("there is no table, file or folder '{table}' with rows in it{}", suggestion(table));
+    }
+    format!("there is no table {table}{}", typo::hint(table, known))
+}
+
+/// Functions of other databases, and those here.
+const FUNCTIONS: [(&str, &str); 3] =
+    [("len", "length"), ("regexp_extract", "regexp_match"), ("group_concat", "string_agg")];
+
+/// Names a missing function, and one that was probably meant: that of the engine may have little in common with it.
+fn with_near_hint(message: &str) -> String {
+    let named = message.strip_prefix("Invalid function '").and_then(|rest| rest.split_once('\''));
+    let Some((typed, rest)) = named else { return message.to_string() };
+    let near = rest.split('\'').nth(1).filter(|near| typo::nearest(typed, [*near]).is_some());
+    let same = FUNCTIONS.iter().find(|(other, _)| *other == typed).map(|(_, same)| *same);
+    format!(
+        "there is no function {typed}{}",
+        same.or(near).map_or(String::new(), |name| format!(" (did you mean {name}?)"))
+    )
+}
+
+/// Names a missing column, and what it may be: one of rejects, a part of another, or a typo.
+fn no_column(name: &str, columns: &[Column]) -> String {
+    let known: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+    if ["status", "error"].contains(&name) && ["pruned_tokens", "kept"].iter().any(|column| known.contains(column)) {
+        let table = columns.iter().find_map(|column| Some(column.relation.as_ref()?.table()));
+        let output = table.filter(|table| Path::new(table).join(".asap").exists()).unwrap_or("OUTPUT");
+        let rejects = format!("FROM '{}/.asap/rejects'", output.trim_end_matches('/'));
+        return format!(
+            "there is no column {name}: an output has only rows that were not rejected. Query the rejects: {rejects}"
+        );
+    }
+    let ends: Vec<&str> = known.iter().copied().filter(|known| known.ends_with(&format!("_{name}"))).collect();
+    let hint = match typo::nearest(name, known.iter().copied()) {
+        Some(near) => format!(" (did you mean {near}?)"),
+        None if ["file", "row"].contains(&name) && known.contains(&"source") => {
+            format!(" (did you mean source['{name}']?)")
+        }
+        None if name == "kept" && known.contains(&"pruned_tokens") => {
+            " (did you mean 1.0 * pruned_tokens / original_tokens?)".to_string()
+        }
+        None if ends.is_empty() => String::new(),
+        None => format!(" (did you mean {}?)", ends.join(" or ")),
+    };
+    let columns = if known.is_empty() { String::new() } else { format!("; there are {}", known.join(", ")) };
+    format!("there is no column {name}{hint}{columns}")
+}
+
+/// Extracts a function's own message about its arguments from the engine's message.
+fn argument_error(message: &str) -> Option<&str> {
+    let (_, said) = message.split_once("user-defined coercion failed with: Error during planning: ")?;
+    Some(said.split_once(" No function matches").map_or(said, |(said, _)| said))
+}
