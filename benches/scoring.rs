@@ -35,9 +35,11 @@ struct Case {
 const MIXED: &[usize] = &[200, 450, 8000, 700, 1000, 300, 3000, 1500, 234, 1000];
 const EQUAL: &[usize] = &[2048; 8];
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 12] = [
     Case { name: "f32", bf16: false, threads: 1, layers: 24, lengths: &[2048], runs: 3 },
     Case { name: "bf16", bf16: true, threads: 1, layers: 24, lengths: &[2048], runs: 3 },
+    Case { name: "f32-16384", bf16: false, threads: 1, layers: 4, lengths: &[16_384], runs: 2 },
+    Case { name: "bf16-16384", bf16: true, threads: 1, layers: 4, lengths: &[16_384], runs: 2 },
     Case { name: "f32-two-cores", bf16: false, threads: 2, layers: 24, lengths: &[2048], runs: 3 },
     Case { name: "bf16-two-cores", bf16: true, threads: 2, layers: 24, lengths: &[2048], runs: 3 },
     Case { name: "f32-equal", bf16: false, threads: 1, layers: 2, lengths: EQUAL, runs: 3 },
@@ -110,7 +112,7 @@ impl Case {
                 let begun = ProcessTime::now();
                 for _ in 0..self.layers {
                     let (chains, results) = ((&[chain][..], Sees::Earlier), [&mut *gathered, &mut *sums]);
-                    ops::attend([&q, &k, &v], heads, chains, Cores::All, &pool, results).unwrap();
+                    ops::attend([&q, &k, &v], heads, chains, (Cores::All, M::attention()), &pool, results).unwrap();
                 }
                 sum += begun.elapsed().as_secs_f64();
             }

@@ -168,7 +168,7 @@ settings! {
     /// `torch`. An output keeps the backend and data type of its first run.
     scorer_backend: ScorerBackend = ScorerBackend::AUTO, "scorer.backend", Backend;
     /// The data type of the scoring model: `f32` or `bf16`. On CPUs, `bf16` takes half the memory, is faster if the CPU
-    /// multiplies bf16 numbers, and shifts scores by a few thousandths of a nat; attention, norms and output are f32.
+    /// multiplies bf16 numbers, and shifts scores by a few thousandths of a nat; norms and output are f32.
     /// It does not choose the device: `cuda` computes in f16 whatever is set, and asap says so. Unset: `f32` on CPUs, and
     /// `bf16` for `torch` on GPUs.
     scorer_dtype: Option<Dtype> = None, "scorer.dtype", Backend;

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use half::bf16;
 
+use super::dots;
 use super::lines::{Line, PAIRS_AT_ONCE, PANEL};
 use super::matrix::Update;
 
@@ -35,7 +36,8 @@ pub(crate) fn is_there() -> bool {
     static IS_THERE: OnceLock<bool> = OnceLock::new();
     *IS_THERE.get_or_init(|| {
         let (bf16, tile) = (1 << 22, 1 << 24);
-        let has = cfg!(target_os = "linux") && is_x86_feature_detected!("avx512f");
+        // Numbers are rounded by instructions of AVX-512 BF16.
+        let has = cfg!(target_os = "linux") && dots::is_there();
         has && __cpuid_count(7, 0).edx & (bf16 | tile) == bf16 | tile && is_permitted()
     })
 }

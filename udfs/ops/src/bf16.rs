@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use candle_core::{DType, Tensor};
 use half::bf16;
 
+use super::arithmetic::Arithmetic;
 use super::gemm::{Cores, multiply_right};
 use super::lines::{Line, PAIRS_AT_ONCE, PANEL};
 use super::matrix::{Matrix, Update, common_rows};
@@ -30,30 +31,7 @@ const ROWS: usize = 192;
 const WIDTH: usize = 512;
 const TRIALS: usize = 3;
 
-/// Which instructions multiply by bf16 weights: the fastest ones differ between CPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arithmetic {
-    #[cfg(target_arch = "x86_64")]
-    MatrixUnit,
-    #[cfg(target_arch = "x86_64")]
-    Dots,
-    Widened,
-}
-
 impl Arithmetic {
-    pub(crate) fn here() -> Vec<Self> {
-        [
-            #[cfg(target_arch = "x86_64")]
-            amx::is_there().then_some(Self::MatrixUnit),
-            #[cfg(target_arch = "x86_64")]
-            dots::is_there().then_some(Self::Dots),
-            Some(Self::Widened),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
-    }
-
     /// Returns the fastest arithmetic, timed once per process for a few milliseconds. bf16 dot products are twice as
     /// fast as f32 on some CPUs and slower on others.
     fn fastest() -> Self {
@@ -113,13 +91,13 @@ impl Bf16Matrix {
     }
 
     pub(super) fn multiply_by(&self, arithmetic: Arithmetic, x: &[f32], to: &mut [f32], write: Update) {
-        common_rows(x, self.inputs, to, self.outputs);
+        if common_rows(x, self.inputs, to, self.outputs) == 0 {
+            return;
+        }
         match arithmetic {
             Arithmetic::Widened => self.multiply_widened(x, to, write),
             #[cfg(target_arch = "x86_64")]
-            Arithmetic::MatrixUnit => self.multiply_rounded(x, to, write, Some(&amx::Unit::set_up())),
-            #[cfg(target_arch = "x86_64")]
-            Arithmetic::Dots => self.multiply_rounded(x, to, write, None),
+            Arithmetic::MatrixUnit | Arithmetic::Dots => self.multiply_rounded(x, to, write, unit(arithmetic).as_ref()),
         }
     }
 
@@ -142,9 +120,9 @@ impl Bf16Matrix {
                     vectorized!(widen(lines, widened));
                     let inputs = inputs.min(2 * part);
                     let weights = Panels::new(widened, (inputs, outputs), PANEL, panel_width());
-                    let x = Matrix::new(x.get(first..).unwrap_or_default(), (rows, inputs), (self.inputs, 1));
+                    let x = Matrix::new(&x[first..], (rows, inputs), (self.inputs, 1));
                     let write = if index == 0 { write } else { Update::Add };
-                    let to = (to.get_mut(from..).unwrap_or_default(), self.outputs);
+                    let to = (&mut to[from..], self.outputs);
                     multiply_right(x, Right::Panels(weights), 1.0, to, write, Cores::One);
                 }
             }
@@ -156,12 +134,8 @@ impl Bf16Matrix {
         thread_local! {
             static ROUNDED: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
         }
-        // AMX takes whole blocks of rows; the last block is padded with arbitrary rows.
-        let at_once = if unit.is_some() { amx::BLOCK } else { 1 };
         ROUNDED.with_borrow_mut(|rounded| {
-            let rows = (x.len() / self.inputs).next_multiple_of(at_once);
-            rounded.resize(rows * padded_pairs(self.inputs), 0);
-            vectorized!(round(x, self.inputs, rounded));
+            round_rows(x, self.inputs, rounded);
             self.multiply_pairs(rounded, to, write, unit);
         });
     }
@@ -175,15 +149,7 @@ impl Bf16Matrix {
         for (panel, lines) in self.lines.chunks_exact(pairs * (PANEL / 16)).enumerate() {
             for (index, weights) in lines.chunks(part * (PANEL / 16)).enumerate() {
                 let write = if index == 0 { write } else { Update::Add };
-                let (from, to_width) = (panel * PANEL, self.outputs);
-                if let Some(unit) = unit {
-                    by_unit(unit, (&x[index * part..], pairs), weights, (to, to_width), from, write);
-                    continue;
-                }
-                for (x, to) in x.chunks(dots::ROWS * pairs).zip(to.chunks_mut(dots::ROWS * to_width)) {
-                    let x = &x[index * part..];
-                    dots::Tile { weights, x, x_stride: pairs, from, to, to_width, write }.multiply();
-                }
+                by_panel(unit, (&x[index * part..], pairs), weights, (to, self.outputs), panel * PANEL, write);
             }
         }
     }
@@ -205,6 +171,36 @@ impl Projection for Bf16Matrix {
     fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, _: Cores) -> Result<()> {
         self.multiply_by(Arithmetic::fastest(), x, to, write);
         Ok(())
+    }
+
+    fn attention() -> Arithmetic {
+        Arithmetic::fastest()
+    }
+}
+
+/// The matrix unit, if the arithmetic is its own.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn unit(arithmetic: Arithmetic) -> Option<amx::Unit> {
+    (arithmetic == Arithmetic::MatrixUnit).then(amx::Unit::set_up)
+}
+
+/// Multiplies all rows by one panel of weights, or a part of its inputs, with the matrix unit or else dot products.
+/// `x` holds pairs, its rows a stride apart; `from` is the panel's first output.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn by_panel(
+    unit: Option<&amx::Unit>,
+    (x, stride): (&[u32], usize),
+    weights: &[Line],
+    (to, width): (&mut [f32], usize),
+    from: usize,
+    write: Update,
+) {
+    if let Some(unit) = unit {
+        return by_unit(unit, (x, stride), weights, (to, width), from, write);
+    }
+    for (tile, to) in to.chunks_mut(dots::ROWS * width).enumerate() {
+        let x = &x[tile * dots::ROWS * stride..];
+        dots::Tile { weights, x, x_stride: stride, from, to, to_width: width, write }.multiply();
     }
 }
 
@@ -251,7 +247,15 @@ fn numbers(pairs: &[u32]) -> &[bf16] {
     unsafe { std::slice::from_raw_parts(pairs.as_ptr().cast(), 2 * pairs.len()) }
 }
 
-fn padded_pairs(inputs: usize) -> usize {
+/// Rounds rows to bf16. The room has whole blocks of rows, as AMX takes them; the last rows hold arbitrary numbers.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn round_rows(rows: &[f32], width: usize, rounded: &mut Vec<u32>) {
+    let pairs = padded_pairs(width);
+    rounded.resize((rows.len() / width).next_multiple_of(amx::BLOCK) * pairs, 0);
+    rows.chunks_exact(width).zip(rounded.chunks_exact_mut(pairs)).for_each(|(row, to)| dots::round(row, to));
+}
+
+pub(super) fn padded_pairs(inputs: usize) -> usize {
     inputs.div_ceil(2).next_multiple_of(PAIRS_AT_ONCE)
 }
 
@@ -262,7 +266,7 @@ fn joined(numbers: &[bf16]) -> u32 {
 }
 
 #[inline(always)]
-fn nearest(x: f32) -> u32 {
+pub(super) fn nearest(x: f32) -> u32 {
     let bits = x.to_bits();
     let nearest = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
     if x.is_nan() { 0x7fc0 } else { nearest }
@@ -276,22 +280,6 @@ fn widen(lines: &[Line], to: &mut [f32]) {
         for (bits, (first, second)) in pair.iter().flat_map(|line| &line.0).zip(first.iter_mut().zip(second)) {
             *first = f32::from_bits(bits << 16);
             *second = f32::from_bits(bits & 0xffff_0000);
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn round(x: &[f32], inputs: usize, rounded: &mut [u32]) {
-    for (row, rounded) in x.chunks_exact(inputs).zip(rounded.chunks_exact_mut(padded_pairs(inputs))) {
-        let (pairs, rest) = row.as_chunks::<2>();
-        let (rounded, padding) = rounded.split_at_mut(pairs.len());
-        for ([a, b], to) in pairs.iter().zip(rounded) {
-            *to = nearest(*a) | nearest(*b) << 16;
-        }
-        padding.fill(0);
-        if let ([last], Some(to)) = (rest, padding.first_mut()) {
-            *to = nearest(*last);
         }
     }
 }

@@ -2,11 +2,11 @@
 #![allow(unsafe_code, reason = "the bf16 instructions are only reached by intrinsics that take pointers")]
 
 use std::arch::x86_64::{
-    __m512bh, __m512i, __mmask16, _mm512_add_ps, _mm512_dpbf16_ps, _mm512_load_si512, _mm512_mask_storeu_ps,
-    _mm512_maskz_loadu_ps, _mm512_set1_epi32, _mm512_setzero_ps,
+    __m512bh, __m512i, __mmask16, _mm512_add_ps, _mm512_cvtne2ps_pbh, _mm512_dpbf16_ps, _mm512_load_si512,
+    _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_set1_epi32, _mm512_setzero_ps,
 };
 
-use super::lines::{Line, PANEL};
+use super::lines::{Line, PAIRS_AT_ONCE, PANEL};
 use super::matrix::Update;
 
 /// Rows of activations per tile: 24 sums, four vectors of weights and a pair fill 29 of 32 registers.
@@ -82,6 +82,52 @@ unsafe fn tile<const N: usize>(tile: Tile) {
                     if tile.write == Update::Add { _mm512_maskz_loadu_ps(mask, to) } else { _mm512_setzero_ps() };
                 _mm512_mask_storeu_ps(to, mask, _mm512_add_ps(before, *sum));
             }
+        }
+    }
+}
+
+/// Rounds a row to bf16, as pairs in whole groups of [`PAIRS_AT_ONCE`]. The pairs after the row become zero.
+pub(super) fn round(row: &[f32], to: &mut [u32]) {
+    let (groups, rest) = to.as_chunks_mut::<PAIRS_AT_ONCE>();
+    assert!(rest.is_empty() && row.len() <= groups.len() * 2 * PAIRS_AT_ONCE, "room for the pairs of a row");
+    assert!(is_there(), "AVX-512 BF16");
+    // SAFETY: AVX-512 BF16 is present.
+    unsafe { round_groups(row, groups) };
+}
+
+#[target_feature(enable = "avx512f,avx512bf16")]
+fn round_groups(row: &[f32], groups: &mut [[u32; PAIRS_AT_ONCE]]) {
+    let (own, beyond) = groups.split_at_mut(row.len().div_ceil(2 * PAIRS_AT_ONCE));
+    for (numbers, to) in row.chunks(2 * PAIRS_AT_ONCE).zip(own) {
+        let mask = u32::MAX >> (32 - numbers.len());
+        let [low, high] = [0, 16].map(|from| {
+            // SAFETY: the mask leaves only numbers of this chunk.
+            unsafe { _mm512_maskz_loadu_ps((mask >> from) as __mmask16, numbers.as_ptr().wrapping_add(from)) }
+        });
+        // SAFETY: both types are 64 bytes, of which any are 16 pairs.
+        *to = unsafe { std::mem::transmute::<__m512bh, [u32; PAIRS_AT_ONCE]>(_mm512_cvtne2ps_pbh(high, low)) };
+    }
+    beyond.as_flattened_mut().fill(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::bf16::nearest;
+
+    proptest! {
+        #[test]
+        fn rounded_pairs_agree_with_the_definition(row in prop::collection::vec(-1e30_f32..1e30, 0..100)) {
+            if !is_there() {
+                return Ok(());
+            }
+            let mut found = vec![u32::MAX; 64];
+            round(&row, &mut found);
+            let bits = |place: usize| row.get(place).map_or(0, |x| nearest(*x));
+            let expected: Vec<u32> = (0..64).map(|pair| bits(2 * pair) | bits(2 * pair + 1) << 16).collect();
+            prop_assert_eq!(found, expected);
         }
     }
 }

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `matrix`, `gemm`, `tiles`, `panels` | matrix products in f32 |
 //! | `bf16`, `f32_matrix`, `stored`, `projection` | products with weights, by data type and memory layout |
-//! | `amx`, `dots`, `lines` | instructions for bf16 products, and their memory layout |
+//! | `arithmetic`, `amx`, `dots`, `lines` | instructions for bf16 products, and their memory layout |
 //! | `attention`, `attend_backward` | attention, and causal attention backward |
 //! | `norm`, `rotate`, `activations`, `exp`, `sums` | RMSNorm, layer norm, RoPE and activations |
 //! | `cores` | the threads of all cores, also in a forked process |
@@ -18,6 +18,7 @@ mod activations;
 pub mod adamw;
 #[cfg(target_arch = "x86_64")]
 mod amx;
+mod arithmetic;
 mod attend_backward;
 mod attention;
 mod bf16;
@@ -49,6 +50,7 @@ use candle_core::{DType, Error, Storage, Tensor, WithDType};
 use rayon::prelude::*;
 
 pub use activations::{gelu_rows, swiglu_rows, swiglu_to};
+pub use arithmetic::Arithmetic;
 use asap_kernels::vectorized;
 pub use attend_backward::{BackwardScratch, attend_backward};
 pub use attention::{Heads, Sees, Sequence, Softmax, attend};

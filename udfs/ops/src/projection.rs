@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use candle_core::{DType, Tensor};
 
-use super::{Cores, Matrix, Result, Update, multiply, read};
+use super::{Arithmetic, Cores, Matrix, Result, Update, multiply, read};
 use crate::gradients::add;
 
 /// A weight of a projection, [outputs, inputs].
@@ -40,6 +40,11 @@ impl<M: Projection> Linear<M> {
 pub trait Projection: Weight + Clone + Debug + Send + Sync {
     /// Computes x · Wᵀ for rows of inputs into `to`, with sums in f32. `write` adds or replaces.
     fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()>;
+
+    /// The arithmetic of attention in a model with such weights.
+    fn attention() -> Arithmetic {
+        Arithmetic::Widened
+    }
 }
 
 impl Weight for Tensor {

@@ -3,7 +3,6 @@
 use candle_core::Device;
 use proptest::prelude::*;
 
-use super::bf16::Arithmetic;
 use super::*;
 
 /// Whole numbers, whose products have exact sums in any order, also in bf16.

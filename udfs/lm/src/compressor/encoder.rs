@@ -6,7 +6,9 @@ use candle_core::{DType, Tensor};
 
 use crate::model::config::{EncoderConfig, EncoderFamily};
 use crate::model::weights::Files;
-use crate::ops::{self, Cores, F32Matrix, Heads, Linear, Pool, Sees, Sequence, Softmax, Update, Weight, on_all_cores};
+use crate::ops::{
+    self, Arithmetic, Cores, F32Matrix, Heads, Linear, Pool, Sees, Sequence, Softmax, Update, Weight, on_all_cores,
+};
 use crate::{LmError, Result};
 
 use super::{Keeps, Placed};
@@ -149,7 +151,8 @@ impl Encoder {
             linear.multiply(x, to, Update::Replace, cores)?;
         }
         let qkv = qkv.map(|x| &*x);
-        ops::attend(qkv, heads, (&chain, Sees::All), cores, &self.softmax, [gathered, log_sums])?;
+        let how = (cores, Arithmetic::Widened);
+        ops::attend(qkv, heads, (&chain, Sees::All), how, &self.softmax, [gathered, log_sums])?;
         layer.gathered.multiply(gathered, x, Update::Add, cores)?;
         self.norm(&layer.gathered_norm, x)?;
 

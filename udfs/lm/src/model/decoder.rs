@@ -121,7 +121,9 @@ impl<M: Projection> Decoder<M> {
         let mut x = Vec::new();
         self.embed(ids, &mut x)?;
         let table = self.rope.table(chains.iter().map(|chain| chain.earlier + chain.tokens).max().unwrap_or(0));
-        pass(Run::new(&self.config, chains, &table, is_wanted), &self.weights, &mut x, before, asked)?;
+        let mut run = Run::new(&self.config, chains, &table, is_wanted);
+        run.attention = M::attention();
+        pass(run, &self.weights, &mut x, before, asked)?;
         Ok(Tensor::from_vec(x, ((), self.config.hidden_size), &Device::Cpu)?)
     }
 

@@ -12,7 +12,7 @@ use candle_core::Tensor;
 use crate::backend::IsWanted;
 use crate::model::config::ModelConfig;
 use crate::model::weights::LayerWeights;
-use crate::ops::{self, Cores, Direction, Pool, Projection, RopeTable, Sees, Sequence, Softmax, Update};
+use crate::ops::{self, Arithmetic, Cores, Direction, Pool, Projection, RopeTable, Sees, Sequence, Softmax, Update};
 use crate::{LmError, Result};
 
 /// Most tokens per block: between the projections of an MLP a token is several times as wide.
@@ -25,6 +25,8 @@ pub(crate) struct Run<'a> {
     pub table: &'a RopeTable,
     pub block: usize,
     pub cores: Cores,
+    /// The arithmetic of attention.
+    pub attention: Arithmetic,
     is_wanted: &'a IsWanted<'a>,
     scratch: Pool<Scratch>,
     softmax: Pool<Softmax>,
@@ -67,7 +69,8 @@ impl<'a> Run<'a> {
             chains.iter().flat_map(|chain| chain.earlier..chain.earlier + chain.tokens).collect();
         let (block, cores) = (shared(positions.len()), Cores::One);
         let (scratch, softmax) = (Pool::default(), Pool::default());
-        Self { config, chains, positions, table, block, cores, is_wanted, scratch, softmax }.in_blocks(block)
+        let attention = Arithmetic::Widened;
+        Self { config, chains, positions, table, block, cores, attention, is_wanted, scratch, softmax }.in_blocks(block)
     }
 
     /// Uses blocks of a fixed size, whatever the number of cores.
@@ -107,7 +110,8 @@ impl<'a> Run<'a> {
     /// Computes the attention output, [tokens, heads × head_dim], and the log-sum-exp of scores, [tokens, heads].
     pub(crate) fn attend(&self, chains: &[Sequence], qkv: [&[f32]; 3], results: [&mut [f32]; 2]) -> Result<()> {
         let chains = (chains, Sees::Earlier);
-        Ok(ops::attend(qkv, self.config.heads(), chains, Cores::All, &self.softmax, results)?)
+        let how = (Cores::All, self.attention);
+        Ok(ops::attend(qkv, self.config.heads(), chains, how, &self.softmax, results)?)
     }
 
     /// Adds the output projection of the attention output to `x`, then the MLP's output.
