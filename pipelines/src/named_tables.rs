@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::asap_folder;
 use crate::corpus::{self, plain_table};
+use crate::delta::Log;
 use crate::location;
+use crate::run::output::table_properties::PIPELINE;
 use crate::session::session_of;
 use asap_llm::Llm;
 use asap_udfs::{Models, Settings};
@@ -164,7 +165,7 @@ impl TableProvider for DeltaRows {
         rows: Arc<dyn ExecutionPlan>,
         how: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if is_output(session, &self.location).await? {
+        if is_output(&self.location).await? {
             return plan_err!(
                 "{} is an output of asap run, which only runs may fill: insert into another table, or write the rows \
                  with COPY (SELECT …) TO 'FILE'",
@@ -176,11 +177,9 @@ impl TableProvider for DeltaRows {
 }
 
 /// Whether a table is the output of a run.
-async fn is_output(session: &dyn Session, location: &str) -> Result<bool> {
-    let folder = location::folder(location)?;
-    let store = session.runtime_env().object_store_registry.get_store(&folder)?;
-    let own = Path::from_url_path(folder.path()).map_err(Error::from)?.join(asap_folder::FOLDER);
-    Ok(store.list(Some(&own)).try_next().await?.is_some())
+async fn is_output(location: &str) -> Result<bool> {
+    let log = Log::open(&location::folder(location)?).await?;
+    Ok(log.is_some_and(|log| log.state.metadata.configuration.contains_key(PIPELINE)))
 }
 
 /// Files, folders and Delta tables as the engine finds them, but a failing store is not reported as a missing table.
@@ -201,7 +200,7 @@ impl UrlTables {
     /// The rejects of an output that has none: no rows, with the columns of its rows.
     async fn no_rejects(&self, state: &SessionState, output: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let Some(rows) = self.found(state, &format!("{output}/")).await? else { return Ok(None) };
-        if !is_output(state, output).await? {
+        if !is_output(output).await? {
             return Ok(None);
         }
         let about = ["status", "error"];

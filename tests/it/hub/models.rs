@@ -154,7 +154,7 @@ fn nothing_is_downloaded_offline() {
         refused(online(&mut command, &hub).env("ASAP_HUB", "offline"), 2, &[by_setting]);
     }
     let feed = ["feed", "--data", "data/sample", "--model", "org/tiny", "--count"];
-    refused(online(&mut workplace.command(feed), &hub).env("ASAP_HUB", "offline"), 1, &[by_setting]);
+    refused(online(&mut workplace.command(feed), &hub).env("ASAP_HUB", "offline"), 2, &[by_setting]);
     let set = [
         "sql",
         "-c",

@@ -109,7 +109,7 @@ fn neighbor(missing: &Path) -> String {
     let is_model = |path: &PathBuf| path.join("config.json").exists();
     let models = entries.map(|entry| entry.path()).filter(is_model);
     let names = models.filter_map(|path| Some(path.file_name()?.to_str()?.to_string()));
-    let mut names: Vec<String> = names.chain(parent.is_none().then(|| SMALL.to_string())).collect();
+    let mut names: Vec<String> = names.chain((parent.is_none() && name != SMALL).then(|| SMALL.to_string())).collect();
     names.sort_unstable();
     let near = typo::nearest(&name, names.iter().map(String::as_str));
     near.map_or(String::new(), |near| format!(" (did you mean {}?)", missing.with_file_name(near).display()))
