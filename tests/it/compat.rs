@@ -133,7 +133,7 @@ fn jobs_and_their_state_of_earlier_versions_are_taken_up() {
         let folder = workplace.path("state/asap/schedule");
         let state = || files_below(&folder).into_iter().find(|file| file.ends_with(".json"));
         let jobs = set.text("jobs.toml");
-        workplace.write("jobs.toml", &jobs.replace("* * * * *", "0 0 1 1 *"));
+        workplace.write("jobs.toml", jobs.replace("* * * * *", "0 0 1 1 *"));
         let scheduler = Scheduler::start(workplace);
         wait_until("the state", || state().is_some());
         scheduler.stop();

@@ -1,6 +1,7 @@
 //! `asap inspect --model` and `--health`: what rows teach, and their faults.
 
 use std::collections::BTreeSet;
+use std::slice::from_ref;
 
 use serde_json::{Value, json};
 
@@ -85,11 +86,11 @@ fn planted_faults_of_calls_are_found_and_nothing_else() {
     let conversations = [
         ("clean", vec![calls(&[fine.clone(), call("c2", "{}")]), result(Some("c2")), result(Some("c1")), said("3")]),
         // By order, and without an answer to what is said last.
-        ("clean", vec![calls(&[fine.clone()]), result(None), calls(&[fine.clone()])]),
+        ("clean", vec![calls(from_ref(&fine)), result(None), calls(from_ref(&fine))]),
         ("clean", vec![said("<tool_call>\n{}\n</tool_call>"), result(None), said("3")]),
         ("clean", vec![json!({ "role": "assistant", "reasoning_content": "Add.", "content": "3" })]),
         ("call_without_result", vec![calls(&[fine.clone(), call("c2", "{}")]), result(Some("c1")), said("3")]),
-        ("result_without_call", vec![calls(&[fine.clone()]), result(Some("c1")), result(Some("c9")), said("3")]),
+        ("result_without_call", vec![calls(from_ref(&fine)), result(Some("c1")), result(Some("c9")), said("3")]),
         ("arguments_not_json", vec![calls(&[call("c1", "{1, 2}")]), result(Some("c1")), said("3")]),
     ];
     let row = |n: usize| {
