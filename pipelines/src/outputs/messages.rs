@@ -3,7 +3,7 @@
 //! The texts of a column are numbered in the order of a walk through its structs and lists. Those that hold the steps of a row's
 //! thoughts, one after the other, get the kept steps. All other texts stay.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use asap_kernels::steps::{Separator, join};
@@ -21,8 +21,10 @@ use crate::shards::sources;
 
 /// More names of fields with thoughts, in parts and items of messages.
 const THOUGHTS: [&str; 3] = ["reasoningContent", "reasoningText", "summary"];
-/// Fields that are valid only for the thought that a model wrote.
-const PROOFS: [&str; 2] = ["signature", "encrypted_content"];
+/// Fields that are valid only for the thought that a model wrote, in the struct of the thought.
+const PROOFS: [&str; 1] = ["signature"];
+/// Such fields anywhere in the message of the thought.
+const PROOFS_OF_MESSAGE: [&str; 3] = ["encrypted_content", "thoughtSignature", "thought_signature"];
 
 /// A text of a message.
 struct Leaf {
@@ -39,6 +41,8 @@ struct Walk {
     leaves: Vec<Leaf>,
     /// New texts, by the numbers of the leaves.
     changed: HashMap<usize, String>,
+    /// The messages of the new texts.
+    changed_messages: HashSet<usize>,
     /// The number of the next leaf.
     next: usize,
 }
@@ -136,10 +140,14 @@ fn pruned(
             );
         }
     }
-    let new = Walk { changed: changed.clone(), ..Walk::default() }.array(list.values(), &messages, false)?;
     let blank: HashMap<usize, String> = changed.keys().map(|number| (*number, String::new())).collect();
-    let [before, after] = [list.values(), &new]
-        .map(|messages_held| Walk { changed: blank.clone(), ..Walk::default() }.array(messages_held, &messages, false));
+    let changed_messages: HashSet<usize> = changed.keys().map(|number| walk.leaves[*number].message).collect();
+    let with = |changed: &HashMap<usize, String>, held: &ArrayRef| {
+        let changed_messages = changed_messages.clone();
+        Walk { changed: changed.clone(), changed_messages, ..Walk::default() }.array(held, &messages, false)
+    };
+    let new = with(&changed, list.values())?;
+    let [before, after] = [list.values(), &new].map(|held| with(&blank, held));
     if before? != after? {
         return exec_err!(
             "more than thoughts would change in rows from {} on: report this as a bug, and export without --messages original",
@@ -170,13 +178,16 @@ fn place(
                 Some(from) if is_named => *from,
                 _ => at,
             };
-            let is_next = steps.texts.get(from..from + found.len()).is_some_and(|next| next == found.as_slice());
+            // Reading strips thoughts.
+            let is_same = |(step, text): (&String, &&str)| step.trim() == text.trim();
+            let next = steps.texts.get(from..from + found.len());
+            let is_next = next.is_some_and(|next| next.iter().zip(&found).all(is_same));
             if found.is_empty() || !is_next {
                 continue;
             }
             last.insert(text, from);
             let left = &steps.kept[from..from + found.len()];
-            if left.iter().zip(&found).any(|(left, text)| left.as_deref() != Some(*text)) {
+            if left.iter().zip(&found).any(|(left, text)| left.as_deref().map(str::trim) != Some(text.trim())) {
                 changed.insert(*number, join(left.iter().flatten().map(String::as_str)));
             }
             at = at.max(from + found.len());
@@ -227,7 +238,11 @@ impl Walk {
         let parts = tags::begins_with_chain(text).then(|| tags::parts(text)).flatten();
         let thought = parts.map_or(text.to_string(), |parts| parts.chain.into_owned());
         let new = self.changed.get(&number).map(|new| match text.find(&thought) {
-            Some(start) if !thought.is_empty() => [&text[..start], new, &text[start + thought.len()..]].concat(),
+            // White space at the ends of a thought in tags belongs to the tags.
+            Some(start) if !thought.is_empty() && thought.len() < text.len() => {
+                [&text[..start], new.trim(), &text[start + thought.len()..]].concat()
+            }
+            Some(0) if !thought.is_empty() => new.clone(),
             _ => text.to_string(),
         });
         let is_tagged = thought.len() < text.len();
@@ -248,9 +263,14 @@ impl Walk {
             }
         }
         let are_changed = BooleanArray::from(are_changed);
+        let of_message: BooleanArray =
+            messages.iter().map(|message| Some(self.changed_messages.contains(message))).collect();
         for (field, column) in held.fields().iter().zip(&mut columns) {
-            if PROOFS.contains(&field.name().as_str()) {
+            let name = field.name().as_str();
+            if PROOFS.contains(&name) {
                 *column = nullif(column.as_ref(), &are_changed)?;
+            } else if PROOFS_OF_MESSAGE.contains(&name) {
+                *column = nullif(column.as_ref(), &of_message)?;
             }
         }
         Ok(Arc::new(StructArray::try_new(held.fields().clone(), columns, held.nulls().cloned())?))
@@ -311,6 +331,9 @@ mod tests {
         let found = pruned_by(&form, &LEFT).unwrap();
         let shortened = json!({"type": "thinking", "thinking": "Add"});
         assert_eq!(found, json!([{"role": "assistant", "content": [shortened, redacted, call]}, second]));
+        let thinks = |text: &str| json!({"type": "reasoning", "summary": [{"text": text}], "encrypted_content": text});
+        let found = pruned_by(&json!([thinks(" A sum.\n\nAdd.\n"), thinks("So 13.")]), &LEFT).unwrap();
+        assert_eq!(found, json!([{"type": "reasoning", "summary": [{"text": "Add"}]}, thinks("So 13.")]));
         let error = pruned_by(&form, &[LEFT[0], LEFT[2]]).unwrap_err().to_string();
         assert!(error.contains("row 0 of a.jsonl has no step 1"), "{error}");
     }

@@ -394,7 +394,11 @@ pub(super) fn read<'a>(
     if let Part::Exchange | Part::Both { .. } = part
         && are_conversation(reads)
     {
-        let mut turns = Turns::default();
+        let is_marked = |said: &Said| {
+            let chain = said.chain.as_ref().is_some_and(|chain| !chain.trim().is_empty());
+            chain || said.text.is_some_and(tags::begins_with_chain)
+        };
+        let mut turns = Turns::new(reads().flat_map(|read| &read.assistants).any(is_marked));
         reads().for_each(|read| read.add_turns(&mut turns));
         // A message of the user may hold nothing but results.
         let asks = reads().flat_map(|read| &read.users).copied().flatten().find(|text| !text.trim().is_empty());

@@ -167,6 +167,8 @@ pub(super) fn column<'t, 'a: 't>(
 #[derive(Default)]
 pub(super) struct Turns<'a> {
     turns: Vec<Turn<'a>>,
+    /// Whether thoughts have places of their own, or opening tags: then a text may mention a closing tag.
+    are_marked: bool,
     /// Thoughts that stand alone. They belong to what the assistant says or calls next.
     thoughts: Vec<Cow<'a, str>>,
     /// Why the row cannot be read, of its first such turn.
@@ -174,6 +176,11 @@ pub(super) struct Turns<'a> {
 }
 
 impl<'a> Turns<'a> {
+    /// Turns of a conversation. `are_marked` is whether thoughts have places of their own, or opening tags.
+    pub(super) fn new(are_marked: bool) -> Self {
+        Self { are_marked, ..Self::default() }
+    }
+
     pub(super) fn thinks(&mut self, thought: Option<Cow<'a, str>>) {
         self.thoughts.extend(filled(thought));
     }
@@ -198,7 +205,15 @@ impl<'a> Turns<'a> {
             let why = format!("the thought of turn {number} goes on after its closing think tag");
             self.is_faulty("tags_in_answer", why);
         }
-        let read = Response::of_message(Said { text, chain }, format_args!("turn {number}"));
+        let is_bare = chain.is_none() && !text.is_some_and(tags::begins_with_chain);
+        let read = match is_bare && self.are_marked {
+            true => Response::default(),
+            false => Response::of_message(Said { text, chain }, format_args!("turn {number}")),
+        };
+        let may_open = |chain: &str| tags::openings().any(|tag| tag.starts_with(['<', '[']) && chain.contains(tag));
+        if is_bare && read.cot.as_deref().is_some_and(may_open) {
+            self.is_faulty("tags_in_answer", format!("turn {number} has think tags within its text"));
+        }
         if let (Some(status @ ("text_before_chain" | "tags_in_answer")), Some(error)) = (read.status, read.error) {
             self.is_faulty(status, error);
         }

@@ -120,7 +120,8 @@ impl Reading {
         faults.extend(flags::fault(schema, &shape.flags)?.map(|fault| ("unverified", fault)));
         let turns = own_turns(schema, shape);
         if let Some(turns) = &turns {
-            let why = "column turns has the turns of a conversation, expected one exchange";
+            let why = "column turns has the turns of a conversation, expected one exchange: asap trains on none yet, and column messages has \
+                       it for other trainers";
             faults.push(("multi_turn", when(turns.clone().is_not_null(), lit(why)).end()?));
         }
         let said = match &shape.response {
