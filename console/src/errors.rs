@@ -105,6 +105,11 @@ pub fn no_table<'a>(table: &str, known: impl IntoIterator<Item = &'a str>) -> St
     if let Some(output) = table.trim_end_matches('/').strip_suffix("/.asap/rejects") {
         return format!("{output} has no rejects, or is not an output of asap run");
     }
+    if Path::new(table).metadata().is_ok_and(|file| file.is_file() && file.len() > 0) {
+        return format!(
+            "a pipeline reads the table corpus and the sources that --from names, not '{table}': pass --from NAME={table}"
+        );
+    }
     if table.contains(['/', '.']) {
         return format!("there is no table, file or folder '{table}' with rows in it{}", suggestion(table));
     }

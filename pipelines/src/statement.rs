@@ -17,14 +17,15 @@ const MOST_DOUBLED: usize = 8;
 /// The longest text: a parsed text takes hundreds of times its length.
 const MOST_BYTES: usize = 8 << 20;
 
-/// Refuses a text whose expressions are too long or too deep to be planned.
+/// Refuses a text whose expressions are too long or too deep to be planned, or that takes a sample, which the engine would
+/// ignore.
 ///
 /// Each operator can put what is left of it one level deeper: `1-1-1` is `(1-1)-1`. A comma begins at the level of its
 /// bracket again, so lists of any length are flat.
 ///
 /// # Errors
-/// If the text is longer than 8 MiB, or an expression may have more than [`MOST_LEVELS`] levels.
-pub fn check_size(sql: &str, dialect: &dyn Dialect) -> Result<()> {
+/// If the text is longer than 8 MiB, an expression may have more than [`MOST_LEVELS`] levels, or a table has TABLESAMPLE.
+pub fn check_text(sql: &str, dialect: &dyn Dialect) -> Result<()> {
     if sql.len() > MOST_BYTES {
         return plan_err!(
             "expected SQL of at most {} MiB, found {} MiB: put the values into a file, and JOIN it",
@@ -34,6 +35,9 @@ pub fn check_size(sql: &str, dialect: &dyn Dialect) -> Result<()> {
     }
     // What is no token is an error of the parser.
     let tokens = Tokenizer::new(dialect, sql).tokenize().unwrap_or_default();
+    if takes_sample(&tokens) {
+        return plan_err!("SQL here takes no sample of a table: write ORDER BY random() LIMIT 5");
+    }
     if most_doubled(&tokens) > MOST_DOUBLED {
         return plan_err!(
             "expected CAST, coalesce, BETWEEN and the like within each other at most {MOST_DOUBLED} times, found more: write the \
@@ -47,6 +51,19 @@ pub fn check_size(sql: &str, dialect: &dyn Dialect) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Whether a table is sampled: TABLESAMPLE, or SAMPLE and a number.
+fn takes_sample(tokens: &[Token]) -> bool {
+    let mut words = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).peekable();
+    while let Some(token) = words.next() {
+        let Token::Word(word) = token else { continue };
+        let is_number = matches!(words.peek(), Some(Token::Number(..)));
+        if word.keyword == Keyword::TABLESAMPLE || word.keyword == Keyword::SAMPLE && is_number {
+            return true;
+        }
+    }
+    false
 }
 
 /// Advice on a division of two whole numbers of columns, whose result is 0 for every share.
@@ -301,10 +318,10 @@ mod tests {
         }
         for (open, close) in [("CAST(", " AS INT)"), ("coalesce(", ", 1)"), ("position(", " IN 'a')"), ("CAST(", "")] {
             let sql = format!("{}1{}", open.repeat(40), close.repeat(40));
-            let said = check_size(&sql, &GenericDialect {}).unwrap_err().to_string();
+            let said = check_text(&sql, &GenericDialect {}).unwrap_err().to_string();
             assert!(said.contains("at most 8 times, found more"), "{said}");
         }
-        assert!(check_size(&"INTERVAL ".repeat(5_000), &GenericDialect {}).is_err());
+        assert!(check_text(&"INTERVAL ".repeat(5_000), &GenericDialect {}).is_err());
     }
 
     #[test]
@@ -312,7 +329,7 @@ mod tests {
         let listed = (0..50_000).map(|n| format!("'x{n}'")).collect::<Vec<_>>().join(", ");
         let arms = (0..5_000).map(|n| format!("WHEN id = 'x{n}' THEN {n}")).collect::<Vec<_>>().join(" ");
         for sql in [format!("id IN ({listed})"), format!("CASE {arms} END"), format!("SELECT {listed}")] {
-            check_size(&sql, &GenericDialect {}).unwrap();
+            check_text(&sql, &GenericDialect {}).unwrap();
         }
         let repeated = |what: &str| what.repeat(8_000);
         for sql in [
@@ -324,10 +341,10 @@ mod tests {
             format!("a{}", repeated(" IS NULL")),
             format!("SELECT 1{}", repeated(" UNION ALL SELECT 1")),
         ] {
-            let said = check_size(&sql, &GenericDialect {}).unwrap_err().to_string();
+            let said = check_text(&sql, &GenericDialect {}).unwrap_err().to_string();
             assert!(said.contains("at most 1000 operators"), "{said}");
         }
         let long = format!("SELECT '{}'", "x".repeat(MOST_BYTES));
-        assert!(check_size(&long, &GenericDialect {}).unwrap_err().to_string().contains("at most 8 MiB, found 9 MiB"));
+        assert!(check_text(&long, &GenericDialect {}).unwrap_err().to_string().contains("at most 8 MiB, found 9 MiB"));
     }
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Instant;
 
-use asap_pipelines::statement::{check_size, whole_division};
+use asap_pipelines::statement::{check_text, whole_division};
 use asap_pipelines::{corpus, location};
 use datafusion::arrow::util::display::FormatOptions;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -38,7 +38,7 @@ const STDIN_STORE: &str = "stdin://stdin/";
 pub(super) async fn run(context: &SessionContext, text: &str, print: &Print) -> Result<()> {
     let dialect = context.state().config_options().sql_parser.dialect;
     let dialect = dialect_from_str(dialect).ok_or_else(|| plan_datafusion_err!("there is no SQL dialect {dialect}"))?;
-    check_size(text, dialect.as_ref())?;
+    check_text(text, dialect.as_ref())?;
     for statement in DFParser::parse_sql_with_dialect(text, dialect.as_ref())? {
         run_one(context, statement, print).await?;
     }

@@ -41,7 +41,7 @@ use crate::run::output::provenance::Provenance;
 use crate::run::output::table_properties::{Design, HeldOriginals, slice_rows};
 use crate::run::output::write_shards::Writing;
 use crate::run::sample::Sample;
-use crate::statement::check_size;
+use crate::statement::check_text;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
@@ -141,7 +141,7 @@ fn starts_anywhere(request: &Request, output: &Output) -> bool {
 
 async fn planned(context: &SessionContext, corpus: &Corpus, request: &Request) -> Result<LogicalPlan> {
     context.register_table(CORPUS, Arc::new(plan::CorpusTable::new(corpus.schema())))?;
-    check_size(&request.sql, &GenericDialect {})?;
+    check_text(&request.sql, &GenericDialect {})?;
     let pipeline = context.state().create_logical_plan(&request.sql).await?;
     plan::check(&pipeline)?;
     Ok(pipeline)

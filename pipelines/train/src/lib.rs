@@ -147,7 +147,7 @@ pub async fn run(args: Request) -> Result<(), Failure> {
     let context = session(asap_udfs::Settings::default(), &Llm::default())?;
     let held: Option<Started> = out.read_json(settings::FILE).await?;
     if held.is_none() && out.holds_files().await? {
-        return Err(Failure::Usage(format!("{} exists; use a new folder for the model, or remove it", out.shown())));
+        return Err(Failure::Usage(format!("{} exists: name a new folder for the model", out.shown())));
     }
     let whole: Option<TrainingSummary> = out.read_json(model::TRAINED).await?;
     let checkpoint = checkpoint::newest(&out).await?;

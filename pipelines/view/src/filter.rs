@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use asap_llm::Llm;
-use asap_pipelines::statement::{check_size, whole_division};
+use asap_pipelines::statement::{check_text, whole_division};
 use asap_udfs::{Models, register_all};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -137,7 +137,8 @@ impl Condition {
     }
 
     fn planned(text: &str, schema: &DFSchema) -> std::result::Result<Self, Wrong> {
-        check_size(text, &GenericDialect {}).map_err(Wrong::Refused)?;
+        let text = text.trim().trim_end_matches(';');
+        check_text(text, &GenericDialect {}).map_err(Wrong::Refused)?;
         let parsed = parsed(text).map_err(|why| Wrong::NotSql(why, None))?;
         if visit_expressions(&parsed, is_query).is_break() {
             let said = "a filter cannot contain a query: write a condition over the columns of the output";

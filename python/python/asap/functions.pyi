@@ -24,11 +24,12 @@ _Turn: TypeAlias = dict[str, Any] | dict[str, str] | dict[str, str | None]
 __all__ = [
     "ai_complete", "anchor", "answer", "attribution", "budget", "call_faults", "closest_correct", "coarse",
     "completion", "control_scores", "cut_off", "drop_functional", "entropy", "example", "first_token", "fit",
-    "hollow", "kept", "llmlingua2", "match", "mean_step_entropy", "no_score", "perplexity", "prompt", "random",
-    "rank_surprisal", "refine", "refine_exactly", "refine_or_fit", "repetition", "response", "scripts", "select",
-    "selective_context", "self_information", "shortest_correct", "shortest_surviving", "similarity",
-    "similarity_difflib", "step_entropy", "step_rank_surprisal", "steps", "surprisal", "survives", "think",
-    "token_entropies", "tokens", "tokenskip_answer", "too_long", "trace", "truncate", "turns", "unstated", "verify"
+    "hollow", "kept", "llmlingua2", "match", "mean_step_entropy", "messages", "no_score", "perplexity", "prompt",
+    "pruned_turns", "random", "rank_surprisal", "refine", "refine_exactly", "refine_or_fit", "repetition",
+    "response", "scripts", "select", "selective_context", "self_information", "shortest_correct",
+    "shortest_surviving", "similarity", "similarity_difflib", "step_entropy", "step_rank_surprisal", "steps",
+    "surprisal", "survives", "think", "token_entropies", "tokens", "tokenskip_answer", "too_long", "trace",
+    "truncate", "turns", "unstated", "verify"
 ]
 _Text: TypeAlias = str | None
 _TextList: TypeAlias = _Text | list[str] | list[str | None]
@@ -134,12 +135,12 @@ def attribution(question: _Question, steps: _Texts, answer: _Text, **settings: A
     r"""For each step, how much the mean −ln P of the answer's tokens rises if this step is left out, in nats per token;
     above 0 if the step helps. This is the score of PIR (Xiao et al. 2025), which drops only functional steps by it:
     see `cot_drop_functional`. The scoring model (`asap.scorer.model`) reads the question, the steps, `</think>` and
-    the answer, and for each step about half of the chain's tokens again. An empty answer gives NULL. A chain longer
-    than the model's window gives NULL. As published.
+    the answer, and for each step about half of the chain's tokens again. An empty answer gives NULL. As published.
 
     Args:
         question: The question that the chain answers: a text, or a conversation with its system prompt, such as
-            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`.
+            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`. A question and a chain longer
+            than the model's window give NULL.
         steps: The steps of a chain of thought, joined by a blank line.
         answer: The answer, as it stands after `</think>`. An empty answer gives NULL.
         settings: Settings by name, such as scorer_model.
@@ -334,15 +335,15 @@ def drop_functional(functions: _TextsArrow, scores: _NumbersArrow, share: _Numbe
 @overload
 def entropy(question: _Question, steps: _Texts, **settings: Any) -> list[float | None] | None:
     r"""The entropy, in nats, of the distribution that the scoring model (`asap.scorer.model`) predicts for the first
-    token of each step. One forward pass computes this entropy and `cot_surprisal`. A step gets NULL if no token
-    precedes it, or if it has no token. A chain longer than the model's window gives NULL. As published in the ASAP
-    paper (figure 2).
+    token of each step. One forward pass computes this entropy and `cot_surprisal`. As published in the ASAP paper
+    (figure 2).
 
     Args:
         question: The question that the chain answers: a text, or a conversation with its system prompt, such as
-            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`.
+            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`. A question and a chain longer
+            than the model's window give NULL.
         steps: The steps of a chain of thought. The model reads the steps joined by a blank line, and a NULL step as
-            an empty step.
+            an empty step. A step without a token, or without one before it, has no score.
         settings: Settings by name, such as scorer_model.
 
     >>> asap.entropy('2 + 2?', ('2 + 2 is 4.', 'Done.'))  # doctest: +SKIP
@@ -403,15 +404,15 @@ def example(
 def first_token(question: _Question, steps: _Texts, **settings: Any) -> list[str | None] | None:
     r"""The text of the first token of each step, with its leading space if it has one. The tokenizer of the scoring
     model (`asap.scorer.model`) decodes the token. It is the token whose surprisal and entropy are `cot_surprisal`
-    and `cot_entropy`. The token covers the first character of the step, and may also cover text before the step. A
-    step gets NULL if no token precedes it, or if it has no token. A chain longer than the model's window gives
-    NULL. The model does not read the chain. As published in the ASAP paper (figure 2).
+    and `cot_entropy`. The token covers the first character of the step, and may also cover text before the step.
+    The model does not read the chain. As published in the ASAP paper (figure 2).
 
     Args:
         question: The question that the chain answers: a text, or a conversation with its system prompt, such as
-            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`.
+            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`. A question and a chain longer
+            than the model's window give NULL.
         steps: The steps of a chain of thought. The model reads the steps joined by a blank line, and a NULL step as
-            an empty step.
+            an empty step. A step without a token, or without one before it, has no score.
         settings: Settings by name, such as scorer_model.
 
     >>> asap.first_token('2 + 2?', ('2 + 2 is 4.', 'Done.'))  # doctest: +SKIP
@@ -550,14 +551,14 @@ def mean_step_entropy(question: _Question, steps: _Texts, **settings: Any) -> li
     r"""The mean entropy of the tokens of each step, in nats: `cot_step_entropy` divided by the number of the step's
     tokens. The blank line before a step does not count. The second version of the paper of Li et al. (2025) prunes
     by this mean, and the first by the sum. A step gets NULL if one of its tokens has no token before it. One
-    forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's window gives NULL. As
-    published (second version).
+    forward pass computes this entropy and `cot_perplexity`. As published (second version).
 
     Args:
         question: The question that the chain answers: a text, or a conversation with its system prompt, such as
-            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`.
+            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`. A question and a chain longer
+            than the model's window give NULL.
         steps: The steps of a chain of thought. The model reads the steps joined by a blank line, and a NULL step as
-            an empty step.
+            an empty step. A step without a token, or without one before it, has no score.
         settings: Settings by name, such as scorer_model.
 
     >>> asap.mean_step_entropy('2 + 2?', ('2 + 2 is 4.', 'Done.'))  # doctest: +SKIP
@@ -570,6 +571,27 @@ def mean_step_entropy(
 def mean_step_entropy(question: _QuestionArrow, steps: _TextsArrow, **settings: Any) -> Any: ...
 
 @overload
+def messages(messages: _Conversation, turns: _Trace, **settings: Any) -> list[dict[str, Any] | None] | None:
+    r"""The messages of a training example in the form of OpenAI, with `reasoning_content` and `tool_calls`: those of
+    `turns`, or of `messages` if `turns` is NULL.
+
+    Args:
+        messages: Messages, such as `cot_prompt` returns.
+        turns: The turns of a conversation with several exchanges or tools, as the column `turns` of a corpus.
+        settings: Settings by name, such as scorer_model.
+
+    In SQL:
+        select cot_messages(cot_prompt('2 + 2?'), NULL)[1]['content'];
+        -- 2 + 2?
+    """
+@overload
+def messages(
+    messages: _ConversationList, turns: _TraceList, **settings: Any
+) -> list[list[dict[str, Any] | None] | None]: ...
+@overload
+def messages(messages: _ConversationArrow, turns: _TraceArrow, **settings: Any) -> Any: ...
+
+@overload
 def no_score(question: _Question, steps: _Texts = None, **settings: Any) -> str | None:
     r"""The reason, in words, why a row has no score by the scoring model (`asap.scorer.model`), or no example, although
     it is not too long; NULL if there is no such reason. The reason is the error of the chat template with its own
@@ -580,7 +602,8 @@ def no_score(question: _Question, steps: _Texts = None, **settings: Any) -> str 
 
     Args:
         question: The question that the chain answers: a text, or a conversation with its system prompt, such as
-            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`.
+            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`. A question and a chain longer
+            than the model's window give NULL.
         steps: The steps of the chain that has no score. Without this argument, only the prompt is tried.
         settings: Settings by name, such as scorer_model.
 
@@ -597,13 +620,14 @@ def perplexity(question: _Question, steps: _Texts, **settings: Any) -> list[floa
     r"""The perplexity of each step by the scoring model (`asap.scorer.model`). The perplexity is exp of the mean −ln P
     over the step's own tokens, from the first token of the step to the last token that begins before the end of the
     step. A step gets NULL if one of these tokens has no score. One forward pass computes this perplexity,
-    `cot_surprisal` and `cot_entropy`. A chain longer than the model's window gives NULL.
+    `cot_surprisal` and `cot_entropy`.
 
     Args:
         question: The question that the chain answers: a text, or a conversation with its system prompt, such as
-            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`.
+            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`. A question and a chain longer
+            than the model's window give NULL.
         steps: The steps of a chain of thought. The model reads the steps joined by a blank line, and a NULL step as
-            an empty step.
+            an empty step. A step without a token, or without one before it, has no score.
         settings: Settings by name, such as scorer_model.
 
     >>> asap.perplexity('2 + 2?', ('2 + 2 is 4.', 'Done.'))  # doctest: +SKIP
@@ -632,6 +656,29 @@ def prompt(
 ) -> list[list[dict[str, Any] | None] | None]: ...
 @overload
 def prompt(question: _TextArrow, system: _TextArrow = None, **settings: Any) -> Any: ...
+
+@overload
+def pruned_turns(turns: _Trace, kept: _Ints, pruned: _Text, **settings: Any) -> list[dict[str, Any] | None] | None:
+    r"""The turns of a conversation with only the kept steps of their thoughts. A thought without a kept step becomes
+    NULL. Steps that the thoughts do not have give NULL.
+
+    Args:
+        turns: The turns, as the column `turns` of a corpus.
+        kept: The numbers of the kept steps, from 1, ascending. The steps of all thoughts are counted together, as
+            those of the column `cot`.
+        pruned: The kept steps, joined. A step may be shorter than in its thought.
+        settings: Settings by name, such as scorer_model.
+
+    In SQL:
+        select cot_pruned_turns([{'role': 'assistant', 'thought': E'Hm.\n\nAdd.', 'text': '4', 'calls': NULL}], [2], 'Add.')[1]['thought'];
+        -- Add.
+    """
+@overload
+def pruned_turns(
+    turns: _TraceList, kept: _IntsList, pruned: _TextList, **settings: Any
+) -> list[list[dict[str, Any] | None] | None]: ...
+@overload
+def pruned_turns(turns: _TraceArrow, kept: _IntsArrow, pruned: _TextArrow, **settings: Any) -> Any: ...
 
 @overload
 def random(steps: _Texts, ratio: _Number, seed: _Int, **settings: Any) -> list[int | None] | None:
@@ -682,7 +729,9 @@ def rank_surprisal(
 def rank_surprisal(question: _QuestionArrow, cot: _TextArrow, answer: _TextArrow, **settings: Any) -> Any: ...
 
 @overload
-def refine(steps: _Texts, scores: _Numbers, max_tokens: _Int = None, **settings: Any) -> list[int | None] | None:
+def refine(
+    steps: _Texts, scores: _Numbers, max_tokens: _Int = None, turns: _Trace = None, **settings: Any
+) -> list[int | None] | None:
     r"""The numbers (from 1, ascending) of the steps that remain after Algorithm 2 of the ASAP paper. The algorithm
     removes the step with the lowest score, one by one, until the remaining steps, joined by a blank line, have at
     most `max_tokens` tokens of the scoring model. If scores are equal, the algorithm removes the earlier step
@@ -694,6 +743,9 @@ def refine(steps: _Texts, scores: _Numbers, max_tokens: _Int = None, **settings:
         scores: A number for each step. The step with the lowest number is removed first.
         max_tokens: The maximum number of tokens of the remaining steps. The default is the setting
             `asap.refine.max_tokens`, or 4096 if it is not set.
+        turns: The turns of a conversation whose thoughts have the steps. With the setting `asap.refine.scope =
+            'turn'`, the steps of each thought are pruned alone, to a share of `max_tokens` like that of their
+            tokens.
         settings: Settings by name, such as scorer_model.
 
     >>> asap.refine(('Hm.', '2 + 2 is 4.', 'Done.'), (0.1, 3.2, 1.4), 12)
@@ -701,10 +753,12 @@ def refine(steps: _Texts, scores: _Numbers, max_tokens: _Int = None, **settings:
     """
 @overload
 def refine(
-    steps: _TextsList, scores: _NumbersList, max_tokens: _IntList = None, **settings: Any
+    steps: _TextsList, scores: _NumbersList, max_tokens: _IntList = None, turns: _TraceList = None, **settings: Any
 ) -> list[list[int | None] | None]: ...
 @overload
-def refine(steps: _TextsArrow, scores: _NumbersArrow, max_tokens: _IntArrow = None, **settings: Any) -> Any: ...
+def refine(
+    steps: _TextsArrow, scores: _NumbersArrow, max_tokens: _IntArrow = None, turns: _TraceArrow = None, **settings: Any
+) -> Any: ...
 
 @overload
 def refine_exactly(steps: _Texts, scores: _Numbers, max_tokens: _Int = None, **settings: Any) -> dict[str, Any] | None:
@@ -733,7 +787,9 @@ def refine_exactly(
 def refine_exactly(steps: _TextsArrow, scores: _NumbersArrow, max_tokens: _IntArrow = None, **settings: Any) -> Any: ...
 
 @overload
-def refine_or_fit(steps: _Texts, scores: _Numbers, max_tokens: _Int = None, **settings: Any) -> dict[str, Any] | None:
+def refine_or_fit(
+    steps: _Texts, scores: _Numbers, max_tokens: _Int = None, turns: _Trace = None, **settings: Any
+) -> dict[str, Any] | None:
     r"""The steps that `cot_refine` (Algorithm 2 of the ASAP paper) keeps, or those that `cot_fit` keeps if Algorithm 2
     removes every step of a chain. Algorithm 2 removes every step if the step with the highest score alone is longer
     than `max_tokens`. The result is a struct of `kept`, the numbers (from 1, ascending) of the remaining steps, and
@@ -745,6 +801,9 @@ def refine_or_fit(steps: _Texts, scores: _Numbers, max_tokens: _Int = None, **se
         scores: A number for each step. The step with the lowest number is removed first.
         max_tokens: The maximum number of tokens of the remaining steps. The default is the setting
             `asap.refine.max_tokens`, or 4096 if it is not set.
+        turns: The turns of a conversation whose thoughts have the steps. With the setting `asap.refine.scope =
+            'turn'`, the steps of each thought are pruned alone, to a share of `max_tokens` like that of their
+            tokens.
         settings: Settings by name, such as scorer_model.
 
     >>> asap.refine_or_fit(('Hm.', 'So 2 + 2 + 2 is 6.', 'Done.'), (0.1, 3.2, 1.4), 7)
@@ -752,10 +811,12 @@ def refine_or_fit(steps: _Texts, scores: _Numbers, max_tokens: _Int = None, **se
     """
 @overload
 def refine_or_fit(
-    steps: _TextsList, scores: _NumbersList, max_tokens: _IntList = None, **settings: Any
+    steps: _TextsList, scores: _NumbersList, max_tokens: _IntList = None, turns: _TraceList = None, **settings: Any
 ) -> list[dict[str, Any] | None]: ...
 @overload
-def refine_or_fit(steps: _TextsArrow, scores: _NumbersArrow, max_tokens: _IntArrow = None, **settings: Any) -> Any: ...
+def refine_or_fit(
+    steps: _TextsArrow, scores: _NumbersArrow, max_tokens: _IntArrow = None, turns: _TraceArrow = None, **settings: Any
+) -> Any: ...
 
 @overload
 def repetition(text: _Text, **settings: Any) -> float | None:
@@ -914,11 +975,12 @@ def shortest_surviving(
     `log_probability`, `stated` and `survives` of `cot_survives`. If the answer does not survive in the whole chain
     either, `survives` is false. If the answer is a program, `stated` and `survives` are NULL, and asap takes the
     shortest pruning whose log-probability is at least that of the whole chain. Lists of different lengths, and an
-    empty answer, give NULL. A chain longer than the model's window gives NULL.
+    empty answer, give NULL.
 
     Args:
         question: The question that the chain answers: a text, or a conversation with its system prompt, such as
-            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`.
+            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`. A question and a chain longer
+            than the model's window give NULL.
         steps: The steps of a chain of thought. A NULL step is an empty step.
         scores: A number for each step. The step with the lowest number is removed first.
         answer: The answer, or a response that states it as `cot_answer` finds it.
@@ -992,14 +1054,14 @@ def step_entropy(question: _Question, steps: _Texts, **settings: Any) -> list[fl
     r"""The total entropy of the tokens of each step, in nats, by the scoring model (`asap.scorer.model`). In the first
     version of their paper, Li et al. (2025) prune the steps with the lowest totals first. The second version
     divides the totals by the number of tokens (`cot_mean_step_entropy`). A step gets NULL if one of its tokens has
-    no token before it. One forward pass computes this entropy and `cot_perplexity`. A chain longer than the model's
-    window gives NULL. As published (first version).
+    no token before it. One forward pass computes this entropy and `cot_perplexity`. As published (first version).
 
     Args:
         question: The question that the chain answers: a text, or a conversation with its system prompt, such as
-            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`.
+            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`. A question and a chain longer
+            than the model's window give NULL.
         steps: The steps of a chain of thought. The model reads the steps joined by a blank line, and a NULL step as
-            an empty step.
+            an empty step. A step without a token, or without one before it, has no score.
         settings: Settings by name, such as scorer_model.
 
     >>> asap.step_entropy('2 + 2?', ('2 + 2 is 4.', 'Done.'))  # doctest: +SKIP
@@ -1060,15 +1122,16 @@ def steps(cot: _TextArrow, separator: _TextArrow = None, **settings: Any) -> Any
 def surprisal(question: _Question, steps: _Texts, **settings: Any) -> list[float | None] | None:
     r"""The first-token surprisal of each step, in nats: −ln P(first token | question, earlier steps) by the scoring
     model (`asap.scorer.model`). One forward pass scores all steps. The first token is the token that covers the
-    first character of the step. A step gets NULL if no token precedes it, or if it has no token. A chain longer
-    than the model's window gives NULL. Differs from the ASAP paper: the model also reads the system prompt, the
-    question and the think tag, so that the first step has a score.
+    first character of the step. A step gets NULL if no token precedes it, or if it has no token. Differs from the
+    ASAP paper: the model also reads the system prompt, the question and the think tag, so that the first step has a
+    score.
 
     Args:
         question: The question that the chain answers: a text, or a conversation with its system prompt, such as
-            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`.
+            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`. A question and a chain longer
+            than the model's window give NULL.
         steps: The steps of a chain of thought. The model reads the steps joined by a blank line, and a NULL step as
-            an empty step.
+            an empty step. A step without a token, or without one before it, has no score.
         settings: Settings by name, such as scorer_model.
 
     >>> asap.surprisal('2 + 2?', ('2 + 2 is 4.', 'Done.'))  # doctest: +SKIP
@@ -1088,12 +1151,12 @@ def survives(question: _Question, steps: _Texts, kept: _Ints, answer: _Text, **s
     argument `answer`, or else the whole argument if it is one line. Any other argument is a program, and so is one
     with a fenced block of code and no `\boxed`. For a program, the model reads only `</think>` after the steps,
     `log_probability` covers the whole argument, and `stated` and `survives` are NULL. Kept steps are joined by a
-    blank line. Empty steps are left out. An empty answer, and a number in `kept` that no step has, give NULL. A
-    chain longer than the model's window gives NULL.
+    blank line. Empty steps are left out. An empty answer, and a number in `kept` that no step has, give NULL.
 
     Args:
         question: The question that the chain answers: a text, or a conversation with its system prompt, such as
-            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`.
+            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`. A question and a chain longer
+            than the model's window give NULL.
         steps: The steps of a chain of thought. A NULL step is an empty step.
         kept: The numbers of the steps that the model reads, from 1.
         answer: The answer, or a response that states it as `cot_answer` finds it.
@@ -1134,15 +1197,15 @@ def think(generation: _TextArrow, **settings: Any) -> Any: ...
 def token_entropies(question: _Question, steps: _Texts, **settings: Any) -> list[list[float | None] | None] | None:
     r"""For each step, the entropy of each of its tokens, in nats: of the distribution that the scoring model
     (`asap.scorer.model`) predicts for this token. The first entropy of a step is `cot_entropy`, and their sum is
-    `cot_step_entropy`. The blank line before a step does not count. A step gets NULL if no token precedes it, or if
-    it has no token. One forward pass computes these entropies and `cot_surprisal`. A chain longer than the model's
-    window gives NULL. As published in the ASAP paper (figure 2).
+    `cot_step_entropy`. The blank line before a step does not count. One forward pass computes these entropies and
+    `cot_surprisal`. As published in the ASAP paper (figure 2).
 
     Args:
         question: The question that the chain answers: a text, or a conversation with its system prompt, such as
-            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`.
+            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`. A question and a chain longer
+            than the model's window give NULL.
         steps: The steps of a chain of thought. The model reads the steps joined by a blank line, and a NULL step as
-            an empty step.
+            an empty step. A step without a token, or without one before it, has no score.
         settings: Settings by name, such as scorer_model.
 
     >>> asap.token_entropies('2 + 2?', ('2 + 2 is 4.', 'Done.'))  # doctest: +SKIP
@@ -1197,9 +1260,10 @@ def too_long(question: _Question, steps: _Texts, answer: _Text = None, **setting
 
     Args:
         question: The question that the chain answers: a text, or a conversation with its system prompt, such as
-            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`.
+            `cot_prompt` returns. asap inserts the question into `asap.scorer.prompt`. A question and a chain longer
+            than the model's window give NULL.
         steps: The steps of a chain of thought. The model reads the steps joined by a blank line, and a NULL step as
-            an empty step.
+            an empty step. A step without a token, or without one before it, has no score.
         answer: The answer, for functions that read the answer after `</think>`. Without this argument, only the
             chain must fit.
         settings: Settings by name, such as scorer_model.
