@@ -88,11 +88,12 @@ fn failed(source: Box<dyn std::error::Error + Send + Sync>) -> Error {
     Error::Generic { store: "LocalFileSystem", source }
 }
 
-/// Whether a folder was missing: another process removed it after this one found or made it.
+/// Whether a folder was missing: another process removed it after this one found or made it. Making the folders above a file
+/// fails with "already exists" if one is removed just after another process made it.
 fn is_without_folder<T>(written: &Result<T>) -> bool {
     let Err(Error::Generic { source, .. }) = written else { return false };
     let mut kinds = causes(source.as_ref()).filter_map(|error| Some(error.downcast_ref::<io::Error>()?.kind()));
-    kinds.any(|kind| kind == io::ErrorKind::NotFound)
+    kinds.any(|kind| matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists))
 }
 
 /// None for a file that does not exist.
