@@ -3,11 +3,12 @@
 //! A method that chooses steps by what the scoring model reads, or without it, prunes their thoughts together: the steps are
 //! those of all thoughts. Any other method leaves them the status `multi_turn`.
 
+use asap_udfs::reading::TURNS;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan, lit};
 
-use crate::system_prompts::{OF_PROMPTS, READ_PROMPT, SYSTEM, TURNS, reads_turns};
+use crate::system_prompts::{OF_PROMPTS, READ_PROMPT, SYSTEM, reads_turns};
 
 /// The status of each row, without that of the conversations that the pipeline prunes.
 pub(crate) const CLEARED: &str = "__cleared";

@@ -9,11 +9,10 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF, lit};
 
-use asap_udfs::reading::ASKED;
+use asap_udfs::reading::{ASKED, TURNS};
 
 pub(crate) const QUESTION: &str = "question";
 pub(crate) const SYSTEM: &str = "system";
-pub(crate) const TURNS: &str = "turns";
 
 /// The functions whose first argument precedes what a model reads. Each also accepts a conversation there.
 pub(crate) const OF_PROMPTS: &str = "cot_attribution cot_closest_correct cot_entropy cot_example cot_first_token \

@@ -23,7 +23,7 @@ use state::ScheduleState;
 /// # Errors
 /// If another scheduler runs these jobs, or the state of the scheduler cannot be read or written.
 pub async fn run(jobs: Vec<Job>, file: &Path) -> Result<(), Failure> {
-    // Whoever sees the state of a scheduler may end it by a signal.
+    // Other programs may send a signal as soon as the state is there.
     let signals = Signals::new()?;
     let state = ScheduleState::open(&state::folder()?, file)?;
     Service::new(jobs, state)?.run(signals).await

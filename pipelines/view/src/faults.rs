@@ -42,7 +42,7 @@ pub(crate) const WRONG_ANSWER: Kind = of_rows(
 );
 pub(crate) const WITHOUT_RESULT: Kind = of_rows(
     "call_without_result",
-    "whose conversation goes on after a call of a tool without its result",
+    "whose conversation continues after a call of a tool without its result",
     "cardinality(cot_call_faults(turns)['without_result']) > 0",
 );
 pub(crate) const WITHOUT_CALL: Kind = of_rows(

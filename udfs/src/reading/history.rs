@@ -21,7 +21,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// The history of rows from its columns. None if there are none.
+    /// The history of rows from its columns. None without such columns.
     pub(super) fn new(columns: &[ArrayRef]) -> Result<Option<Self>> {
         match columns {
             [] => Ok(None),

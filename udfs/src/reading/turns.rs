@@ -202,7 +202,7 @@ impl<'a> Turns<'a> {
             self.is_faulty("no_tags", format!("turn {number} begins with a think tag and has no closing think tag"));
         }
         if chain.as_deref().is_some_and(|chain| says_more(chain, text.unwrap_or_default())) {
-            let why = format!("the thought of turn {number} goes on after its closing think tag");
+            let why = format!("the thought of turn {number} continues after its closing think tag");
             self.is_faulty("tags_in_answer", why);
         }
         let is_bare = chain.is_none() && !text.is_some_and(tags::begins_with_chain);
