@@ -92,6 +92,7 @@ enum Change {
     Says,
 }
 
+const LOSES: &str = "loses";
 /// A mark as no text has it.
 const MARK: &str = "zq-asap-mark";
 
@@ -142,11 +143,17 @@ impl ExampleTemplate {
             return Err(LmError::Prompt(why.to_string()));
         };
         let tools = conversation.tools.map_or(Ok(().into()), tools::read).map_err(LmError::Prompt)?;
+        // Of a conversation that is too long, no earlier message is looked at.
+        let fits = |text: &str| {
+            let may_be_long = long == Long::Drop && text.len() > max_length;
+            !may_be_long || tokenizer.count(text).is_ok_and(|tokens| tokens <= max_length)
+        };
         let mut refusal = None;
         for form in Form::of(template, conversation, &self.thinks, &self.before_answer, &tools) {
-            match form.texts() {
+            match form.texts(&fits) {
                 Ok(texts) => return self.tokenized(tokenizer, conversation, texts, max_length, long),
-                Err(why) => refusal = refusal.or(Some(why)),
+                // What is lost says more than the type that a form has and the template does not read.
+                Err(why) => refusal = refusal.filter(|held: &String| held.starts_with(LOSES)).or(Some(why)),
             }
         }
         Err(LmError::Prompt(format!("the chat template {}", refusal.unwrap_or_default())))
@@ -262,7 +269,7 @@ impl<'f> Form<'f> {
     }
 
     /// The texts of the examples. Fails with what the template does.
-    fn texts(&self) -> Tried<Vec<Told>> {
+    fn texts(&self, fits: &dyn Fn(&str) -> bool) -> Tried<Vec<Told>> {
         let is_said = |turn: &Turn| turn.role == "assistant" && (turn.text.is_some() || !turn.calls.is_empty());
         let turns = self.conversation.turns.iter().enumerate();
         let said = turns.filter(|(place, turn)| is_said(turn) || self.thought(*place).is_some());
@@ -277,6 +284,9 @@ impl<'f> Form<'f> {
                     self.check_context(place, &prompt)?;
                     let own = prompt.len()..prompt.len() + response.len();
                     texts.push(Told { text: prompt + &response, responses: vec![(own, place)] });
+                    if texts.len() == 1 && !fits(&texts[0].text) {
+                        return Ok(texts);
+                    }
                 }
             }
         }
@@ -313,7 +323,8 @@ impl<'f> Form<'f> {
         let mut text = self.template.render_tooled(&messages, self.tools, true)?;
         // A tag that ends a message is not the template's.
         let last = self.conversation.turns[..place].last().and_then(|turn| turn.text.as_deref()).unwrap_or_default();
-        let after = text.rfind(last.trim()).map_or(0, |begin| begin + last.trim().len());
+        let last = Some(last.trim()).filter(|last| !last.is_empty());
+        let after = last.and_then(|last| Some(text.rfind(last)? + last.len())).unwrap_or(0);
         text.truncate(after + before_closed_thought(&text[after..]));
         Ok(text)
     }
@@ -419,7 +430,7 @@ impl<'f> Form<'f> {
     }
 
     fn loses(&self, place: usize, lost: &str) -> String {
-        format!("loses {lost} of turn {} ({})", place + 1, self.conversation.turns[place].role)
+        format!("{LOSES} {lost} of turn {} ({})", place + 1, self.conversation.turns[place].role)
     }
 
     /// Arguments as an object, unless the form has texts.
