@@ -13,7 +13,7 @@ use asap_pipelines::reasons::Reasons;
 use asap_pipelines::session::session;
 use asap_udfs::Settings;
 use clap::Args;
-use datafusion::arrow::array::{ArrayRef, Int32Builder, ListBuilder, RecordBatch, StringArray};
+use datafusion::arrow::array::{ArrayRef, Int32Builder, ListBuilder, RecordBatch, StringBuilder};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::writer::StreamWriter;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -64,7 +64,7 @@ pub struct FeedArgs {
     /// Learn whole chains, or only the steps that a pipeline kept. Its dropped steps stay as context
     #[arg(long, value_name = "all|kept", default_value = "all")]
     loss: Loss,
-    /// Set the number of examples per step, for each trainer
+    /// Set the number of rows per step, for each trainer. A conversation may have several examples
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = at_least_one::<usize>)]
     step: usize,
     /// Fill each step with at most this many tokens, for each trainer. A longer example gets its own step
@@ -130,7 +130,7 @@ pub async fn run(args: FeedArgs) -> Result<(), Failure> {
         }),
         part: (args.rank, args.world),
     };
-    let size = args.step_tokens.map_or(StepSize::Examples(args.step), StepSize::Tokens);
+    let size = args.step_tokens.map_or(StepSize::Rows(args.step), StepSize::Tokens);
     let rows = while_opening(std::slice::from_ref(&args.data), Rows::open(&context, &config)).await?;
     let deciding = Deciding::of(&rows, &config, &encoder);
     if let Some(mark) = &args.resume {
@@ -183,7 +183,7 @@ async fn print_total(
     rows.stop_following();
     // An epoch has as many steps as any other, unless the order of its rows decides how they fill the steps.
     let repeats = match size {
-        StepSize::Examples(_) => std::mem::replace(&mut config.epochs, 1),
+        StepSize::Rows(_) => std::mem::replace(&mut config.epochs, 1),
         StepSize::Tokens(_) => 1,
     };
     let mut feed = Feed::begin(rows, config, encoder)?;
@@ -191,9 +191,11 @@ async fn print_total(
     while let Some(step) = feed.next_step(size).await? {
         total.steps += repeats;
         let first_epoch = step.iter().flatten().filter(|fed| fed.position.epoch == 0);
-        for example in first_epoch.map(|fed| &fed.example).filter(|example| !example.learned.is_empty()) {
+        let is_copy = |fed: &&Fed| fed.examples.iter().all(|example| example.learned.is_empty());
+        let rows: Vec<&Fed> = first_epoch.filter(|fed| !is_copy(fed)).collect();
+        total.examples += rows.len() as u64;
+        for example in rows.into_iter().flat_map(|fed| &fed.examples) {
             let tokens = example.ids.len() as u64;
-            total.examples += 1;
             total.tokens += tokens;
             total.learned += example.learned_tokens() as u64;
             total.longest = total.longest.max(tokens);
@@ -229,15 +231,19 @@ fn failed(error: ArrowError) -> Failure {
 /// A step as a batch. Each position includes the options that decide the rows.
 fn batch(step: &[Fed], deciding: &str) -> Result<RecordBatch, Failure> {
     let (mut ids, mut labels) = (ListBuilder::new(Int32Builder::new()), ListBuilder::new(Int32Builder::new()));
-    for Fed { example, .. } in step {
-        ids.append_value(example.input_ids().map(Some));
-        labels.append_value(example.labels().map(Some));
+    let mut positions = StringBuilder::new();
+    for Fed { examples, position, .. } in step {
+        let position = format!("{position}:{deciding}");
+        for example in examples {
+            ids.append_value(example.input_ids().map(Some));
+            labels.append_value(example.labels().map(Some));
+            positions.append_value(&position);
+        }
     }
-    let positions = StringArray::from_iter_values(step.iter().map(|fed| format!("{}:{deciding}", fed.position)));
     let columns: [(&str, ArrayRef); 3] = [
         ("input_ids", Arc::new(ids.finish())),
         ("labels", Arc::new(labels.finish())),
-        ("position", Arc::new(positions)),
+        ("position", Arc::new(positions.finish())),
     ];
     RecordBatch::try_from_iter(columns).map_err(failed)
 }

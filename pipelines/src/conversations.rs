@@ -12,7 +12,7 @@ use crate::system_prompts::{OF_PROMPTS, READ_PROMPT, SYSTEM, reads_turns};
 
 /// The status of each row, without that of the conversations that the pipeline prunes.
 pub(crate) const CLEARED: &str = "__cleared";
-const MULTI_TURN: &str = "multi_turn";
+pub(crate) const MULTI_TURN: &str = "multi_turn";
 /// The turns with the kept steps, in SQL. The engine computes equal expressions once.
 const PRUNED_TURNS: &str = "cot_pruned_turns(turns, kept, __pruned)";
 

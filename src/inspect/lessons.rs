@@ -76,8 +76,8 @@ struct Taught {
     chain_dropped: u64,
 }
 
-/// A row, with its supervised text in double brackets.
-#[derive(Debug, Serialize)]
+/// The last example of a row, up to its last response. Earlier responses are in double brackets.
+#[derive(Debug, Default, Serialize)]
 struct Marked {
     file: String,
     row: u64,
@@ -86,19 +86,16 @@ struct Marked {
 }
 
 impl Taught {
-    fn add(&mut self, example: &Example, max_length: usize) {
-        let (tokens, supervised) = (example.ids.len(), example.learned_tokens());
-        self.tokens += tokens as u64;
+    fn add(&mut self, examples: &[Example], max_length: usize) {
+        let supervised: usize = examples.iter().map(Example::learned_tokens).sum();
+        self.tokens += examples.iter().map(|example| example.ids.len() as u64).sum::<u64>();
         self.supervised += supervised as u64;
-        if tokens > max_length {
+        if examples.iter().any(|example| example.ids.len() > max_length) {
+            let cut = examples.iter().flat_map(Example::places).filter(|place| *place >= max_length).count();
             self.over += 1;
             self.lost_if_dropped += supervised as u64;
-            self.lost_if_cut += supervised.min(tokens - max_length) as u64;
-            *if example.learned.first().is_some_and(|first| first.start < max_length) {
-                &mut self.no_end
-            } else {
-                &mut self.nothing
-            } += 1;
+            self.lost_if_cut += cut as u64;
+            *if cut < supervised { &mut self.no_end } else { &mut self.nothing } += 1;
         }
     }
 }
@@ -130,13 +127,13 @@ impl Lessons {
         bar.begin(corpus.rows(), 0);
         let (mut sample, mut packed) = (Vec::new(), Packed::default());
         let mut total = Taught { rows: corpus.rows(), nothing: corpus.rows(), ..Taught::default() };
-        while let Some(step) = feed.next_examples(READ).await? {
+        while let Some(step) = feed.next_rows(READ).await? {
             for fed in &step {
                 for taught in files.get_mut(fed.source.0.as_ref()).into_iter().chain([&mut total]) {
                     taught.nothing -= 1;
-                    taught.add(&fed.example, max_length);
+                    taught.add(&fed.examples, max_length);
                 }
-                packed.add(fed.example.ids.len(), max_length);
+                packed.add(fed.tokens(), max_length);
                 if sample.len() < SHOWN_ROWS {
                     sample.push(Marked::new(&encoder, fed)?);
                 }
@@ -246,10 +243,17 @@ impl Masked {
 }
 
 impl Marked {
-    fn new(encoder: &Encoder, Fed { example, source, .. }: &Fed) -> Result<Self, Failure> {
-        let prompt = example.learned.first().map_or(example.ids.len(), |first| first.start);
-        let (prompt, response) = example.ids.split_at(prompt);
-        let [prompt, supervised] = [encoder.tokenizer.text(prompt)?, encoder.tokenizer.text(response)?];
+    fn new(encoder: &Encoder, Fed { examples, source, .. }: &Fed) -> Result<Self, Failure> {
+        let (mut prompt, mut from) = (String::new(), 0);
+        let Some(Example { ids, learned }) = examples.last() else { return Ok(Self::default()) };
+        let begin = learned.last().map_or(ids.len(), |last| last.start);
+        for own in &learned[..learned.len().saturating_sub(1)] {
+            let texts = [encoder.tokenizer.text(&ids[from..own.start])?, encoder.tokenizer.text(&ids[own.clone()])?];
+            prompt.push_str(&format!("{}[[{}]]", texts[0], texts[1]));
+            from = own.end;
+        }
+        prompt.push_str(&encoder.tokenizer.text(&ids[from..begin])?);
+        let supervised = encoder.tokenizer.text(&ids[begin..])?;
         Ok(Self { file: source.0.to_string(), row: source.1, prompt, supervised })
     }
 }

@@ -257,3 +257,93 @@ fn training_learns_the_kept_steps_and_resumes_as_nothing_else() {
     assert_eq!(finished.json()["epoch_learned"], count["learned"]);
     train("").ends(2, &["loss was \"kept\", and is now \"all\""]);
 }
+
+/// Conversations with a call and two exchanges, and rows of one exchange, at `in`; a model whose template drops the thoughts of
+/// earlier exchanges; and the pruned rows at `out`.
+fn conversations(rows: usize) -> Workplace {
+    let workplace = Workplace::new();
+    let line = |row: usize| {
+        let said = |role: &str, content: &str| serde_json::json!({ "role": role, "content": content });
+        let thinks = |thought: &str, content: &str| serde_json::json!({ "role": "assistant", "content": content, "reasoning_content": thought });
+        let mut call = thinks(&format!("A sum.\n\nThe tool adds {row}."), "");
+        call["tool_calls"] = serde_json::json!([{ "id": "c1", "type": "function",
+            "function": { "name": "add", "arguments": format!(r#"{{"b": {row}, "a": 5}}"#) } }]);
+        let mut result = said("tool", "13");
+        result["tool_call_id"] = "c1".into();
+        let talk = [
+            vec![said("user", &format!("{row} + 5?")), call, result, thinks("So 13.", "It is 13.")],
+            vec![said("user", "And 2?"), thinks("13 and 2.\n\nSo 15.", "15")],
+        ];
+        let messages = if row % 3 == 2 { talk[1].clone() } else { talk.concat() };
+        let tools = [serde_json::json!({ "type": "function", "function": { "name": "add", "parameters": {} } })];
+        serde_json::json!({ "id": row.to_string(), "messages": messages, "tools": tools }).to_string() + "\n"
+    };
+    workplace.write("in/rows.jsonl", &(0..rows).map(line).collect::<String>());
+    let template = "{% set ns = namespace(last=-1) %}{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}\
+        {% endif %}{% endfor %}{{ tools | tojson if tools }}{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% if m.role == \
+        'assistant' and m.reasoning_content and loop.index0 > ns.last %}{{ '<think>\\n' + m.reasoning_content + '\\n</think>\\n\\n' }}{% endif \
+        %}{{ m.content }}{% for c in m.tool_calls %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}{{ \
+        '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+    workplace.shell("cp -r data/model model").ok();
+    workplace.write("model/chat_template.jinja", template);
+    workplace.run("run random --from in --to out --ratio 0.6 --set asap.run.slice_rows=7".split(' ')).ok();
+    workplace
+}
+
+#[test]
+fn the_examples_of_a_conversation_are_fed_together() {
+    let workplace = conversations(30);
+    let feed = |more: &[&str]| {
+        let output = workplace.command([&["feed", "--model", "model", "--data"], more].concat()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        steps(output.stdout.as_slice())
+    };
+    // Twenty conversations of two examples, and ten rows of one. A step counts rows.
+    assert_eq!(feed(&["in"]).concat().len(), 50);
+    // Of one conversation, no thought of the first exchange is left that the template could drop.
+    let all = feed(&["out", "--step", "4"]);
+    assert_eq!((all.len(), all.concat().len()), (8, 49));
+    let positions = |step: &Vec<Line>| step.iter().map(|line| line.position.clone()).collect::<BTreeSet<_>>();
+    assert_eq!(all.iter().map(|step| positions(step).len()).sum::<usize>(), 30);
+    for step in &all[..7] {
+        let resumed = feed(&["out", "--step", "4", "--resume", &step.last().unwrap().position]);
+        assert!(all.ends_with(&resumed), "{step:?}");
+    }
+    for size in [["--step", "2"], ["--step-tokens", "9"]] {
+        let ranks = ["0", "1"].map(|rank| feed(&[&["out", "--rank", rank, "--world", "2"], &size[..]].concat()));
+        for step in ranks.iter().flatten().filter(|step| size[0] == "--step-tokens" && step.len() > 1) {
+            assert_eq!(positions(step).len(), 1, "{step:?}");
+        }
+        let ids = |steps: &[Vec<Line>]| steps.concat().into_iter().map(|line| line.ids).collect::<Vec<_>>();
+        let (mut shared, mut alone) = (ids(&ranks.concat()), ids(&all));
+        shared.sort_unstable();
+        alone.sort_unstable();
+        assert_eq!(shared, alone, "{size:?}");
+    }
+    let count = workplace.run("feed --data out --model model --count --step 4".split(' ')).json();
+    let tokens: usize = all.concat().iter().map(|line| line.ids.len()).sum();
+    assert_eq!((&count["examples"], &count["steps"], &count["tokens"]), (&30.into(), &8.into(), &tokens.into()));
+    let count = workplace.run("feed --data out --model model --count --max-length 90".split(' ')).json();
+    assert_eq!((&count["examples"], &count["too_long"]), (&10.into(), &20.into()));
+
+    let inspect = "inspect out --model model --format json".split(' ');
+    let lessons = workplace.run(inspect).json()["lessons"].clone();
+    assert_eq!((&lessons["total"]["tokens"], &lessons["total"]["nothing"]), (&tokens.into(), &0.into()));
+    let kept = feed(&["out", "--loss", "kept"]).concat();
+    let learned = |line: &Line| line.labels.iter().filter(|label| **label != -100).count();
+    assert_eq!(lessons["loss_kept"]["learned"], kept.iter().map(learned).sum::<usize>());
+    assert_eq!(lessons["loss_kept"]["rows"], 30);
+    // Kept steps are read and learned in the whole thoughts, whose other steps are only read.
+    let whole = feed(&["in"]).concat();
+    let ids = |lines: &[Line]| lines.iter().map(|line| line.ids.clone()).collect::<BTreeSet<_>>();
+    assert_eq!(ids(&kept), ids(&whole));
+    assert!(kept.iter().map(learned).sum::<usize>() < whole.iter().map(learned).sum::<usize>());
+
+    let train = "train --model model --data out --out trained --epochs 1 --format json";
+    assert_eq!(workplace.run(train.split(' ')).json()["traces"], 30);
+    // A template without calls of tools, or none, learns only the rows of one exchange.
+    let small = workplace.run("feed --data out --model data/model --count".split(' ')).json();
+    assert_eq!((&small["examples"], &small["rejected"]), (&10.into(), &20.into()));
+    let reasons = small["reasons"].to_string();
+    assert!(reasons.contains("the chat template loses the calls of turn 2 (assistant)"), "{reasons}");
+}

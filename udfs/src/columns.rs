@@ -172,13 +172,8 @@ impl<'a> Args<'a> {
         let (Some((system, turns)), steps) = (self.turns_asked(asked)?, self.texts(steps)?) else {
             return Ok(QuestionAndSteps::new(self.asked(asked)?, self.texts(steps)?));
         };
-        let has_system = turns.iter().any(|turn| turn.role == "system");
-        let system = system.filter(|_| !has_system).map(|text| asap_lm::Turn {
-            role: "system",
-            text: Some(text.into()),
-            ..asap_lm::Turn::default()
-        });
-        let turns: Vec<_> = system.into_iter().chain(turns.into_iter().map(Turn::without_thought)).collect();
+        let turns = turns::with_system(system, turns);
+        let turns: Vec<_> = turns.into_iter().map(Turn::without_thought).collect();
         if turns.iter().map(|turn| turn.steps).sum::<usize>() != steps.len() {
             return Err(NoValue::Null);
         }

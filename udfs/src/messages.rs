@@ -373,7 +373,7 @@ impl Others {
 }
 
 /// Values as JSON text, without fields that are NULL. A text stays as it is. None for values that are not needed.
-fn as_json(values: &ArrayRef, is_needed: impl Fn(usize) -> bool) -> Result<Vec<Option<String>>> {
+pub fn as_json(values: &ArrayRef, is_needed: impl Fn(usize) -> bool) -> Result<Vec<Option<String>>> {
     let needed: Vec<bool> = (0..values.len()).map(is_needed).collect();
     if !needed.contains(&true) {
         return Ok(vec![None; values.len()]);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use asap_lm::example::{Encoded, Example, ExampleTemplate, Long, Response};
+use asap_lm::example::{Conversation, Encoded, Example, ExampleTemplate, Long, Response};
 use asap_lm::{Asked, LmError, Result, Tokenizer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -49,12 +49,13 @@ impl fmt::Display for Loss {
     }
 }
 
+/// What becomes of a row. A conversation may have several examples: see [`ExampleTemplate::encode_conversation`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FedRow {
-    Learned(Example),
-    /// A training example that was cut to the maximum length.
-    Cut(Example),
-    HeldOut(Example),
+    Learned(Vec<Example>),
+    /// Examples of which some were cut to the maximum length.
+    Cut(Vec<Example>),
+    HeldOut(Vec<Example>),
     TooLong,
     /// It cannot be learned: the corpus rejects it, or the chat template does. With the reason.
     Rejected(String),
@@ -90,16 +91,25 @@ impl Encoder {
     /// Encodes a row: its prompt and response. Whether a row is held out depends only on its question, so that the
     /// model never learns another chain of a held-out question.
     pub fn encode(&self, asked: Asked, response: &Response) -> Result<FedRow> {
-        let is_held_out = self.is_held_out(asked.question);
-        let encoded = match self.template.encode(&self.tokenizer, asked, response, self.max_length, self.long) {
-            Err(LmError::Prompt(why)) => return Ok(FedRow::Rejected(why)),
-            encoded => encoded?,
-        };
+        let encoded = self.template.encode(&self.tokenizer, asked, response, self.max_length, self.long);
+        self.fed(asked.question, encoded.map(|encoded| encoded.map(|example| vec![example])))
+    }
+
+    /// Encodes a conversation with several exchanges or tools, whose first question this is.
+    pub fn encode_conversation(&self, question: &str, conversation: &Conversation) -> Result<FedRow> {
+        let Self { tokenizer, max_length, long, .. } = self;
+        self.fed(question, self.template.encode_conversation(tokenizer, conversation, *max_length, *long))
+    }
+
+    fn fed(&self, question: &str, encoded: Result<Encoded<Vec<Example>>>) -> Result<FedRow> {
+        let is_held_out = self.is_held_out(question);
         Ok(match encoded {
-            Encoded::TooLong(_) => FedRow::TooLong,
-            Encoded::Whole(example) | Encoded::Cut(example) if is_held_out => FedRow::HeldOut(example),
-            Encoded::Whole(example) => FedRow::Learned(example),
-            Encoded::Cut(example) => FedRow::Cut(example),
+            Err(LmError::Prompt(why)) => FedRow::Rejected(why),
+            Err(error) => return Err(error),
+            Ok(Encoded::TooLong(_)) => FedRow::TooLong,
+            Ok(Encoded::Whole(examples) | Encoded::Cut(examples)) if is_held_out => FedRow::HeldOut(examples),
+            Ok(Encoded::Whole(examples)) => FedRow::Learned(examples),
+            Ok(Encoded::Cut(examples)) => FedRow::Cut(examples),
         })
     }
 

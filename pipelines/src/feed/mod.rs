@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A position needs no buffer of rows: to resume after it, a feed reads one window. A row that is not an example (too
-//! long, held out, a reject) keeps its place, so token settings do not move other rows.
+//! long, held out, a reject) keeps its place, so token settings do not move other rows. The examples of a row, such as a
+//! conversation, are fed together: no position is between them.
 
 mod encoder;
 mod position;
@@ -56,19 +57,27 @@ pub struct FeedConfig {
 /// What a trainer gets in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepSize {
-    /// This many examples.
-    Examples(usize),
-    /// Examples of at most this many tokens together. A longer example gets its own step.
+    /// The examples of this many rows.
+    Rows(usize),
+    /// Rows whose examples have at most this many tokens together. A longer row gets its own step.
     Tokens(usize),
 }
 
+/// A row to learn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fed {
-    pub example: Example,
+    /// At least one.
+    pub examples: Vec<Example>,
     /// The position after it.
     pub position: Position,
     /// Its file and its row number in it.
     pub source: (Arc<str>, u64),
+}
+
+impl Fed {
+    pub fn tokens(&self) -> usize {
+        self.examples.iter().map(|example| example.ids.len()).sum()
+    }
 }
 
 /// Counts over all rows, and the held-out examples.
@@ -86,6 +95,7 @@ pub struct Survey {
 /// Counts of rows. A feed counts the rows read so far of the first epoch fed, for all trainers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// Rows to learn: a row with several examples counts as one.
     pub examples: u64,
     /// Those of `examples` that were cut.
     pub cut: u64,
@@ -140,8 +150,8 @@ impl Feed {
         Ok(Self { windows, ready, part: (part, parts), counts, notes, start, _reader: reader })
     }
 
-    /// Returns the next examples of one epoch: `most`, or fewer at its end. None after the last epoch.
-    pub async fn next_examples(&mut self, most: usize) -> Result<Option<Vec<Fed>>> {
+    /// Returns the next rows of one epoch: `most`, or fewer at its end. None after the last epoch.
+    pub async fn next_rows(&mut self, most: usize) -> Result<Option<Vec<Fed>>> {
         let mut step: Vec<Fed> = Vec::new();
         while step.len() < most {
             let epoch = step.last().map(|fed| fed.position.epoch);
@@ -159,16 +169,16 @@ impl Feed {
         Ok(self.next_step(size).await?.map(|mut shares| shares.swap_remove(rank)))
     }
 
-    /// Returns the next step of one epoch: the examples of each trainer. None after the last epoch.
+    /// Returns the next step of one epoch: the rows of each trainer. None after the last epoch.
     ///
-    /// All trainers have equally many steps: if an epoch's last step has too few examples, the others get a copy of one
-    /// without a token to learn. The last position of each trainer is that after the step, so it is the same for all.
+    /// All trainers have equally many steps: if an epoch's last step has too few rows, the others get a copy of an
+    /// example without a token to learn. The last position of each trainer is that after the step, so it is the same for all.
     pub async fn next_step(&mut self, size: StepSize) -> Result<Option<Vec<Vec<Fed>>>> {
         let trainers = self.part.1 as usize;
         let mut shares = vec![Vec::new(); trainers];
         match size {
-            StepSize::Examples(each) => {
-                let step = self.next_examples(each.saturating_mul(trainers)).await?;
+            StepSize::Rows(each) => {
+                let step = self.next_rows(each.saturating_mul(trainers)).await?;
                 for (number, fed) in step.into_iter().flatten().enumerate() {
                     shares[number % trainers].push(fed);
                 }
@@ -184,7 +194,8 @@ impl Feed {
         let end = shares.iter().flatten().map(|fed| fed.position).max();
         let (Some(end), Some(first)) = (end, shares[0].first()) else { return Ok(None) };
         let mut copy = first.clone();
-        copy.example.learned.clear();
+        copy.examples.truncate(1);
+        copy.examples.iter_mut().for_each(|example| example.learned.clear());
         for share in &mut shares {
             if share.is_empty() {
                 share.push(copy.clone());
@@ -196,11 +207,11 @@ impl Feed {
         Ok(Some(shares))
     }
 
-    /// Returns the next examples of an epoch, or of any if it is None: as many as have `most` tokens, but at least one.
+    /// Returns the next rows of an epoch, or of any if it is None: as many as have `most` tokens, but at least one.
     async fn next_tokens(&mut self, most: usize, mut epoch: Option<u64>) -> Result<Vec<Fed>> {
         let (mut share, mut left) = (Vec::new(), most);
         while let Some(next) = self.peek(epoch).await? {
-            let (tokens, of) = (next.example.ids.len(), next.position.epoch);
+            let (tokens, of) = (next.tokens(), next.position.epoch);
             if tokens > left && !share.is_empty() {
                 break;
             }
@@ -211,7 +222,7 @@ impl Feed {
         Ok(share)
     }
 
-    /// The next example, if it is in this epoch; with None, of any epoch.
+    /// The next row, if it is in this epoch; with None, of any epoch.
     async fn peek(&mut self, epoch: Option<u64>) -> Result<Option<&Fed>> {
         while self.ready.is_empty() {
             let Some(window) = self.windows.recv().await else { return Ok(None) };
@@ -281,10 +292,10 @@ async fn read_window(
     for (place, index) in order.into_iter().enumerate() {
         let Some(found) = found[index].take() else { continue };
         counts.count(&found);
-        let (FedRow::Learned(example) | FedRow::Cut(example)) = found.row else { continue };
+        let (FedRow::Learned(examples) | FedRow::Cut(examples)) = found.row else { continue };
         if place as u64 >= at.row {
             let position = Position { row: place as u64 + 1, ..at };
-            fed.push(Fed { example, position, source: found.source });
+            fed.push(Fed { examples, position, source: found.source });
         }
     }
     Ok((fed, counts))
@@ -320,12 +331,14 @@ impl Survey {
     fn count(&mut self, found: RowWithSource) {
         self.counts.count(&found);
         match found.row {
-            FedRow::Learned(example) | FedRow::Cut(example) => {
-                self.tokens += example.ids.len() as u64;
-                self.learned += example.learned_tokens() as u64;
-                self.longest = self.longest.max(example.ids.len() as u64);
+            FedRow::Learned(examples) | FedRow::Cut(examples) => {
+                for example in examples {
+                    self.tokens += example.ids.len() as u64;
+                    self.learned += example.learned_tokens() as u64;
+                    self.longest = self.longest.max(example.ids.len() as u64);
+                }
             }
-            FedRow::HeldOut(example) => self.held_out.push(example),
+            FedRow::HeldOut(examples) => self.held_out.extend(examples),
             FedRow::TooLong | FedRow::Rejected(_) => {}
         }
     }

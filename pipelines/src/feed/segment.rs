@@ -8,18 +8,21 @@ use asap_kernels::front_end::Flag;
 use asap_kernels::steps::Separator;
 use asap_lm::Asked;
 use asap_lm::example::Response;
+use asap_udfs::messages::as_json;
 use asap_udfs::models;
+use asap_udfs::reading::{Lessons, TURNS};
 use asap_udfs::trace::{is_trace, kept_steps};
 use datafusion::arrow::array::{Array, AsArray, ListArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{Result, config_err, exec_datafusion_err, exec_err};
+use datafusion::common::{Result, ScalarValue, config_err, exec_datafusion_err, exec_err};
 use datafusion::functions::core::expr_ext::FieldAccessor;
 use datafusion::prelude::{DataFrame, Expr, SessionContext, cast, col, lit};
 use futures::StreamExt;
 use rayon::prelude::*;
 
 use super::encoder::{Encoder, FedRow, Loss};
+use crate::conversations::MULTI_TURN;
 use crate::corpus::{Corpus, FileRows};
 
 /// The name in a corpus of the column `source` of an asap output.
@@ -27,6 +30,8 @@ const FIRST_SOURCE: &str = "source_source";
 /// The columns of an output that hold the chain before pruning, and what happened to each of its steps.
 const ORIGINAL: &str = "original_cot";
 const STEPS: &str = "steps";
+/// The schemas of the tools of a conversation.
+const TOOLS: &str = "tools";
 
 pub(super) struct Segment {
     corpus: Corpus,
@@ -100,7 +105,10 @@ impl Segment {
         };
         let texts = ["question", chain, "answer", "system", "status"].map(|name| text_of(col(name)));
         let source = [text_of(col("source").field("file")), col("source").field("row")];
-        let rows = rows.select(source.into_iter().chain(texts).chain(steps).collect::<Vec<_>>())?;
+        let tools =
+            if self.corpus.schema().field_with_name(TOOLS).is_ok() { col(TOOLS) } else { lit(ScalarValue::Null) };
+        let of_turns = [col(TURNS), tools.alias(TOOLS)];
+        let rows = rows.select(source.into_iter().chain(texts).chain(of_turns).chain(steps).collect::<Vec<_>>())?;
         let separator = self.separator;
         let numbers: HashMap<&str, u32> = self.files.iter().map(|file| file.as_ref()).zip(0..).collect();
         let mut found: HashMap<(u32, u32), (FedRow, bool)> = HashMap::with_capacity(places.len());
@@ -168,16 +176,19 @@ fn learned_steps(
     }
 }
 
-/// Encodes a batch with the columns file, row, question, chain, answer, system prompt and status, and steps if only kept
-/// ones are learned. Also returns whether the chat template does not print the row's system prompt.
+/// Encodes a batch with the columns file, row, question, chain, answer, system prompt, status, turns and tools, and steps if
+/// only kept ones are learned. Also returns whether the chat template does not print the row's system prompt.
 fn encode(encoder: &Encoder, separator: Separator, batch: &RecordBatch) -> Result<Vec<(FedRow, bool)>> {
     let columns = [2, 3, 4, 5, 6].map(|column| batch.column(column).as_string_view());
-    let traces = batch.columns().get(7).map(|traces| traces.as_list::<i32>());
+    let lessons = Lessons::new(batch.column(7))?;
+    let tools = as_json(batch.column(8), |row| lessons.has(row))?;
+    let traces = batch.columns().get(9).map(|traces| traces.as_list::<i32>());
     let drops_system = encoder.template.drops_system();
     let row = |row: usize| {
         let [question, cot, answer, system, status] =
             columns.map(|column| column.is_valid(row).then(|| column.value(row)));
-        let (Some(question), Some(cot), None) = (question, cot, status) else {
+        let is_conversation = lessons.has(row) && status == Some(MULTI_TURN);
+        let (Some(question), Some(cot), None) = (question, cot, status.filter(|_| !is_conversation)) else {
             let missing = if question.is_none() { "no question" } else { "no chain" };
             return Ok((FedRow::Rejected(status.unwrap_or(missing).to_string()), false));
         };
@@ -186,9 +197,19 @@ fn encode(encoder: &Encoder, separator: Separator, batch: &RecordBatch) -> Resul
             Ok(steps) => steps,
             Err(why) => return Ok((FedRow::Rejected(why.to_string()), false)),
         };
+        let lacks_system = drops_system && system.is_some();
+        if is_conversation {
+            let whole = steps.map(|steps| (cot, steps));
+            let Some(conversation) = lessons.at(row, system, tools[row].as_deref(), whole) else {
+                let why = "the columns steps and turns have different numbers of steps";
+                return Ok((FedRow::Rejected(why.to_string()), false));
+            };
+            let encoded = encoder.encode_conversation(question, &conversation);
+            return Ok((encoded.map_err(models::failed)?, lacks_system));
+        }
         let response = Response { cot, answer: answer.unwrap_or_default(), steps };
         let encoded = encoder.encode(Asked { system, question }, &response);
-        Ok((encoded.map_err(models::failed)?, drops_system && system.is_some()))
+        Ok((encoded.map_err(models::failed)?, lacks_system))
     };
     (0..batch.num_rows()).into_par_iter().map(row).collect()
 }

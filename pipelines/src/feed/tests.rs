@@ -37,7 +37,7 @@ fn config(folder: &Path) -> FeedConfig {
 }
 
 async fn fed(context: &SessionContext, config: FeedConfig, encoder: &Arc<Encoder>, step: usize) -> Vec<Vec<Fed>> {
-    shares(context, config, encoder, StepSize::Examples(step)).await
+    shares(context, config, encoder, StepSize::Rows(step)).await
 }
 
 async fn shares(context: &SessionContext, config: FeedConfig, encoder: &Arc<Encoder>, size: StepSize) -> Vec<Vec<Fed>> {
@@ -103,7 +103,7 @@ async fn after_a_position_the_same_rows_come_again() {
 
 /// The examples that a feed has to learn, of each epoch.
 fn learned(steps: &[Vec<Fed>]) -> Vec<(u64, u64)> {
-    let all = steps.iter().flatten().filter(|fed| !fed.example.learned.is_empty());
+    let all = steps.iter().flatten().filter(|fed| !fed.examples[0].learned.is_empty());
     all.map(|fed| (fed.position.epoch, fed.source.1)).collect()
 }
 
@@ -113,7 +113,7 @@ async fn ranks_are_a_partition_of_each_step() {
     let context = corpus(folder.path()).await;
     let encoder = encoder(64, 0.0);
     // An epoch of 8,901 examples ends with a step of one example for four trainers.
-    for (size, world) in [(StepSize::Examples(16), 3), (StepSize::Examples(5), 4), (StepSize::Tokens(150), 3)] {
+    for (size, world) in [(StepSize::Rows(16), 3), (StepSize::Rows(5), 4), (StepSize::Tokens(150), 3)] {
         let part = |rank, resume| FeedConfig { part: (rank, world), resume, ..config(folder.path()) };
         let mut ranks = Vec::new();
         for rank in 0..world {
@@ -145,11 +145,11 @@ async fn steps_are_filled_to_the_maximum_of_tokens() {
     let context = corpus(folder.path()).await;
     let encoder = encoder(4096, 0.0);
     let steps = shares(&context, config(folder.path()), &encoder, StepSize::Tokens(100)).await;
-    let tokens = |step: &[Fed]| step.iter().map(|fed| fed.example.ids.len()).sum::<usize>();
+    let tokens = |step: &[Fed]| step.iter().map(Fed::tokens).sum::<usize>();
     assert!(steps.iter().all(|step| step.len() == 1 || tokens(step) <= 100));
     assert!(steps.iter().any(|step| tokens(step) > 100), "a long example has its own step");
     for pair in steps.windows(2).filter(|pair| pair[0][0].position.epoch == pair[1][0].position.epoch) {
-        assert!(tokens(&pair[0]) + pair[1][0].example.ids.len() > 100, "the next example would have fitted");
+        assert!(tokens(&pair[0]) + pair[1][0].tokens() > 100, "the next example would have fitted");
     }
     assert_eq!(rows(&steps), rows(&fed(&context, config(folder.path()), &encoder, 48).await));
 }

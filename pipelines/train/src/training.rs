@@ -127,7 +127,7 @@ impl Training {
         let (mut written, mut wait) = (Instant::now(), METRICS_SECONDS);
         loop {
             let step = tokio::select! {
-                step = self.feed.next_examples(self.settings.step_examples) => step?,
+                step = self.feed.next_rows(self.settings.step_examples) => step?,
                 () = stop.asked() => None,
             };
             let is_made = match step {
@@ -190,7 +190,7 @@ impl Training {
         let (begun, position, epoch) = (Instant::now(), last.position, last.position.epoch);
         let rate = self.rates.rate(self.trainer.steps(), epoch);
         let sources: Vec<_> = step.iter().map(|fed| fed.source.clone()).collect();
-        let examples: Vec<Example> = step.into_iter().map(|fed| fed.example).collect();
+        let examples: Vec<Example> = step.into_iter().flat_map(|fed| fed.examples).collect();
         let made = tokio::task::block_in_place(|| self.trainer.step(&examples, rate, &|| !stop.is_asked()));
         let TrainingStep { loss, norm, tokens, learned, flops } = match made {
             Ok(made) => made,

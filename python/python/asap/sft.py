@@ -59,7 +59,7 @@ def arguments() -> argparse.Namespace:
     option("--min-rate", type=number(0, 1), default=0.1, help="set the final rate, as a fraction of the highest rate (0.1)")
     option("--clip", type=number(above=0), default=0.2, help="clip the gradient norm to this value (0.2)")
     option("--weight-decay", type=number(0), default=0.0, help="set AdamW's weight decay, for matrices only (0)")
-    option("--step", type=whole(1), default=16, help="set the number of examples per step, over all processes (16)")
+    option("--step", type=whole(1), default=16, help="set the number of rows per step, over all processes (16)")
     option("--pass-tokens", type=whole(1), default=4096,
            help="set the maximum tokens of a forward pass; a longer example gets its own pass (4096)")
     option("--seed", type=whole(0), default=42, help="seed the row order (42)")

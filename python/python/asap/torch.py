@@ -39,7 +39,7 @@ class FeedDataset(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
         data: A Delta table, or a folder or file of rows.
         model: A folder in Hugging Face's layout, or org/name on the Hub.
         epochs: The number of epochs of a pass.
-        step: The number of examples of a step.
+        step: The number of rows of a step. A conversation may have several examples.
         step_tokens: The maximum number of tokens of a step, instead of `step`. A longer example gets its own step.
         max_length: The maximum number of tokens of an example.
         long: What to do with longer examples: "drop" or "cut".

@@ -44,7 +44,8 @@ pub(super) const COT_PRUNED_TURNS: RowFunction<Settings, Turns> = RowFunction {
                 0 => None,
                 _ => Some(Cow::Owned(without_line_breaks(&join(own.iter().map(|(_, text)| *text))).to_string())),
             };
-            pruned.push(turn.with_thought(thought, own.len()));
+            let original_steps = steps.len();
+            pruned.push(turn.with_thought(thought, own.len(), original_steps));
         }
         Ok(pruned)
     },

@@ -29,7 +29,7 @@ use conversation::Conversation;
 use history::History;
 use response::{Response, Said};
 use turns::Turn;
-pub use turns::{ASKED, are_turns, turns_type};
+pub use turns::{ASKED, Lessons, are_turns, turns_type};
 
 /// The function that reads a row, for the views of corpora. It returns a struct of texts, [`FIELDS`], and [`TURNS`].
 ///

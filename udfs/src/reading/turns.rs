@@ -1,10 +1,12 @@
 //! The turns of a conversation with several exchanges or tools, and the columns that a row of it has.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use asap_kernels::steps::{SEPARATOR, Separator};
 use asap_kernels::tags;
+use asap_lm::example::{Conversation, Thought};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, StructArray, new_null_array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Int64Type};
@@ -29,6 +31,8 @@ pub(crate) struct Turn<'a> {
     pub name: Option<Cow<'a, str>>,
     /// The steps of the thought.
     steps: i64,
+    /// Of a pruned conversation: the steps of the thought before.
+    original_steps: Option<i64>,
 }
 
 struct_output!(turn: &Turn<'_> =>
@@ -39,6 +43,7 @@ struct_output!(turn: &Turn<'_> =>
     "call_id": turn.call_id.as_deref(),
     "name": turn.name.as_deref(),
     "steps": Some(turn.steps),
+    "original_steps": turn.original_steps,
 );
 
 impl IntoArray for Turn<'_> {
@@ -48,9 +53,10 @@ impl IntoArray for Turn<'_> {
 }
 
 impl<'a> Turn<'a> {
-    /// The same turn with another thought of some steps; None for none.
-    pub(crate) fn with_thought(self, thought: Option<Cow<'a, str>>, steps: usize) -> Self {
-        Self { thought, steps: steps as i64, ..self }
+    /// The same turn with a pruned thought; None for none. It has `steps` of the `original_steps`.
+    pub(crate) fn with_thought(self, thought: Option<Cow<'a, str>>, steps: usize, original_steps: usize) -> Self {
+        let original_steps = (original_steps > 0).then_some(original_steps as i64);
+        Self { thought, steps: steps as i64, original_steps, ..self }
     }
 
     pub(crate) fn steps(&self) -> usize {
@@ -93,7 +99,7 @@ pub fn turns_type() -> DataType {
     let texts = |names: &[&str]| names.iter().map(|name| Field::new(*name, DataType::Utf8, true)).collect::<Vec<_>>();
     let calls = list_of(DataType::Struct(texts(&["id", "name", "arguments"]).into()));
     let others = vec![Field::new("calls", calls, true)];
-    let steps = vec![Field::new("steps", DataType::Int64, true)];
+    let steps = ["steps", "original_steps"].map(|name| Field::new(name, DataType::Int64, true)).to_vec();
     let fields = [texts(&["role", "thought", "text"]), others, texts(&["call_id", "name"]), steps].concat();
     list_of(DataType::Struct(fields.into()))
 }
@@ -135,7 +141,8 @@ fn normal_fields(items: &StructArray, wanted: &Fields) -> Result<StructArray> {
 pub(crate) fn turns_at(turns: &ListArray, row: usize) -> Vec<Turn<'_>> {
     let fields = turns.values().as_struct();
     let texts = [0, 1, 2, 4, 5].map(|field| fields.column(field).as_string::<i32>());
-    let (calls, steps) = (fields.column(3).as_list::<i32>(), fields.column(6).as_primitive::<Int64Type>());
+    let calls = fields.column(3).as_list::<i32>();
+    let counts = [6, 7].map(|field| fields.column(field).as_primitive::<Int64Type>());
     let of_calls = [0, 1, 2].map(|field| calls.values().as_struct().column(field).as_string::<i32>());
     let call = |at| {
         let [id, name, arguments] = of_calls.map(|texts| texts.is_valid(at).then(|| Cow::Borrowed(texts.value(at))));
@@ -146,11 +153,65 @@ pub(crate) fn turns_at(turns: &ListArray, row: usize) -> Vec<Turn<'_>> {
         let [thought, text, call_id, name] = [1, 2, 3, 4].map(|field| held[field].map(Cow::Borrowed));
         let calls = Some(calls.value_offsets()).filter(|_| calls.is_valid(at));
         let calls = calls.map_or(0..0, |offsets| offsets[at] as usize..offsets[at + 1] as usize).map(call).collect();
-        let steps = if steps.is_valid(at) { steps.value(at) } else { 0 };
-        Turn { role: held[0].unwrap_or_default(), thought, text, calls, call_id, name, steps }
+        let [steps, original_steps] = counts.map(|counts| counts.is_valid(at).then(|| counts.value(at)));
+        let (role, steps) = (held[0].unwrap_or_default(), steps.unwrap_or(0));
+        Turn { role, thought, text, calls, call_id, name, steps, original_steps }
     };
     let offsets = turns.value_offsets();
     (offsets[row] as usize..offsets[row + 1] as usize).map(turn).collect()
+}
+
+/// The turns of a conversation after the system prompt next to them, unless they have one.
+pub(crate) fn with_system<'a>(system: Option<&'a str>, turns: Vec<Turn<'a>>) -> Vec<Turn<'a>> {
+    let system = system.filter(|_| !turns.iter().any(|turn| turn.role == "system"));
+    let system = system.map(|text| Turn { role: "system", text: Some(text.into()), ..Turn::default() });
+    system.into_iter().chain(turns).collect()
+}
+
+/// Conversations to learn: a column `turns`.
+pub struct Lessons(ListArray);
+
+impl Lessons {
+    /// Reads a column of any physical type.
+    pub fn new(turns: &ArrayRef) -> Result<Self> {
+        Ok(Self(normal(turns)?.as_list().clone()))
+    }
+
+    pub fn has(&self, row: usize) -> bool {
+        self.0.is_valid(row)
+    }
+
+    /// A conversation as a model learns it. `whole` is the chain before pruning, with the bytes of its steps and whether each is
+    /// learned; without it, thoughts are learned as they are. None if the turns do not have these steps.
+    pub fn at<'a>(
+        &'a self,
+        row: usize,
+        system: Option<&'a str>,
+        tools: Option<&'a str>,
+        whole: Option<(&'a str, Vec<(Range<usize>, bool)>)>,
+    ) -> Option<Conversation<'a>> {
+        let turns = with_system(system, turns_at(&self.0, row));
+        let (is_whole, (text, steps)) = (whole.is_some(), whole.unwrap_or_default());
+        let mut rest = steps.into_iter();
+        let mut thought = |turn: &Turn<'a>| {
+            if !is_whole {
+                return Some(turn.thought.clone().map(|text| Thought { text, steps: None }));
+            }
+            let steps = usize::try_from(turn.original_steps.unwrap_or(0)).ok()?;
+            let own: Vec<_> = rest.by_ref().take(steps).collect();
+            let begin = own.first().map_or(0, |(first, _)| first.start);
+            let end = own.last().filter(|_| own.len() == steps).map(|(last, _)| last.end);
+            let steps = own.into_iter().map(|(own, is_learned)| (own.start - begin..own.end - begin, is_learned));
+            match (end, turn.original_steps) {
+                (Some(end), _) => Some(Some(Thought { text: text[begin..end].into(), steps: Some(steps.collect()) })),
+                (None, None | Some(0)) => Some(None),
+                (None, Some(_)) => None,
+            }
+        };
+        let thoughts = turns.iter().map(&mut thought).collect::<Option<Vec<_>>>()?;
+        let turns = turns.into_iter().map(Turn::without_thought).collect();
+        rest.next().is_none().then_some(Conversation { turns, thoughts, tools })
+    }
 }
 
 /// The column `turns`. None for rows that are no conversation of this kind.

@@ -1,5 +1,7 @@
 //! Turns rows into training examples.
 
+mod conversation;
+
 use std::fmt::{self, Display, Formatter};
 use std::ops::Range;
 use std::path::Path;
@@ -9,8 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use asap_kernels::tags;
 use serde_json::{Value, json};
 
+use conversation::Thinks;
+
 use crate::text::prompt::{Asked, PromptTemplate, named_token, read_json};
 use crate::{LmError, Result, Tokenizer};
+
+pub use conversation::{Conversation, Thought};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Example {
@@ -38,6 +44,21 @@ impl Example {
     /// The number of tokens to learn.
     pub fn learned_tokens(&self) -> usize {
         self.learned.iter().map(ExactSizeIterator::len).sum()
+    }
+
+    /// This example with at most `max_length` tokens.
+    fn fitted(mut self, max_length: usize, long: Long) -> Encoded {
+        let tokens = self.ids.len();
+        if tokens <= max_length {
+            return Encoded::Whole(self);
+        }
+        self.ids.truncate(max_length);
+        self.learned.retain(|own| own.start < own.end.min(max_length));
+        match self.learned.last_mut().filter(|_| long == Long::Cut) {
+            Some(last) => last.end = last.end.min(max_length),
+            None => return Encoded::TooLong(tokens),
+        }
+        Encoded::Cut(self)
     }
 
     /// The token ids in the type that trainers read.
@@ -124,13 +145,24 @@ impl Display for Long {
     }
 }
 
+/// A row as one example, or as several.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Encoded {
-    Whole(Example),
+pub enum Encoded<E = Example> {
+    Whole(E),
     /// The row truncated to `max_length`.
-    Cut(Example),
+    Cut(E),
     /// The row was dropped; it has this many tokens.
     TooLong(usize),
+}
+
+impl<E> Encoded<E> {
+    pub fn map<T>(self, change: impl FnOnce(E) -> T) -> Encoded<T> {
+        match self {
+            Self::Whole(example) => Encoded::Whole(change(example)),
+            Self::Cut(example) => Encoded::Cut(change(example)),
+            Self::TooLong(tokens) => Encoded::TooLong(tokens),
+        }
+    }
 }
 
 /// Turns rows of a corpus into examples for one model.
@@ -145,6 +177,7 @@ pub struct ExampleTemplate {
     /// The token that ends an example.
     pub end: u32,
     before_answer: String,
+    thinks: Thinks,
     is_reported: AtomicBool,
 }
 
@@ -166,7 +199,8 @@ impl ExampleTemplate {
             None => end_of_text(folder, tokenizer)?,
         };
         let before_answer = before_answer(&prompt)?.unwrap_or_else(|| tags::BEFORE_ANSWER.to_string());
-        Ok(Self { prompt, end, before_answer, is_reported: AtomicBool::new(false) })
+        let thinks = Thinks::of(&prompt, &before_answer);
+        Ok(Self { prompt, end, before_answer, thinks, is_reported: AtomicBool::new(false) })
     }
 
     /// Returns whether the chat template keeps the chain of a row: what a trainer learns from the row's messages if it
@@ -204,12 +238,7 @@ impl ExampleTemplate {
         long: Long,
     ) -> Result<Encoded> {
         let prompt = self.prompt.render_generation(asked)?;
-        let opened = prompt.rfind(OPENING).map(|tag| &prompt[tag + OPENING.len()..]);
-        let opening = match opened.filter(|after| after.trim().is_empty()) {
-            Some("") => "\n",
-            Some(_) => "",
-            None => OPENING_LINE,
-        };
+        let opening = opening(&prompt);
         let text = [opening, &tags::continuation(response.cot, &self.before_answer, response.answer)].concat();
         let mut ids = tokenizer.encode(&prompt, self.prompt.adds_special())?.ids;
         let encoded = tokenizer.encode(&text, false)?;
@@ -217,23 +246,23 @@ impl ExampleTemplate {
         let tokens = tokens_of(&pieces, &encoded.offsets).into_iter().zip(&pieces);
         // A token without a preceding token cannot be learned.
         let place = |token: usize| (ids.len() + token).max(1);
-        let mut learned: Vec<Range<usize>> = tokens
+        let learned: Vec<Range<usize>> = tokens
             .filter(|(_, (_, is_learned))| *is_learned)
             .map(|(own, _)| place(own.start)..place(own.end))
             .collect();
         ids.extend(encoded.ids);
         ids.push(self.end);
-        let tokens = ids.len();
-        if tokens <= max_length {
-            return Ok(Encoded::Whole(Example { ids, learned }));
-        }
-        ids.truncate(max_length);
-        learned.retain(|own| own.start < own.end.min(max_length));
-        match learned.last_mut().filter(|_| long == Long::Cut) {
-            Some(last) => last.end = last.end.min(max_length),
-            None => return Ok(Encoded::TooLong(tokens)),
-        }
-        Ok(Encoded::Cut(Example { ids, learned }))
+        Ok(Example { ids, learned }.fitted(max_length, long))
+    }
+}
+
+/// What opens a thought after a prompt.
+fn opening(prompt: &str) -> &'static str {
+    let opened = prompt.rfind(OPENING).map(|tag| &prompt[tag + OPENING.len()..]);
+    match opened.filter(|after| after.trim().is_empty()) {
+        Some("") => "\n",
+        Some(_) => "",
+        None => OPENING_LINE,
     }
 }
 
@@ -401,6 +430,7 @@ mod tests {
                 prompt: PromptTemplate::Plain("{question}".to_string()),
                 end: 1,
                 before_answer: "\n".to_string(),
+                thinks: Thinks::default(),
                 is_reported: AtomicBool::new(false),
             };
             for (chain, steps) in masked_rows(&mut draw) {

@@ -1,6 +1,6 @@
 //! The text before a chain's first step or before an answer: a plain prompt, or the model's chat template.
 
-mod chat_template;
+pub(in crate::text) mod chat_template;
 
 use std::path::Path;
 

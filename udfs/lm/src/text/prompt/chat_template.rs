@@ -6,6 +6,8 @@
 //!                                            └── an error, if the question is lost
 //! ```
 
+mod json;
+
 use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::fmt::{self, Display, Formatter};
@@ -70,6 +72,7 @@ impl ChatTemplate {
         );
         // In Jinja, none is not iterable, so that templates ask for its length only after this test.
         environment.add_test("iterable", |value: &minijinja::Value| !value.is_none() && value.try_iter().is_ok());
+        environment.add_filter("tojson", json::as_python_writes);
         environment.add_function("strftime_now", |format: String| fixed_date(&format));
         let not_valid = |error| LmError::unsupported(folder, format!("the chat template is not valid: {error:#}"));
         environment.add_template_owned(NAME, as_jinja_reads(&text)).map_err(not_valid)?;
@@ -157,6 +160,26 @@ impl ChatTemplate {
         self.render(&messages, false, true).map_err(|failure| failure.of("this conversation"))
     }
 
+    /// Renders messages with the schemas of tools, up to the end of the last one, or with `generates`, the text before an
+    /// answer. Fails with what the template does with them.
+    pub(in crate::text) fn render_tooled(
+        &self,
+        messages: &[minijinja::Value],
+        tools: &minijinja::Value,
+        generates: bool,
+    ) -> std::result::Result<String, String> {
+        let messages = minijinja::Value::from_serialize(messages);
+        self.render_value(messages, tools.clone(), generates, true).map_err(|failure| failure.of("this conversation"))
+    }
+
+    /// The content of a message, in the form that the template reads.
+    pub(in crate::text) fn content(&self, text: &str) -> minijinja::Value {
+        match self.reads_parts {
+            true => minijinja::Value::from_serialize(json!([{ "type": "text", "text": text }])),
+            false => text.into(),
+        }
+    }
+
     /// Which template it is: its folder.
     pub(in crate::text) fn name(&self) -> impl Display {
         self.folder.display()
@@ -183,18 +206,27 @@ impl ChatTemplate {
     }
 
     fn render(&self, messages: &impl Serialize, generates: bool, thinks: bool) -> std::result::Result<String, Failure> {
-        let template = self.environment.get_template(NAME)?;
         let messages = match self.reads_parts {
             true => minijinja::Value::from_serialize(with_parts(messages)),
             false => minijinja::Value::from_serialize(messages),
         };
+        self.render_value(messages, ().into(), generates, thinks)
+    }
+
+    fn render_value(
+        &self,
+        messages: minijinja::Value,
+        tools: minijinja::Value,
+        generates: bool,
+        thinks: bool,
+    ) -> std::result::Result<String, Failure> {
+        let template = self.environment.get_template(NAME)?;
         // Optional values are defined as none; a missing special token is undefined.
-        let none = minijinja::Value::from(());
         let mut values: BTreeMap<&str, minijinja::Value> = BTreeMap::from([
             ("messages", messages),
             ("add_generation_prompt", generates.into()),
-            ("tools", none.clone()),
-            ("documents", none),
+            ("tools", tools),
+            ("documents", ().into()),
         ]);
         for (name, token) in ["bos_token", "eos_token"].into_iter().zip(&self.special_tokens) {
             values.extend(token.as_deref().map(|token| (name, token.into())));
@@ -355,7 +387,7 @@ fn with_parts(messages: &impl Serialize) -> Value {
 }
 
 /// The length of a prompt without a thought that it closes; the whole length if it closes none.
-fn before_closed_thought(text: &str) -> usize {
+pub(in crate::text) fn before_closed_thought(text: &str) -> usize {
     let Some(open) = text.trim_end().strip_suffix(TAGS[1]) else { return text.len() };
     open.trim_end().strip_suffix(TAGS[0]).unwrap_or(open).len()
 }
