@@ -152,7 +152,7 @@ const TABLES: [(&[&str], &str); 3] = [
     (&["output", "pruned"], "an output is a table by its path, FROM 'out/pruned'"),
     (
         &["sample", "traces"],
-        "a folder or a file is a table by its path, FROM 'data/sample', and the rows of --from are the table corpus",
+        "a folder or a file is a table by its path, FROM 'data/sample', and a corpus that is named is the table corpus",
     ),
 ];
 

@@ -1,5 +1,6 @@
 //! What is unusual about a run, and worth a note before its rows: most often, something else was meant.
 
+use asap_kernels::front_end::Flag;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{Result, config_err};
 
@@ -19,9 +20,12 @@ const FILES: [&str; 4] = ["parquet", "jsonl", "json", "csv"];
 pub(super) fn check_generations(request: &Request, corpus: &Schema) -> Result<()> {
     let has = |column: &str| corpus.field_with_name(column).is_ok();
     let why = match (builtin::chooses(&request.name), has("generations"), has("generation")) {
-        (true, false, _) => "has no column generations, a list of texts: asap eval --generations LOC writes such rows",
+        (true, false, _) => {
+            let flag = Flag("--generations");
+            format!("has no column generations, a list of texts: asap eval with {flag} writes such rows")
+        }
         (true, true, true) => {
-            "has the column generation too, which it adds: name only files with the column generations"
+            "has the column generation too, which it adds: name only files with the column generations".to_string()
         }
         _ => return Ok(()),
     };
