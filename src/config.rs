@@ -1,5 +1,6 @@
 //! Settings from a file, the environment and flags. Later sources win, in this order; SQL's `SET` comes last.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use asap_kernels::front_end::{Flag, Setting, either};
@@ -9,9 +10,10 @@ use clap::Args;
 use datafusion::common::config::ExtensionOptions;
 use etcetera::BaseStrategy;
 use etcetera::base_strategy::Xdg;
+use parking_lot::Mutex;
 
 use crate::failure::Failure;
-use crate::output::error_line;
+use crate::output::{error_line, note};
 
 const PREFIX: &str = "ASAP_";
 
@@ -111,15 +113,22 @@ pub(crate) fn apply() -> Result<(), Failure> {
     load(&SettingArgs::default()).map(drop)
 }
 
+/// Unknown variables that were said.
+static UNKNOWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
 fn refuse_typos(settings: &Settings) -> Result<(), Failure> {
     let known: Vec<String> = Settings::KEYS.iter().map(|key| variable_name(key)).collect();
     let given = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for name in given.filter(|name| name.starts_with(PREFIX) && !known.contains(name)) {
         let nearest = typo::nearest(&name[PREFIX.len()..], known.iter().map(|name| &name[PREFIX.len()..]));
-        let is_key = settings.anchor_api_key_env.as_ref() == Some(&name);
+        let keys = [&settings.anchor_api_key_env, &settings.scorer_api_key_env];
+        let is_key = keys.iter().any(|key| key.as_ref() == Some(&name));
         if let Some(nearest) = nearest.filter(|_| !is_key) {
             let what = format!("the variable {name} is not a setting; did you mean {PREFIX}{nearest}?");
             return Err(Failure::Usage(what));
+        }
+        if !is_key && UNKNOWN.lock().insert(name.clone()) {
+            note(format!("the variable {name} has no effect: it names no setting"));
         }
     }
     Ok(())

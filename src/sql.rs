@@ -83,6 +83,9 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     let mut commands = typed(&args)?;
     let (format, max_rows, quiet) = (args.format, args.maxrows, IS_QUIET.load(Ordering::Relaxed));
     let print = Print { format, max_rows, quiet, is_expanded: false, is_whole: false };
+    if args.commands.iter().any(|sql| sql.trim().is_empty()) {
+        return Err(Failure::Usage("expected SQL after -c, found an empty text".to_string()));
+    }
     if commands.is_empty() && std::io::stdin().is_terminal() {
         let done = Prompt { session: &session, print, llm: &llm, watch: &watch, has_color: args.color }.run().await;
         llm.drained().await;
@@ -166,8 +169,12 @@ async fn execute(session: &Session, commands: &[String], print: &Print) -> Resul
     Ok(())
 }
 
-/// Explains a missing column that is a text in the wrong quotes.
+/// Explains a misspelt keyword, and a missing column that is a text in the wrong quotes.
 fn with_hint(error: DataFusionError, sql: &str) -> DataFusionError {
+    if let DataFusionError::SQL(..) = error.find_root() {
+        let said = error_line(&error);
+        return misspelt(&said, sql).map_or(error, |meant| plan_datafusion_err!("{said} (did you mean {meant}?)"));
+    }
     let DataFusionError::SchemaError(missing, _) = error.find_root() else { return error };
     let SchemaError::FieldNotFound { field, .. } = missing.as_ref() else { return error };
     let (message, name) = (error_line(&error), field.name());
@@ -175,6 +182,22 @@ fn with_hint(error: DataFusionError, sql: &str) -> DataFusionError {
         true => plan_datafusion_err!("{message}. A text is in single quotes: '{name}'"),
         false => error,
     }
+}
+
+/// Words that begin a part of a statement.
+const KEYWORDS: [&str; 8] = ["SELECT", "FROM", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "JOIN"];
+
+/// The keyword that was meant by the word that the parser did not expect, or by the word before it.
+fn misspelt(said: &str, sql: &str) -> Option<&'static str> {
+    let (found, place) = said.split_once("found: ")?.1.rsplit_once(" at Line: ")?;
+    let (line, column) = place.split_once(", Column: ")?;
+    let (line, column): (usize, usize) = (line.parse().ok()?, column.parse().ok()?);
+    let lines: Vec<&str> = sql.lines().take(line).collect();
+    let (last, above) = lines.split_last()?;
+    let before = above.join(" ") + " " + &last.chars().take(column.checked_sub(1)?).collect::<String>();
+    [found, before.split_whitespace().last().unwrap_or_default()]
+        .into_iter()
+        .find_map(|word| typo::nearest(word, KEYWORDS).filter(|meant| !meant.eq_ignore_ascii_case(word)))
 }
 
 struct Session {

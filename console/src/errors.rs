@@ -49,10 +49,10 @@ fn message(error: &DataFusionError) -> String {
             other => other.to_string(),
         },
         DataFusionError::SQL(error, _) => match error.as_ref() {
-            ParserError::ParserError(said) if said.contains("found: /") => {
-                format!("SQL: {said}. A path in SQL is in single quotes: FROM 'out/pruned'")
+            ParserError::ParserError(said) | ParserError::TokenizerError(said) => {
+                let advice = PARSED.iter().find(|(parts, _)| parts.iter().any(|part| said.contains(part)));
+                format!("SQL: {said}{}", advice.map_or(String::new(), |(_, advice)| format!(". {advice}")))
             }
-            ParserError::ParserError(said) | ParserError::TokenizerError(said) => format!("SQL: {said}"),
             ParserError::RecursionLimitExceeded => "SQL: the statement is nested too deep".to_string(),
         },
         DataFusionError::NotImplemented(message)
@@ -73,11 +73,38 @@ fn external(error: &(dyn Error + Send + Sync + 'static)) -> String {
 
 const ITEM: &str = "a list has no fields, but its items may have: write both in brackets, such as steps[1]['tokens']";
 
+const PATH: &str = "A path in SQL is in single quotes: FROM 'out/pruned', COPY (SELECT …) TO 'rows.parquet'";
+
+/// Parts of what the parser says, and advice.
+const PARSED: [(&[&str], &str); 2] = [
+    (&["found: /", "Expected: literal string, found: ", "end of statement or ;, found: ."], PATH),
+    (&["found: ‘", "found: ’", "found: “", "found: ”"], "The quotes of SQL are straight: 'text'"),
+];
+
+const UNNEST: &str =
+    "SQL here unnests a list only in SELECT: SELECT s['tokens'] FROM (SELECT unnest(steps) AS s FROM 'out/pruned')";
+
 /// How messages of the engine begin that name its own types, and what they mean.
-const WORDS: [(&str, &str); 8] = [
+const WORDS: [(&str, &str); 15] = [
     (
         "Cannot infer common argument type for comparison operation List",
-        "a list is compared by its items: cardinality(steps) > 2",
+        "a list is compared by its items: cardinality(steps) > 2, array_has(labels, 'core')",
+    ),
+    (
+        "Cannot infer common argument type for comparison operation Struct",
+        "a column with fields is compared by one of them: source['file'] = 'a.parquet'",
+    ),
+    (
+        "Cannot infer common argument type for comparison operation Boolean",
+        "a comparison has two sides: x > 200 AND x < 220",
+    ),
+    ("Physical plan does not support logical expression OuterReferenceColumn", UNNEST),
+    ("LATERAL VIEWS", UNNEST),
+    ("The function 'array_filter' expected a lambda", UNNEST),
+    ("Unsupported binary operator: PGOverlap", "SQL here has no &&: write AND"),
+    (
+        "Cannot coerce arithmetic expression Utf8",
+        "expected numbers, found a text: || joins texts, and CAST(x AS DOUBLE) makes a number of one",
     ),
     ("TOP", "SQL here has no TOP: write LIMIT 5 at the end"),
     (
@@ -110,26 +137,57 @@ pub fn no_table<'a>(table: &str, known: impl IntoIterator<Item = &'a str>) -> St
             "a pipeline reads the table corpus and the sources that --from names, not '{table}': pass --from NAME={table}"
         );
     }
+    if let Some((_, advice)) = TABLES.iter().find(|(names, _)| names.contains(&table)) {
+        return format!("there is no table {table}: {advice}");
+    }
     if table.contains(['/', '.']) {
         return format!("there is no table, file or folder '{table}' with rows in it{}", suggestion(table));
     }
     format!("there is no table {table}{}", typo::hint(table, known))
 }
 
-/// Functions of other databases, and those here.
-const FUNCTIONS: [(&str, &str); 3] =
-    [("len", "length"), ("regexp_extract", "regexp_match"), ("group_concat", "string_agg")];
+/// Names that are no table, and how to name what was meant.
+const TABLES: [(&[&str], &str); 3] = [
+    (&["rejects"], "the rejects of an output are a table by their path, FROM 'out/pruned/.asap/rejects'"),
+    (&["output", "pruned"], "an output is a table by its path, FROM 'out/pruned'"),
+    (
+        &["sample", "traces"],
+        "a folder or a file is a table by its path, FROM 'data/sample', and a corpus that is named is the table corpus",
+    ),
+];
+
+/// Functions of other databases, and what to write here.
+const FUNCTIONS: [(&[&str], &str); 12] = [
+    (&["len"], "length"),
+    (&["regexp_extract"], "regexp_match"),
+    (&["group_concat", "listagg"], "string_agg"),
+    (&["size", "array_size", "list_size"], "cardinality"),
+    (&["explode"], "unnest"),
+    (&["percentile", "quantile"], "percentile_cont"),
+    (&["percentile_approx", "approx_percentile"], "approx_percentile_cont"),
+    (&["collect_list"], "array_agg"),
+    (&["cot_score", "cot_scores"], "cot_surprisal"),
+    (&["if", "iff", "iif"], "CASE WHEN … THEN … ELSE … END"),
+    (&["datediff", "date_diff"], "to_date('2026-01-05') - to_date('2026-01-01')"),
+    (
+        &["json_extract", "json_value", "json_extract_string", "get_json_object"],
+        "get_field(column, 'name') if the column has fields; SQL here does not read JSON in a text",
+    ),
+];
 
 /// Names a missing function, and one that was probably meant: that of the engine may have little in common with it.
 fn with_near_hint(message: &str) -> String {
     let named = message.strip_prefix("Invalid function '").and_then(|rest| rest.split_once('\''));
     let Some((typed, rest)) = named else { return message.to_string() };
     let near = rest.split('\'').nth(1).filter(|near| typo::nearest(typed, [*near]).is_some());
-    let same = FUNCTIONS.iter().find(|(other, _)| *other == typed).map(|(_, same)| *same);
-    format!(
-        "there is no function {typed}{}",
-        same.or(near).map_or(String::new(), |name| format!(" (did you mean {name}?)"))
-    )
+    let same = FUNCTIONS.iter().find(|(others, _)| others.contains(&typed)).map(|(_, same)| *same);
+    match same.or(near) {
+        Some(meant) if meant.contains(' ') => format!("there is no function {typed}: write {meant}"),
+        meant => format!(
+            "there is no function {typed}{}",
+            meant.map_or(String::new(), |name| format!(" (did you mean {name}?)"))
+        ),
+    }
 }
 
 /// Names a missing column, and what it may be: one of rejects, a part of another, or a typo.

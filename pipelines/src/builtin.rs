@@ -24,6 +24,9 @@ pub const RANDOM: &str = "random_steps";
 /// See [`ORIGINAL`].
 pub const BLOCK: &str = "block";
 
+/// What the SQL of a pipeline contains if it follows the budget.
+pub const BUDGET: &str = "cot_budget(";
+
 /// The names of the built-in pipelines.
 pub fn names() -> Vec<&'static str> {
     PIPELINES.iter().map(|(name, _)| *name).collect()
@@ -34,6 +37,16 @@ pub fn names() -> Vec<&'static str> {
 pub fn described() -> Vec<(&'static str, String)> {
     let comment = |sql: &'static str| sql.lines().map_while(|line| line.strip_prefix("-- ")).collect::<Vec<_>>();
     PIPELINES.iter().map(|(name, sql)| (*name, comment(sql).join(" "))).collect()
+}
+
+/// Whether a pipeline leaves chains as they are; false for pipelines of users.
+pub(crate) fn prunes_nothing(name: &str) -> bool {
+    described().iter().any(|(known, about)| *known == name && about.starts_with("Prunes nothing"))
+}
+
+/// Whether a pipeline chooses among the generations of a row.
+pub(crate) fn chooses(name: &str) -> bool {
+    ["shortest_correct", "closest_correct"].contains(&name)
 }
 
 pub fn help() -> String {

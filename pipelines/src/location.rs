@@ -62,8 +62,11 @@ pub fn parse(text: &str) -> Result<Url> {
         let url = Url::parse(text).map_err(|error| exec_datafusion_err!("{} is not a URL: {error}", shown()))?;
         return address::canonical(url);
     }
-    if let Some((scheme @ ("s3" | "gs" | "az" | "abfss" | "hf" | "https"), rest)) = text.split_once(":/") {
-        return config_err!("{text} has one slash: write {scheme}://{rest}");
+    let parts = text.split_once(':').filter(|_| !Path::new(text).exists());
+    if let Some((scheme @ ("s3" | "gs" | "az" | "abfss" | "hf" | "https"), rest)) = parts {
+        let rest = rest.trim_start_matches('/');
+        let datasets = if scheme == "hf" && !rest.starts_with("datasets/") { "datasets/" } else { "" };
+        return config_err!("a URL has two slashes after {scheme}:, found {text}: write {scheme}://{datasets}{rest}");
     }
     if let Some(rest) = text.strip_prefix("~/").filter(|_| !Path::new(text).exists()) {
         let write = either(format!("write $HOME/{rest}"), format!("use os.path.expanduser('{text}')"));

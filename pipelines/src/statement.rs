@@ -2,7 +2,7 @@
 //! not mean.
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{ExprSchema, Result, plan_err};
+use datafusion::common::{ExprSchema, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -66,17 +66,20 @@ fn takes_sample(tokens: &[Token]) -> bool {
     false
 }
 
-/// Advice on a division of two whole numbers of columns, whose result is 0 for every share.
+/// Advice on an expression that does not say what it seems to: a division of two whole numbers of columns, whose result is
+/// 0 for every share, a comparison with NULL, which is never true, and item 0 of a list, which is NULL.
 ///
 /// # Errors
 /// As the types of the expression.
-pub fn whole_division(expr: &Expr, schema: &dyn ExprSchema) -> Result<Option<String>> {
+pub fn surprise(expr: &Expr, schema: &dyn ExprSchema) -> Result<Option<String>> {
     let is_whole =
         |side: &Expr| !side.column_refs().is_empty() && side.get_type(schema).is_ok_and(|kind| kind.is_integer());
     let shown = |side: &Expr| match side {
         Expr::Column(column) => column.name.clone(),
         other => other.to_string(),
     };
+    let is_null = |side: &Expr| matches!(side, Expr::Literal(value, _) if value.is_null());
+    let is_zero = |index: &Expr| matches!(index, Expr::Literal(ScalarValue::Int64(Some(0)), _));
     let mut advice = None;
     expr.apply(|part| match part {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Divide, right }) if is_whole(left) && is_whole(right) => {
@@ -84,6 +87,16 @@ pub fn whole_division(expr: &Expr, schema: &dyn ExprSchema) -> Result<Option<Str
             advice = Some(format!(
                 "{division} divides whole numbers, and leaves out the fraction: 1.0 * {division} keeps it"
             ));
+            Ok(TreeNodeRecursion::Stop)
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Eq | Operator::NotEq), right }) if is_null(right) => {
+            let not = if *op == Operator::NotEq { "NOT " } else { "" };
+            advice = Some(format!("no comparison with NULL is true: write {} IS {not}NULL", shown(left)));
+            Ok(TreeNodeRecursion::Stop)
+        }
+        Expr::ScalarFunction(call) if call.name() == "array_element" && call.args.get(1).is_some_and(is_zero) => {
+            let list = call.args.first().map_or(String::new(), shown);
+            advice = Some(format!("SQL counts from 1, and {list}[0] is NULL: {list}[1] is the first item"));
             Ok(TreeNodeRecursion::Stop)
         }
         _ => Ok(TreeNodeRecursion::Continue),

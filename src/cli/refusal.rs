@@ -12,7 +12,7 @@ use crate::config;
 /// What to type instead of commands and flags, by the command that they follow. `LOC` is an argument that no flag takes.
 /// Former commands that [`crate::table`] took over are not here.
 #[rustfmt::skip]
-const INSTEAD: [(&str, &str, &str); 31] = [
+const INSTEAD: [(&str, &str, &str); 35] = [
     ("asap", "cache", "asap cache gc is now asap table vacuum LOC --answers; for ls and stats, query 'LOC/.asap/cache' with asap sql, as docs/runs.md shows"),
     ("asap", "sample", "asap sample has gone; data/README.md names the commit whose asap sample made the sample"),
     ("asap", "experiment", "asap experiment has gone; docs/evidence.md names the commit that ran it, and shows its figures"),
@@ -37,10 +37,14 @@ const INSTEAD: [(&str, &str, &str); 31] = [
     ("asap inspect", "--where", "asap inspect has no --where: asap sql --from LOC -c \"SELECT * FROM corpus WHERE …\" filters rows"),
     ("asap run", "LOC", "name the input with --from, and the output with --to"),
     ("asap run", "--resume", "asap run resumes by itself: run the same command again"),
+    ("asap run", "--max-steps|--steps", "asap run has no --max-steps: the budget counts tokens, --max-tokens N, or is a share of each chain, --ratio R"),
     ("asap run", "--jobs|--threads|--workers", "asap run computes on all cores; --part K/N shares the work among processes"),
+    ("asap schedule", "--dry-run", "asap schedule JOBS.TOML --check reports errors of the jobs and their next times, and runs nothing"),
     ("asap sql", "--format", "asap sql --format takes csv, tsv, table, json, nd-json (JSON lines) or automatic"),
     ("asap train", "LOC", "name the corpus with --data, and the model's folder with --out"),
     ("asap view", "LOC", "to compare it with a second output, pass that one to --against"),
+    ("asap view", "--from|--data", "asap view takes the output without a flag: asap view out/pruned"),
+    ("asap view", "--compare|--with|--other", "to compare with a second output, pass that one to --against"),
     ("asap view", "--chain", "asap view has no --chain: type FILE:ROW or an id into its search, or run asap inspect LOC --chain FILE:ROW"),
     ("asap view", "--format", "asap view has no --format: it writes a report by the ending of --to: report.html, report.md or report.json"),
     ("asap view", "--host", "asap view answers only on this machine: to look from another one, forward its port there, as with ssh -L 8000:127.0.0.1:8000 HOST and --port 8000"),
@@ -63,6 +67,10 @@ pub(super) fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<Str
         path.push(argument.to_string());
     }
     let path = path.join(" ");
+    let mut words = arguments.iter().filter_map(|argument| argument.to_str()?.strip_prefix('-'));
+    if let Some(flag) = words.find(|word| has(&command, word)) {
+        return Some(format!("error: -{flag} has one hyphen: write --{flag}"));
+    }
     // Of a wrong value, this is the flag with the name of its value.
     let word = typed.split(' ').next().unwrap_or_default();
     if let Some((.., instead)) =
@@ -85,7 +93,8 @@ pub(super) fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<Str
         }
         (_, None) if path == "asap sql" && !typed.starts_with('-') => {
             let (flag, what) = if typed.ends_with(".sql") { ("-f", "a file after -f") } else { ("-c", "SQL after -c") };
-            format!("expected {what}, found '{typed}': run {}", copied(&["asap", "sql", flag, typed]))
+            let typed = if flag == "-c" { words_from(typed, arguments) } else { typed.clone() };
+            format!("expected {what}, found '{typed}': run {}", copied(&["asap", "sql", flag, &typed]))
         }
         (_, None) if matches!(typed.as_bytes(), [b'-', b'0'..=b'9', ..]) => {
             let at = arguments.iter().position(|argument| argument.to_string_lossy().starts_with(typed.as_str()))?;
@@ -132,6 +141,12 @@ fn unknown_flag(error: &clap::Error, command: &clap::Command, path: &str, typed:
     format!("{path} has no flag {typed}{hint}; {path} --help lists them")
 }
 
+/// The words of a text that the shell took apart.
+fn words_from(first: &str, arguments: &[OsString]) -> String {
+    let words = arguments.iter().map(|argument| argument.to_string_lossy()).skip_while(|word| word != first);
+    words.take_while(|word| !word.starts_with("--")).collect::<Vec<_>>().join(" ")
+}
+
 /// An argument that no flag takes.
 fn unexpected(command: &clap::Command, path: &str, typed: &str, arguments: &[OsString]) -> Option<String> {
     if typed.starts_with(['–', '—']) {
@@ -173,7 +188,9 @@ fn unknown_command(command: &clap::Command, path: &str, typed: &str) -> String {
         let first = if path == "asap" { "inspect" } else { "status" };
         return format!("{path} expects a command before a location, as in {path} {}", copied(&[first, typed]));
     }
-    let hint = typo::hint(typed, command.get_subcommands().map(|command| command.get_name()));
+    let known = || command.get_subcommands().map(|command| command.get_name());
+    let meant = typo::nearest(typed, known()).or_else(|| known().find(|name| name.starts_with(typed)));
+    let hint = meant.map_or(String::new(), |name| format!(" (did you mean {name}?)"));
     format!("there is no command {path} {typed}{hint}; {path} --help lists them")
 }
 

@@ -148,11 +148,14 @@ fn stages(summary: &Summary) -> Vec<String> {
             "stage 1 already shortened {short} of {all} chains to at most the budget; stage 2 removed nothing from these"
         ));
     }
-    let ignored = "no chain exceeds asap.refine.max_tokens, or the pipeline ignores this budget";
+    let why = match summary.has_budget {
+        true => "no chain exceeds the budget (asap.refine.max_tokens)",
+        false => "the pipeline ignores the budget",
+    };
     if counts.tokens_out == Some(original) && counts.steps_out.is_some() && counts.steps_out == counts.steps_before {
-        lines.push(format!("every step was kept: {ignored}"));
+        lines.push(format!("every step was kept: {why}"));
     } else if coarse.is_some() && coarse == counts.tokens_out && counts.rows_short_after_stage_1 == 0 {
-        lines.push(format!("stage 2 removed nothing: {ignored}"));
+        lines.push(format!("stage 2 removed nothing: {why}"));
     }
     lines
 }

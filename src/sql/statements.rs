@@ -2,14 +2,16 @@
 
 use std::collections::HashMap;
 use std::io::Read;
+use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::Instant;
 
-use asap_pipelines::statement::{check_text, whole_division};
+use asap_pipelines::corpus::CORPUS;
+use asap_pipelines::statement::{check_text, surprise};
 use asap_pipelines::{corpus, location};
 use datafusion::arrow::util::display::FormatOptions;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{plan_datafusion_err, plan_err};
+use datafusion::common::{TableReference, plan_datafusion_err, plan_err};
 use datafusion::dataframe::DataFrame;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryConsumer;
@@ -18,7 +20,7 @@ use datafusion::logical_expr::{DdlStatement, DmlStatement, DropTable, LogicalPla
 use datafusion::physical_plan::spill::get_record_batch_memory_size;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
-use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, Statement as SqlStatement, TableObject};
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use futures::StreamExt;
 use object_store::memory::InMemory;
@@ -40,12 +42,12 @@ pub(super) async fn run(context: &SessionContext, text: &str, print: &Print) -> 
     let dialect = dialect_from_str(dialect).ok_or_else(|| plan_datafusion_err!("there is no SQL dialect {dialect}"))?;
     check_text(text, dialect.as_ref())?;
     for statement in DFParser::parse_sql_with_dialect(text, dialect.as_ref())? {
-        run_one(context, statement, print).await?;
+        run_one(context, statement, text, print).await?;
     }
     Ok(())
 }
 
-async fn run_one(context: &SessionContext, statement: Statement, print: &Print) -> Result<()> {
+async fn run_one(context: &SessionContext, statement: Statement, text: &str, print: &Print) -> Result<()> {
     let begun = Instant::now();
     let is_show = matches!(&statement, Statement::Statement(sql) if matches!(**sql, SqlStatement::ShowVariable { .. }));
     if let Statement::Statement(sql) = &statement {
@@ -53,12 +55,22 @@ async fn run_one(context: &SessionContext, statement: Statement, print: &Print) 
             SqlStatement::ShowTables { .. } => {
                 note("a Delta table, a folder or a file is a table by its path, too: FROM 'out/pruned'")
             }
+            // The planner would count values first.
+            SqlStatement::Insert(insert) => {
+                if let TableObject::TableName(ObjectName(parts)) = &insert.table
+                    && let [ObjectNamePart::Identifier(name)] = parts.as_slice()
+                {
+                    let named = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
+                    check_writable(context, &TableReference::bare(named))?;
+                }
+            }
             SqlStatement::ShowColumns { .. } => note("DESCRIBE 'out/pruned' shows the columns of a location"),
             _ => {}
         }
     }
     let plan = context.state().statement_to_plan(statement).await?;
-    divisions(&plan)?.iter().for_each(note);
+    surprises(&plan)?.iter().for_each(note);
+    folder_of(context, text)?.iter().for_each(note);
     let is_description = matches!(plan, LogicalPlan::DescribeTable(_));
     let is_about_queries = is_description || matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
     let print = match is_show || is_about_queries {
@@ -89,13 +101,13 @@ async fn run_one(context: &SessionContext, statement: Statement, print: &Print) 
     print.print(&rows, &options)
 }
 
-/// Advice on the first division of whole numbers in a plan.
-fn divisions(plan: &LogicalPlan) -> Result<Option<String>> {
+/// Advice on the first expression of a plan that does not say what it seems to.
+fn surprises(plan: &LogicalPlan) -> Result<Option<String>> {
     let mut advice = None;
     plan.apply_with_subqueries(|node| {
         let schema = merge_schema(&node.inputs());
         node.apply_expressions(|expr| {
-            advice = advice.take().or(whole_division(expr, &schema)?);
+            advice = advice.take().or(surprise(expr, &schema)?);
             Ok(TreeNodeRecursion::Continue)
         })
     })?;
@@ -137,18 +149,35 @@ async fn checked(context: &SessionContext, mut plan: LogicalPlan) -> Result<Logi
                 copy.input = Arc::new(nested::as_json(rows)?.into_unoptimized_plan());
             }
         }
-        // A location is no table of the session, so dropping it would do nothing, and rows written there break an output.
         LogicalPlan::Dml(DmlStatement { table_name: name, .. })
-        | LogicalPlan::Ddl(DdlStatement::DropTable(DropTable { name, if_exists: false, .. }))
-            if !context.table_exist(name.clone())? =>
-        {
-            return plan_err!(
-                "{name} is not a table of this session, and statements only read locations: write rows with COPY (SELECT …) TO 'FILE'"
-            );
+        | LogicalPlan::Ddl(DdlStatement::DropTable(DropTable { name, if_exists: false, .. })) => {
+            check_writable(context, name)?;
         }
         _ => {}
     }
     Ok(plan)
+}
+
+/// A location is no table of the session, so dropping it would do nothing, and rows written there break an output.
+fn check_writable(context: &SessionContext, name: &TableReference) -> Result<()> {
+    match context.table_exist(name.clone())? {
+        true => Ok(()),
+        false => plan_err!(
+            "{name} is not a table of this session, and statements only read locations: write rows with COPY (SELECT …) TO 'FILE'"
+        ),
+    }
+}
+
+/// A note on a folder that is read by a name without quotes, although there is a corpus.
+fn folder_of(context: &SessionContext, text: &str) -> Result<Option<String>> {
+    if !context.table_exist(CORPUS)? {
+        return Ok(None);
+    }
+    let words: Vec<&str> = text.split([' ', '\n', '\t', ')', ';', ',']).filter(|word| !word.is_empty()).collect();
+    let is_named = |table: &str| words.windows(2).any(|pair| pair[0] == table && pair[1].eq_ignore_ascii_case("as"));
+    let read = words.windows(2).filter(|pair| ["from", "join"].iter().any(|word| pair[0].eq_ignore_ascii_case(word)));
+    let folder = read.map(|pair| pair[1]).find(|table| FilePath::new(table).is_dir() && !is_named(table));
+    Ok(folder.map(|folder| format!("{folder} is the folder {folder} here; the rows of --from are the table corpus")))
 }
 
 /// The Delta table in whose folder a location is.

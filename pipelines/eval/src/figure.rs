@@ -8,8 +8,8 @@ const PANEL: [f64; 2] = [320.0, 240.0];
 const MARGIN: [f64; 4] = [52.0, 34.0, 24.0, 44.0];
 const PANELS_IN_A_ROW: usize = 3;
 const LEGEND: [f64; 2] = [160.0, 20.0];
-/// Colours that readers with colour blindness can tell apart: first those of Okabe and Ito (2008).
-const COLOURS: [&str; 10] =
+/// Colors that readers with color blindness can tell apart: first those of Okabe and Ito (2008).
+const COLORS: [&str; 10] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8a8a00", "#882255", "#888888"];
 
 /// What the horizontal axis shows.
@@ -46,7 +46,7 @@ impl Tables {
         let height = benches.len().div_ceil(columns) as f64 * PANEL[1];
         let in_a_row = (width / LEGEND[0]) as usize;
         let mut legend: Vec<(String, &str, &str)> = Vec::new();
-        legend.extend(methods.iter().enumerate().map(|(index, name)| (escaped(name), colour(index), colour(index))));
+        legend.extend(methods.iter().enumerate().map(|(index, name)| (escaped(name), color(index), color(index))));
         legend.extend(self.published.iter().map(|_| ("printed value".to_string(), "#555", "white")));
         let whole = height + LEGEND[1] * legend.len().div_ceil(in_a_row) as f64 + 8.0;
         let mut svg = format!(
@@ -100,11 +100,11 @@ impl Tables {
             drawn += &format!(
                 "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\"/>\n",
                 line.join(" "),
-                colour(index)
+                color(index)
             );
             for Point { x, accuracy, words, is_printed } in points {
-                let fill = if *is_printed { "white" } else { colour(index) };
-                drawn += &circle(scale.x(*x), scale.y(*accuracy), colour(index), fill, words);
+                let fill = if *is_printed { "white" } else { color(index) };
+                drawn += &circle(scale.x(*x), scale.y(*accuracy), color(index), fill, words);
             }
         }
         drawn
@@ -193,8 +193,8 @@ fn label(x: f64, y: f64, words: &str) -> String {
     format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{words}</text>\n")
 }
 
-fn colour(index: usize) -> &'static str {
-    COLOURS[index % COLOURS.len()]
+fn color(index: usize) -> &'static str {
+    COLORS[index % COLORS.len()]
 }
 
 /// The smallest of 1, 2, 4, 5 and 8, times a power of ten, that is at least `most`.

@@ -19,7 +19,7 @@ impl Times {
     pub fn parse(cron: &str, zone: Tz) -> Result<Self, String> {
         let fault = |error: &dyn std::fmt::Display| {
             format!(
-                "expected a cron expression such as \"0 2 * * *\" (minute hour day month weekday), found \"{cron}\": {error}"
+                "expected a cron expression such as \"0 2 * * *\" (minute 0-59, hour 0-23, day 1-31, month 1-12, weekday 0-7), found \"{cron}\": {error}"
             )
         };
         let parser = CronParser::builder().year(Year::Disallowed).build();

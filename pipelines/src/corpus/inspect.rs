@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::corpus::rules::{RULES, Rule};
 use crate::corpus::view;
-use crate::corpus::{Corpus, Recognised, shape};
+use crate::corpus::{Corpus, Recognized, shape};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Inspected {
@@ -71,8 +71,8 @@ impl Corpus {
         Ok(found)
     }
 
-    async fn inspect_group(&self, context: &SessionContext, group: &Recognised, rows: usize) -> Result<Inspected> {
-        let Recognised { table, shape, .. } = group;
+    async fn inspect_group(&self, context: &SessionContext, group: &Recognized, rows: usize) -> Result<Inspected> {
+        let Recognized { table, shape, .. } = group;
         let plan = view::of_files(&context.state(), table, shape, &[])?;
         let shown = ["question", "cot", "answer", "system", "status", "error", "turns"].map(col);
         let place = [get_field(col("source"), "file").alias("file"), get_field(col("source"), "row").alias("row")];

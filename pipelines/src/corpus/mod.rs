@@ -109,11 +109,11 @@ pub struct Files {
 pub struct Corpus {
     pub failures: Vec<FileFailure>,
     pub notes: Vec<String>,
-    groups: Vec<Recognised>,
+    groups: Vec<Recognized>,
     originals: Vec<Original>,
 }
 
-struct Recognised {
+struct Recognized {
     table: FilesTable,
     shape: Shape,
     originals: Vec<Original>,
@@ -247,7 +247,7 @@ impl Corpus {
                     let here = originals
                         .iter()
                         .map(|original| Original { is_left_out: is_left_out(&original.name), ..original.clone() });
-                    recognized.push(Recognised { table, shape, originals: here.collect() });
+                    recognized.push(Recognized { table, shape, originals: here.collect() });
                     notes.extend(left_out.into_iter().map(|column| column.note));
                 }
                 Err(error) => {
@@ -280,13 +280,13 @@ impl Corpus {
     pub fn of_rows(&self, rows: &mut BTreeMap<usize, Vec<u64>>) -> Self {
         rows.values_mut().for_each(|rows| rows.sort_unstable());
         let (mut first, mut groups) = (0, Vec::new());
-        for Recognised { table, shape, originals } in &self.groups {
+        for Recognized { table, shape, originals } in &self.groups {
             let files = table.files().iter().zip(first..);
             let files = files.filter_map(|(file, place)| Some(file.only(rows.get(&place)?))).collect::<Vec<_>>();
             first += table.files().len();
             if !files.is_empty() {
                 let (shape, originals) = (shape.clone(), originals.clone());
-                groups.push(Recognised { table: table.of(files), shape, originals });
+                groups.push(Recognized { table: table.of(files), shape, originals });
             }
         }
         Self { failures: vec![], notes: vec![], groups, originals: self.originals.clone() }
@@ -297,7 +297,7 @@ impl Corpus {
     /// # Errors
     /// If the session lacks the functions of asap.
     pub fn view(&self, session: &dyn Session) -> Result<ViewTable> {
-        let tables = self.groups.iter().map(|Recognised { table, shape, originals }| {
+        let tables = self.groups.iter().map(|Recognized { table, shape, originals }| {
             view::of_files(session, table, shape, originals).map(Arc::new)
         });
         let plans = tables.collect::<Result<Vec<_>>>()?;
@@ -315,7 +315,7 @@ impl Corpus {
 
     /// Like the view of a group, over slices of its files.
     pub(crate) fn view_of_slices(&self, session: &dyn Session, group: usize) -> Result<LogicalPlan> {
-        let Recognised { table, shape, originals } = &self.groups[group];
+        let Recognized { table, shape, originals } = &self.groups[group];
         view::of_files(session, &table.in_slices(), shape, originals)
     }
 

@@ -23,8 +23,9 @@ use super::progress::Progress;
 use super::request::{OnChange, OnSchemaChange, Originals, Request};
 use super::slice_rows::of_cost;
 use super::summary::Summary;
-use super::{plan, retry};
+use super::{plan, retry, unusual};
 use crate::answers;
+use crate::builtin;
 use crate::corpus::{self, CORPUS, Corpus, CorpusFile, Fit, Source};
 use crate::delta::store_of;
 use crate::location;
@@ -142,6 +143,7 @@ fn starts_anywhere(request: &Request, output: &Output) -> bool {
 async fn planned(context: &SessionContext, corpus: &Corpus, request: &Request) -> Result<LogicalPlan> {
     context.register_table(CORPUS, Arc::new(plan::CorpusTable::new(corpus.schema())))?;
     check_text(&request.sql, &GenericDialect {})?;
+    unusual::check_generations(request, &corpus.schema())?;
     let pipeline = context.state().create_logical_plan(&request.sql).await?;
     plan::check(&pipeline)?;
     Ok(pipeline)
@@ -212,10 +214,12 @@ impl Opened {
             false => output.ledger.clone(),
         };
         let summary = Summary {
+            notes: unusual::named_like_a_file(request, &output).into_iter().collect(),
             pipeline: request.name.clone(),
             from: request.from.clone(),
             to: location::display(to),
             table_version: output.table().map(|log| log.state.version),
+            has_budget: request.sql.contains(builtin::BUDGET),
             began_empty: new_generation || output.ledger.rows == 0,
             ..Summary::default()
         };
@@ -247,20 +251,23 @@ impl Opened {
             _ => vec![],
         };
         again.retain(|again| ledger.file(&again.slice.path).is_some());
-        if let Some(statuses) = request.retry_rejects.as_ref().filter(|asked| again.is_empty() && !asked.is_empty()) {
-            notes.push(format!("no reject of the output has the status {}", statuses.join(" or ")));
-        }
+        notes.extend(unusual::without_rejects(request, &again));
         let lacks = lost_of_tables(output, request.on_change)?;
         let inputs = Inputs::read(&tables, sources, &pins, ledger, &again, request.on_change, lacks).await?;
         files.extend(inputs.files);
         corpus::check_paths(&mut files)?;
         notes.extend(input_files::keep_old_names(&mut files, ledger, contents, &state).await);
+        notes.extend(tables.iter().filter(|_| summary.began_empty).filter_map(unusual::pruned_input));
+        notes.extend(tables.is_empty().then(|| unusual::other_input(output, ledger, &files, request)).flatten());
         output.marks = inputs.marks;
         let here: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
         let half_done = input_files::half_done_and_gone(ledger, &here, request.limit.is_some());
         let lacks_half_done_files = half_done.is_some();
         notes.extend(half_done);
-        notes.extend(again.iter().filter(|again| !here.contains(again.slice.path.as_str())).map(|again| {
+        let (retried, lost): (Vec<_>, Vec<_>) =
+            again.iter().partition(|again| here.contains(again.slice.path.as_str()));
+        notes.extend(unusual::retried(&retried));
+        notes.extend(lost.iter().map(|again| {
             format!(
                 "cannot retry the rejects of {} ({}): the input no longer contains the file",
                 again.slice.path,

@@ -21,7 +21,7 @@
 //! | [`plan`] | the pipeline as a plan |
 //! | [`output`] | rows become shards, slices become receipts, and commits |
 //! | [`work`], [`progress`], [`summary`] | slices in progress, how far they are, the result of the run |
-//! | [`retry`] | rejected rows that are retried |
+//! | [`retry`], `unusual` | rejected rows that are retried; notes on runs that were probably meant otherwise |
 //! | [`errors`] | reasons for the end of a run that have exit codes of their own |
 //! | [`estimate`](mod@estimate) | the cost of a run (`--dry-run`) |
 
@@ -40,6 +40,7 @@ pub mod retry;
 pub mod sample;
 mod slice_rows;
 pub mod summary;
+mod unusual;
 pub mod work;
 
 use std::sync::Arc;

@@ -41,6 +41,9 @@ pub struct Summary {
     /// Whether no row of the input was done when the run started.
     #[serde(skip)]
     pub began_empty: bool,
+    /// Whether the pipeline has a budget.
+    #[serde(skip)]
+    pub has_budget: bool,
     /// Whether there was no open slice.
     pub nothing_to_do: bool,
     /// Whether the run was stopped before it finished.

@@ -267,14 +267,17 @@ impl Chain {
     /// The beginning of the chain, a line per step.
     pub(crate) fn preview(&self) -> Markup {
         let runs: Vec<_> = self.runs().collect();
-        let line = |text: &str| beginning(text, LINE);
+        let line = |text: &str| match beginning(text, LINE) {
+            line if line.contains(['$', '\\']) => prose(&line, &mut Fence::default()),
+            line => html! { (visible(&line)) },
+        };
         html! {
-            p.line dir="auto" { (visible(&line(&self.question))) }
+            div.line dir="auto" { (line(&self.question)) }
             (self.strip("this output"))
             ol.steps.preview {
                 @for (place, run) in runs.iter().take(PREVIEW) {
                     li class=(class(&run[0])) value=(place + 1) dir="auto" {
-                        @if let [step] = run { (visible(&line(&step.text))) } @else { (folded_steps(run)) }
+                        @if let [step] = run { (line(&step.text)) } @else { (folded_steps(run)) }
                     }
                 }
             }

@@ -6,24 +6,17 @@
 
 use std::ops::ControlFlow;
 
-use asap_llm::Llm;
-use asap_pipelines::statement::{check_text, whole_division};
-use asap_udfs::{Models, register_all};
+use asap_pipelines::statement::{check_text, surprise};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, DataFusionError, Result, plan_datafusion_err, plan_err};
-use datafusion::execution::SessionStateBuilder;
-use datafusion::functions::string::expr_fn::{contains, lower};
+use datafusion::functions::string::expr_fn::{contains, lower, starts_with};
 use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator, Volatility, cast, ident, lit};
-use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, Expr as SqlExpr, ExprWithAlias, Value, visit_expressions, visit_expressions_mut,
-};
+use datafusion::sql::sqlparser::ast::{AccessExpr, Expr as SqlExpr, visit_expressions};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::meant::{self, expression, is_like_sql, parsed, straight};
 use super::text::identifier;
 use crate::output::{error_line, quoted};
 
@@ -37,6 +30,8 @@ const NOT_LONGER: [&str; 33] = [
     "nullif", "nvl", "reverse", "right", "rtrim", "split_part", "substr", "upper",
 ];
 
+/// The column that only the pairs of two outputs have: the tokens of the other one.
+pub(crate) const OTHER_TOKENS: &str = "other_tokens";
 /// The columns of chains in which words are searched. Of rejects, all texts are.
 const SEARCHED: [&str; 3] = ["question", "original_cot", "answer"];
 /// Words of a search; what follows the others is searched as it is.
@@ -57,6 +52,8 @@ pub(crate) struct Condition {
 pub(crate) struct NotSql {
     pub why: String,
     pub meant: Option<String>,
+    /// Whether it looks like SQL.
+    pub is_like_sql: bool,
 }
 
 /// Why a typed text is no condition.
@@ -77,6 +74,17 @@ impl Condition {
     pub(crate) fn is(column: &str, text: &str) -> Self {
         let expr = cast(ident(column), DataType::Utf8).eq(lit(text));
         Self::sql(expr, format!("{column} = {}", quoted(text)))
+    }
+
+    /// Whether a column begins with this text.
+    pub(crate) fn begins(column: &str, text: &str) -> Self {
+        let expr = starts_with(cast(ident(column), DataType::Utf8), lit(text));
+        Self::sql(expr, format!("starts_with({column}, {})", quoted(text)))
+    }
+
+    /// Whether it reads the column that only the pairs of two outputs have.
+    pub(crate) fn is_of_pairs(&self) -> bool {
+        self.expr.column_refs().iter().any(|column| column.name == OTHER_TOKENS)
     }
 
     /// This condition and another one.
@@ -119,7 +127,7 @@ impl Condition {
         match Self::planned(text, schema) {
             Ok(condition) => Ok(Some(condition)),
             Err(Wrong::NotSql(why, meant)) => {
-                let not_sql = Some(NotSql { why: error_line(&why), meant });
+                let not_sql = Some(NotSql { why: error_line(&why), meant, is_like_sql: is_like_sql(text) });
                 Ok(Some(Self { not_sql, ..Self::words(text, schema) }))
             }
             Err(Wrong::Refused(why)) => Err(why),
@@ -137,33 +145,40 @@ impl Condition {
     }
 
     fn planned(text: &str, schema: &DFSchema) -> std::result::Result<Self, Wrong> {
-        let text = text.trim().trim_end_matches(';');
+        let text = text.trim().trim_end_matches(';').trim();
         check_text(text, &GenericDialect {}).map_err(Wrong::Refused)?;
-        let parsed = parsed(text).map_err(|why| Wrong::NotSql(why, None))?;
+        let text = straight(text);
+        let not_sql = |why, on_fields: Option<String>| {
+            let meant = meant::condition(&text, schema);
+            let advice = meant.as_ref().map(|meant| format!("write {meant}")).or(on_fields);
+            Wrong::NotSql(explained(advice, why), meant)
+        };
+        let parsed = parsed(&text).map_err(|why| not_sql(why, None))?;
         if visit_expressions(&parsed, is_query).is_break() {
             let said = "a filter cannot contain a query: write a condition over the columns of the output";
             return Err(Wrong::Refused(plan_datafusion_err!("{said}")));
         }
-        let meant = with_quotes(&parsed, schema);
-        let advice = meant.as_ref().map(|meant| format!("texts are in single quotes: {meant}"));
-        let advice = advice.or_else(|| advice_on_fields(&parsed, schema));
-        let explained = |error: DataFusionError| match &advice {
-            Some(advice) => plan_datafusion_err!("{advice} ({})", error_line(&error)),
-            None => error,
-        };
-        let not_sql = |why| Wrong::NotSql(explained(why), meant.clone());
-        let expr = expression(parsed, schema).map_err(not_sql)?;
+        let on_fields = advice_on_fields(&parsed, schema);
+        let expr = expression(parsed, schema).map_err(|why| not_sql(why, on_fields.clone()))?;
         let checked = expr.apply(|part| refuse(part, schema).map(|()| TreeNodeRecursion::Continue));
-        checked.map_err(explained).map_err(Wrong::Refused)?;
-        if let Some(advice) = whole_division(&expr, schema).map_err(Wrong::Refused)? {
+        checked.map_err(|why| Wrong::Refused(explained(on_fields, why)))?;
+        if let Some(advice) = surprise(&expr, schema).map_err(Wrong::Refused)? {
             return Err(Wrong::Refused(plan_datafusion_err!("{advice}")));
         }
-        match expr.get_type(schema).map_err(not_sql)? {
-            DataType::Boolean => Ok(Self::sql(expr, text.trim().to_string())),
-            kind => Err(not_sql(plan_datafusion_err!(
-                "expected a condition such as pruned_tokens > 100, found a value of type {kind}"
-            ))),
+        match expr.get_type(schema).map_err(|why| not_sql(why, None))? {
+            DataType::Boolean => Ok(Self::sql(expr, text.clone())),
+            kind => {
+                let why = "expected a condition such as pruned_tokens > 100, found a value of type";
+                Err(not_sql(plan_datafusion_err!("{why} {kind}"), None))
+            }
         }
+    }
+}
+
+fn explained(advice: Option<String>, error: DataFusionError) -> DataFusionError {
+    match advice {
+        Some(advice) => plan_datafusion_err!("{advice} ({})", error_line(&error)),
+        None => error,
     }
 }
 
@@ -188,52 +203,12 @@ fn alternatives(text: &str) -> Vec<Vec<String>> {
 
 /// The first word of a text, or its first text in quotes, and what follows.
 fn first_word(text: &str) -> (&str, &str) {
-    let quote = text.chars().next().filter(|first| ['"', '\''].contains(first));
-    let quoted = quote.and_then(|quote| text[1..].split_once(quote));
+    let quotes = [('"', '"'), ('\'', '\''), ('“', '”'), ('‘', '’'), ('„', '“')];
+    let quoted = quotes.iter().find_map(|(open, close)| text.strip_prefix(*open)?.split_once(*close));
     let is_whole = |(quoted, rest): &(&str, &str)| {
         !quoted.trim().is_empty() && (rest.is_empty() || rest.starts_with(char::is_whitespace))
     };
     quoted.filter(is_whole).or_else(|| text.split_once(char::is_whitespace)).unwrap_or((text, ""))
-}
-
-fn parsed(text: &str) -> Result<SqlExpr> {
-    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text)?;
-    // The word may stand before a condition.
-    let _ = parser.parse_keyword(Keyword::WHERE);
-    let parsed = parser.parse_expr()?;
-    match parser.peek_token().token {
-        Token::EOF => Ok(parsed),
-        other => plan_err!("expected one expression over the columns, found '{other}' after it"),
-    }
-}
-
-/// Plans an expression in a session without files, tables and models: no name in it can reach one.
-fn expression(parsed: SqlExpr, schema: &DFSchema) -> Result<Expr> {
-    let mut state = SessionStateBuilder::new().with_default_features().build();
-    register_all(&mut state, &Models::default(), &Llm::default())?;
-    state.create_logical_expr_from_sql_expr(ExprWithAlias { expr: parsed, alias: None }, schema)
-}
-
-/// The condition with single quotes around the names of no column that it compares with. None if that is no condition.
-fn with_quotes(parsed: &SqlExpr, schema: &DFSchema) -> Option<String> {
-    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
-    let mut meant = parsed.clone();
-    let _ = visit_expressions_mut(&mut meant, |part| {
-        let (text, any) = match part {
-            SqlExpr::BinaryOp { op: Eq | NotEq | Lt | LtEq | Gt | GtEq, right, .. } => (right, ""),
-            SqlExpr::Like { pattern, .. } | SqlExpr::ILike { pattern, .. } => (pattern, "%"),
-            _ => return ControlFlow::<()>::Continue(()),
-        };
-        if let SqlExpr::Identifier(name) = text.as_ref()
-            && !schema.has_column_with_unqualified_name(&name.value.to_lowercase())
-            && !schema.has_column_with_unqualified_name(&name.value)
-        {
-            let any = if name.value.contains('%') { "" } else { any };
-            **text = SqlExpr::value(Value::SingleQuotedString(format!("{any}{}{any}", name.value)));
-        }
-        ControlFlow::Continue(())
-    });
-    (meant != *parsed && expression(meant.clone(), schema).is_ok()).then(|| meant.to_string())
 }
 
 /// How to write a field of steps, which SQL writes otherwise.

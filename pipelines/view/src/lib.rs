@@ -8,7 +8,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`source`], [`place`] | an output at one version, the rows of a query, and the names of rows |
-//! | [`queries`], [`filter`] | the queries of the overview, and filters and searches that users type |
+//! | [`queries`], [`filter`], [`meant`] | the queries of the overview, filters and searches that users type, and what they mean |
 //! | [`pictures`], [`choices`], [`svg`] | pictures of the rows; those of outputs that choose among chains |
 //! | [`chain`], [`list`], [`reject`], [`prose`], [`report`], [`page`], [`text`] | parts of pages |
 //! | [`server`], [`pages`] | the pages in the browser |
@@ -20,6 +20,7 @@ pub mod faults;
 mod filter;
 pub mod health;
 mod list;
+mod meant;
 mod page;
 mod pages;
 mod pictures;

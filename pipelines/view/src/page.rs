@@ -31,7 +31,7 @@ const KEYS: [(&str, &str, &[&str]); 5] = [
 pub(crate) fn search(page: &str, label: &str, filter: &str, order: &str) -> Markup {
     html! {
         form action=(page) method="get" {
-            label.wide { (label) input name="where" value=(filter) placeholder="prime numbers, or pruned_tokens > 100 AND id LIKE 'a%'" autocomplete="off" spellcheck="false"; }
+            label.wide { (label) input name="where" value=(filter) placeholder="words of a chain, or pruned_tokens > 100" autocomplete="off" spellcheck="false"; }
             @if !order.is_empty() { input type="hidden" name="sort" value=(order); }
             button { "Search" }
         }

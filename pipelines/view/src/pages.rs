@@ -44,17 +44,24 @@ impl Asked {
     /// The filter of the form over a table: SQL, the place or the id of a row, or words.
     async fn condition(&self, source: &Source, table: &str, schema: &DFSchema) -> Result<Option<Condition>> {
         let typed = Condition::typed(&self.filter, schema)?;
-        let is_words = typed.as_ref().is_some_and(|typed| typed.not_sql.is_some());
+        let Some(words) = typed.as_ref().filter(|typed| typed.not_sql.is_some()) else { return Ok(typed) };
         let named = self.filter.trim();
         let id = schema.field_with_unqualified_name("id").ok();
         let id = id.filter(|id| id.data_type().is_string() || id.data_type().is_integer());
         let place = InputRow::parse(named).map(|place| InputRow::condition(&[place]));
-        for row in place.into_iter().chain(id.map(|_| Condition::is("id", named))).filter(|_| is_words) {
+        // The beginning of an id comes after the words. Counting these reads the texts once more, so it has a number.
+        let is_id = id.is_some() && !named.contains(char::is_whitespace) && named.contains(char::is_numeric);
+        let begins = is_id.then(|| [words.clone(), Condition::begins("id", named)]).into_iter().flatten();
+        for row in place.into_iter().chain(id.map(|_| Condition::is("id", named))).chain(begins) {
             if source.passed(table, &row).await? > 0 {
                 return Ok(Some(row));
             }
         }
         Ok(typed)
+    }
+
+    pub(super) fn is_filtered(&self) -> bool {
+        !self.filter.is_empty() && self.wrong.is_none()
     }
 
     pub(super) fn of(query: Option<&str>) -> Self {
@@ -345,15 +352,16 @@ impl Asked {
     /// How many chains or rejects a filter found, and as what it was read.
     fn found(&self, thing: &str, filter: Option<&Condition>, total: u64) -> Markup {
         let not_sql = filter.and_then(|filter| filter.not_sql.as_ref());
-        let is_meant_as_sql = self.filter.contains(['<', '>', '='])
-            || self.filter.split_whitespace().any(|word| word.eq_ignore_ascii_case("like"));
         let page = format!("{thing}s");
         html! {
             div.facts {
                 @match (total, not_sql) {
                     (0, _) if filter.is_none() => { "There is no " (thing) ": all rows were rejected." },
                     (0, None) => { "No " (thing) " matches the filter." },
-                    (0, Some(_)) if thing == "chain" => "No question, chain or answer contains these words.",
+                    (0, Some(not_sql)) if thing == "chain" => {
+                        "No question, chain or answer contains these words."
+                        @if !not_sql.is_like_sql { " An id, or a row such as math.jsonl:7, finds its chain." }
+                    }
                     (0, Some(_)) => "No reject contains these words.",
                     (total, None) => (several(total, thing)),
                     (total, Some(_)) => { (several(total, thing)) ", searched for these words" }
@@ -362,7 +370,9 @@ impl Asked {
                     @if let Some(meant) = &not_sql.meant {
                         p { "Did you mean " a href=(address(&page, &[("where", meant)])) { code { (visible(meant)) } } "?" }
                     }
-                    details open[total == 0 || is_meant_as_sql] { summary { "Not read as SQL" } p { (visible(&not_sql.why)) } }
+                    @if not_sql.is_like_sql {
+                        details open[not_sql.meant.is_none()] { summary { "Not read as SQL" } p { (visible(&not_sql.why)) } }
+                    }
                 }
                 @if self.from >= total && self.from > 0 && total > 0 {
                     p { "This page begins after the last " (thing) ". " a href=(self.link(&page, &[])) { "To the first" } }

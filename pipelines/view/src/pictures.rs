@@ -82,7 +82,8 @@ fn with_highest(mut series: Vec<Columns>, thing: &str) -> Vec<Columns> {
 fn fate(fate: &str) -> (String, &'static str) {
     match fate {
         "kept" => ("kept".to_string(), "k"),
-        name => (format!("dropped by {}", stage(name)), stage_class(name)),
+        // Next to its value, there is room for no more words.
+        name => (stage(name), stage_class(name)),
     }
 }
 
@@ -90,20 +91,23 @@ fn tokens(of: &Picture, source: &Source, stages: &[&str]) -> Markup {
     let several = of.rows.rows.len() > 1;
     // A pipeline without stage 1 has no bar for it.
     let staged = |row: &QueryRow<'_>| row.count("after_stage_1") < row.count("original");
-    // The legend names the stages of this output, not those of the other one.
-    let class = |row: &QueryRow<'_>, class| if row.text("output") == source.location { class } else { "u" };
     html! {
         @for row in of.rows.iter() {
             @if several { p.facts { (visible(row.text("output"))) } }
             @let most = row.number("original").max(1.0);
             @let [original, coarse, pruned] = ["original", "after_stage_1", "pruned"].map(|name| row.number(name) / most);
-            @let stage_1 = bar("after stage 1", row, "after_stage_1", vec![(coarse, "k"), (original - coarse, class(&row, "a"))]);
+            @let stage_1 = bar("after stage 1", row, "after_stage_1", vec![(coarse, "k"), (original - coarse, "a")]);
             (bars(of.title, &[bar("original", row, "original", vec![(original, "k")])].into_iter()
                 .chain(staged(&row).then_some(stage_1))
-                .chain([bar("pruned", row, "pruned", vec![(pruned, "k"), (coarse - pruned, class(&row, "r"))])]).collect::<Vec<_>>()))
+                .chain([bar("pruned", row, "pruned", vec![(pruned, "k"), (coarse - pruned, "r")])]).collect::<Vec<_>>()))
+            // Only the stages of this output are known by name.
+            @if row.text("output") == source.location { (legend("kept", stages)) } @else {
+                ul.legend {
+                    li.k { "kept" }
+                    @if staged(&row) { li.a { "dropped by stage 1" } li.r { "dropped by stage 2" } } @else { li.r { "dropped" } }
+                }
+            }
         }
-        (legend("kept", stages))
-        @if several { ul.legend { li.u { "dropped by the other output" } } }
     }
 }
 

@@ -27,7 +27,8 @@ fn draw(salt: &str) -> String {
 pub(crate) async fn drawn(source: &Source, condition: Option<&Condition>, rows: usize) -> Result<Vec<InputRow>> {
     let (hash, rows) = (draw("chain"), Some(rows as u64));
     let order = [(hash.as_str(), false), BY_PLACE[0], BY_PLACE[1]];
-    let listing = Listing { table: &source.location, columns: &PLACE, condition, order: &order, first: 0, rows };
+    let table = source.filtered(condition);
+    let listing = Listing { table, columns: &PLACE, condition, order: &order, first: 0, rows };
     Ok(source.listed(&listing).await?.iter().map(InputRow::of).collect())
 }
 

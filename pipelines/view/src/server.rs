@@ -230,10 +230,8 @@ impl Server {
                 // The form stays, so that a filter can be corrected.
                 let form = form(if name.starts_with("/reject") { "rejects" } else { "chains" }, &asked);
                 let message = error_line(&error);
-                (
-                    StatusCode::BAD_REQUEST,
-                    html! { h1 { "This page cannot be shown" } (form) p.error role="alert" { (visible(&message)) } },
-                )
+                let what = if asked.is_filtered() { "No result for this filter" } else { "This page cannot be shown" };
+                (StatusCode::BAD_REQUEST, html! { h1 { (what) } (form) p.error role="alert" { (visible(&message)) } })
             }
         };
         let title = format!("asap view {}", self.report.title());

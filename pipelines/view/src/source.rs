@@ -61,7 +61,7 @@ impl Source {
     pub(crate) async fn open(location: &str, against: Option<&str>, exam: Option<&str>) -> Result<Self, Failure> {
         let context = named_tables::session(Settings::default(), &Llm::default(), &Models::default())?;
         prepare(&context);
-        let (location, status, schema) = output(&context, location).await?;
+        let (location, status, mut schema) = output(&context, location).await?;
         // The pages cut chains as the run did.
         if let Some(separator) = status.pipeline.get(STEPS) {
             context.state_ref().write().config_mut().options_mut().set(STEPS, separator)?;
@@ -113,9 +113,15 @@ impl Source {
         });
         if let Some(pairs) = &pairs {
             let pairs = context.sql(pairs).await?.into_view();
+            schema = DFSchema::try_from(pairs.schema())?;
             context.register_table(TableReference::bare(PAIRS), pairs)?;
         }
         Ok(Self { context, location, status, schema, against, pairs, exam })
+    }
+
+    /// The table that a filter of chains reads.
+    pub(crate) fn filtered(&self, filter: Option<&Condition>) -> &str {
+        if filter.is_some_and(Condition::is_of_pairs) { self.chains() } else { &self.location }
     }
 
     /// The table that lists of chains read.
@@ -163,7 +169,7 @@ impl Source {
     /// The number of chains that pass a filter.
     pub(crate) async fn selected(&self, filter: Option<&Condition>) -> Result<u64> {
         match filter {
-            Some(filter) => self.passed(&self.location, filter).await,
+            Some(condition) => self.passed(self.filtered(filter), condition).await,
             None => Ok(self.status.rows),
         }
     }

@@ -75,8 +75,8 @@ pub(crate) fn columns(
     let bottom = bottom + top;
     html! {
         svg role="img" aria-label=(label) width="100%" height=(bottom + 20.0 + unit) {
-            @if let Some((x, mark)) = mark {
-                line class="mark" x1=(share(x)) x2=(share(x)) y1="16" y2=(px(bottom)) {}
+            @if let Some((x, mark)) = &mark {
+                @let x = *x;
                 text class="tick" x=(share(x)) y="13" text-anchor=(if x > 0.5 { "end" } else { "start" }) { (mark) }
             }
             @for (index, columns) in series.iter().enumerate() {
@@ -84,6 +84,7 @@ pub(crate) fn columns(
                 @let base = top + index as f64 * ROW + ROW - 2.0;
                 @let width = 1.0 / columns.heights.len().max(1) as f64;
                 text x="0" y=(px(base - HEIGHT - 6.0)) { (columns.label) }
+                @if let Some((x, _)) = &mark { line class="mark" x1=(share(*x)) x2=(share(*x)) y1=(px(base - HEIGHT)) y2=(px(base)) {} }
                 @for (place, height) in columns.heights.iter().enumerate() {
                     @if *height > 0.0 {
                         // A column that is not empty is never invisible.

@@ -16,7 +16,7 @@ pub enum Provider {
 
 impl Provider {
     /// The values of `asap.anchor.provider`, for messages.
-    pub const EXPECTED: &'static str = "'extractive', 'openai' or 'local'";
+    pub const EXPECTED: &'static str = "'extractive', 'openai' (any endpoint with its API, such as vLLM) or 'local'";
     const NAMES: [(Self, &'static str); 3] =
         [(Self::Extractive, "extractive"), (Self::Openai, "openai"), (Self::Local, "local")];
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use asap_pipelines::builtin::{self, BLOCK, ORIGINAL, RANDOM};
+use asap_pipelines::builtin::{self, BLOCK, BUDGET, ORIGINAL, RANDOM};
 use asap_pipelines::run::{Originals, Request};
 use asap_udfs::Settings;
 use asap_udfs::settings::Share;
@@ -13,8 +13,6 @@ use crate::failure::Failure;
 const DRAWS: u64 = 3;
 /// The seed in the SQL of the control.
 const SEED: &str = ", 42)";
-/// What a pipeline calls if it follows the budget.
-const BUDGET: &str = "cot_budget(";
 
 /// A pipeline at a share of the tokens.
 #[derive(Debug, Clone)]

@@ -20,6 +20,8 @@ use crate::objects::{Nameless, existing};
 /// Endings of data files in other formats. Compressed files have one more ending.
 const OTHER_FORMATS: [&str; 7] = ["jsonl", "ndjson", "json", "csv", "tsv", "arrow", "avro"];
 const COMPRESSED: [&str; 4] = ["gz", "zst", "bz2", "xz"];
+/// What asap train measured, next to the model.
+const METRICS: &str = "metrics.jsonl";
 const NULL_FOLDER: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// A file's path segments below the listed folder, and the file.
@@ -76,7 +78,7 @@ impl Listing {
         })?;
         let is_missing = || url.scheme() == "file" && !location::local_path(url).is_some_and(|path| path.is_dir());
         if found.is_empty() && is_missing() {
-            return exec_err!("there is no file or folder {shown}{}{}", neighbor(url), of_hub(&source.typed));
+            return exec_err!("there is no file or folder {shown}{}{}", neighbor(url), of_elsewhere(&source.typed));
         }
         foreign::refuse_tables(found.iter().map(|(parts, _)| parts.as_slice()), &shown)?;
         foreign::refuse_part_of_table(store.as_ref(), &root, &shown).await?;
@@ -111,6 +113,8 @@ impl Listing {
     fn choose(&mut self, source: &Source, store_url: &ObjectStoreUrl, found: Vec<FoundFile>) -> Option<ObjectMeta> {
         let mut lines = Vec::new();
         let mut other = None;
+        // The folder of a trained model has measurements too.
+        let is_model = found.iter().any(|(parts, _)| parts.last().is_some_and(|file| file == "training.json"));
         for (parts, meta) in found {
             if parts.iter().any(|part| is_hidden(part)) || !source.takes(&parts.join("/")) {
                 continue;
@@ -118,11 +122,11 @@ impl Listing {
             let ending = parts.last().map_or("", String::as_str).to_ascii_lowercase();
             if ending.ends_with(".parquet") || source.is_pattern() && json::is_json(&ending) {
                 self.files.push(corpus_file(source, store_url, meta, &parts));
-            } else if json::is_lines(&ending) {
+            } else if json::is_lines(&ending) && !(is_model && ending == METRICS) {
                 lines.push(corpus_file(source, store_url, meta, &parts));
             } else if is_other_format(&ending) {
                 self.left_out.push(name(store_url, &meta.location));
-                other.get_or_insert(meta);
+                if ending == "tokenizer.json" { other = Some(meta) } else { _ = other.get_or_insert(meta) }
             }
         }
         if self.files.is_empty() {
@@ -181,8 +185,12 @@ fn corpus_file(source: &Source, store_url: &ObjectStoreUrl, mut meta: ObjectMeta
     CorpusFile { path, name, store_url, meta, partitions, in_table: None, temporary: None }
 }
 
-/// Advice for a location that looks like the name of a Hub dataset, and not like a file or a path in a local folder.
-fn of_hub(typed: &str) -> String {
+/// Advice for a location with the separators of Windows, or one that looks like the name of a Hub dataset, and not like a
+/// file or a path in a local folder.
+fn of_elsewhere(typed: &str) -> String {
+    if typed.contains('\\') {
+        return format!("; a path has slashes here: {}", typed.replace('\\', "/"));
+    }
     let is_part = |part: &str| !part.is_empty() && !part.starts_with('.');
     let is_file = |name: &str| name.ends_with(".parquet") || is_other_format(name);
     match typed.split('/').collect::<Vec<_>>().as_slice() {

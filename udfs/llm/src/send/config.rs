@@ -111,7 +111,10 @@ impl Config {
             ));
         };
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-            return wrong(format!("{setting} takes an http or https address, found '{}:'", url.scheme()));
+            return wrong(format!(
+                "{setting} takes an address that begins with http:// or https://, such as http://localhost:8000/v1, found '{}:'",
+                url.scheme()
+            ));
         }
         if !url.username().is_empty() || url.password().is_some() {
             return wrong(format!(

@@ -1,0 +1,82 @@
+//! What is unusual about a run, and worth a note before its rows: most often, something else was meant.
+
+use asap_kernels::front_end::Flag;
+use datafusion::arrow::datatypes::Schema;
+use datafusion::common::{Result, config_err};
+
+use super::output::Output;
+use super::request::Request;
+use crate::builtin;
+use crate::corpus::{CorpusFile, Table};
+use crate::location;
+use crate::run::ledger::{Ledger, RetriedSlice};
+use crate::run::output::provenance::Provenance;
+use crate::run::output::table_properties::{PROVENANCE, decode};
+
+/// Endings of files with rows.
+const FILES: [&str; 4] = ["parquet", "jsonl", "json", "csv"];
+
+/// Checks that a pipeline that chooses among generations gets some.
+pub(super) fn check_generations(request: &Request, corpus: &Schema) -> Result<()> {
+    let has = |column: &str| corpus.field_with_name(column).is_ok();
+    let why = match (builtin::chooses(&request.name), has("generations"), has("generation")) {
+        (true, false, _) => {
+            let flag = Flag("--generations");
+            format!("has no column generations, a list of texts: asap eval with {flag} writes such rows")
+        }
+        (true, true, true) => {
+            "has the column generation too, which it adds: name only files with the column generations".to_string()
+        }
+        _ => return Ok(()),
+    };
+    let (name, from) = (&request.name, request.from.join(", "));
+    config_err!("the pipeline {name} chooses among several generations of a question, and {from} {why}")
+}
+
+/// A note on a new output whose name is that of a file.
+pub(super) fn named_like_a_file(request: &Request, output: &Output) -> Option<String> {
+    let is_file = FILES.iter().any(|ending| request.to.ends_with(&format!(".{ending}")));
+    (is_file && output.table().is_none())
+        .then(|| format!("{} becomes a folder with a Delta table, as each output is", request.to))
+}
+
+/// A note on an input whose chains a run has pruned already.
+pub(super) fn pruned_input(table: &Table) -> Option<String> {
+    let made = decode::<Provenance>(&table.log.state, PROVENANCE)?;
+    (!builtin::prunes_nothing(&made.pipeline)).then(|| {
+        format!(
+            "{} is an output of the pipeline {}, so its chains are pruned a second time: their originals are in {}",
+            table.shown(),
+            made.pipeline,
+            made.input.join(", ")
+        )
+    })
+}
+
+/// A note on an output that has rows of another input, and none of this one.
+pub(super) fn other_input(output: &Output, ledger: &Ledger, files: &[CorpusFile], request: &Request) -> Option<String> {
+    let held = output.table().and_then(|log| decode::<Provenance>(&log.state, PROVENANCE))?.input;
+    let is_other = ledger.rows > 0 && !files.is_empty() && files.iter().all(|file| ledger.file(&file.path).is_none());
+    let (held, from) = (held.join(", "), location::redact(&request.from.join(", ")));
+    (is_other && held != from).then(|| {
+        format!(
+            "{} has rows of {held}: those of {from} are added. Choose another output to keep them apart",
+            request.to
+        )
+    })
+}
+
+/// A note on a retry of no rows.
+pub(super) fn without_rejects(request: &Request, again: &[RetriedSlice]) -> Option<String> {
+    let asked = request.retry_rejects.as_ref().filter(|_| again.is_empty())?;
+    Some(match asked.as_slice() {
+        [] => "the output has no rejects to retry".to_string(),
+        asked => format!("no reject of the output has the status {}", asked.join(" or ")),
+    })
+}
+
+/// A note on the rows of a retry.
+pub(super) fn retried(slices: &[&RetriedSlice]) -> Option<String> {
+    let rows: usize = slices.iter().map(|slice| slice.rows.len()).sum();
+    (rows > 0).then(|| format!("rejected rows that are processed again: {rows}"))
+}
