@@ -92,6 +92,7 @@ def all_goldens():
         goldens[f"llmlingua2/{encoder}/{file}"] = partial(compressed, encoder, file)
     for encoder in ENCODERS:
         goldens[f"llmlingua2/{encoder}/keep.jsonl"] = partial(kept, encoder)
+    goldens["conversations.jsonl"] = conversations
     goldens["tokenskip.jsonl"] = tokenskip
     return goldens
 
@@ -292,6 +293,44 @@ def generated(path, name, **options):
         options |= {"attention_mask": torch.ones_like(prompt), "do_sample": False}
         ids = model(name, "float32").generate(prompt, **options)
         made.append({"prompt": row["prompt"], "ids": ids[0, prompt.shape[1] :].tolist()})
+    return made
+
+
+def conversations():
+    """Scores the steps of all thoughts of a conversation in one text, by `data/model`. Its chat template prints roles and texts
+    only: thoughts stand in think tags before the text of their message, and calls in their tags after it."""
+    from transformers import AutoTokenizer
+
+    name, made = "../../data/model", []
+    template = AutoTokenizer.from_pretrained(FOLDER / name)
+    for row in rows("conversations.jsonl"):
+        messages, steps = [], []
+        for message in row["messages"]:
+            thought, text = message.get("reasoning_content"), message["content"] or ""
+            steps += thought.split("\n\n") if thought else []
+            opened = f"<think>\n{thought}\n</think>\n\n" if thought else ""
+            calls = [call["function"] for call in message.get("tool_calls", [])]
+            closed = [
+                f'\n<tool_call>\n{{"name": "{call["name"]}", "arguments": {call["arguments"]}}}\n</tool_call>' for call in calls
+            ]
+            messages.append({"role": message["role"], "content": opened + text + "".join(closed)})
+        text = template.apply_chat_template(messages, tokenize=False)
+        spans, end = [], 0
+        for step in steps:
+            spans.append((text.index(step, end), text.index(step, end) + len(step)))
+            end = spans[-1][1]
+        # Nothing after the last step is read.
+        encoding = tokenizer(name).encode(text[:end])
+        surprisal, entropy = token_scores(name, "float32", encoding.ids)
+        firsts = [first_token(encoding, start) for start, _ in spans]
+        begins = [start for start, _ in encoding.offsets]
+        own = [[i for i in range(first, len(begins)) if begins[i] < end] for first, (_, end) in zip(firsts, spans)]
+        expected = {
+            "surprisal": [surprisal[first] for first in firsts],
+            "entropy": [entropy[first] for first in firsts],
+            "perplexity": [math.exp(mean([surprisal[i] for i in tokens])) for tokens in own],
+        }
+        made.append({"messages": row["messages"], "expected": expected})
     return made
 
 

@@ -1,5 +1,5 @@
 """Compares the backend `torch` of scores with asap's own engine on its four families, packed chains with chains alone, and
-Phi-3 with transformers. Then compares the encoder of `torch` with transformers and with asap's own engine."""
+Phi-3 and conversations with transformers. Then compares the encoder of `torch` with transformers and with asap's own engine."""
 
 import json
 import os
@@ -21,13 +21,17 @@ CALLS = {
 }
 
 
+def query(sql, model, backend):
+    settings = {"model": model, "backend": backend, "dtype": "f32", "python": sys.executable}
+    given = [word for key, value in settings.items() for word in ("--set", f"asap.scorer.{key}={value}")]
+    command = [asap, "sql", "-q", "--format", "json", *given, "-c", sql]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
 def scores(model, backend):
     arguments = f"'What is 2 * (2 + 2)?', {STEPS!r}"
     columns = ", ".join(f"{call.format(arguments)} AS {name}" for name, call in CALLS.items())
-    settings = {"model": model, "backend": backend, "dtype": "f32", "python": sys.executable}
-    given = [word for key, value in settings.items() for word in ("--set", f"asap.scorer.{key}={value}")]
-    command = [asap, "sql", "-q", "--format", "json", *given, "-c", f"SELECT {columns}"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)[0]
+    return query(f"SELECT {columns}", model, backend)[0]
 
 
 def numbers(value):
@@ -43,6 +47,15 @@ for family in ("qwen2", "qwen3", "llama", "mistral"):
     assert len(own) == len(by_torch) > 3 * len(STEPS)
     for a, b in zip(own, by_torch):
         assert abs(a - b) < 1e-4 if isinstance(a, float) else a == b, (family, a, b)
+
+asked = "named_struct('question', question, 'system', system, 'turns', turns)"
+for backend in ("cpu", "torch"):
+    sql = f"SELECT expected, cot_surprisal({asked}, cot_steps(cot)) AS found FROM cot_corpus('{models}/conversations.jsonl')"
+    conversations = query(sql, "data/model", backend)
+    assert len(conversations) == 100
+    for row in conversations:
+        for found, expected in zip(row["found"], row["expected"]["surprisal"], strict=True):
+            assert abs(found - expected) < 1e-4, (backend, row)
 
 for family in ("qwen2", "mistral"):
     reader = scorer.Model(f"{models}/{family}", "cpu", "f32")

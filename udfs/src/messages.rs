@@ -15,7 +15,7 @@ use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::arrow::json::writer::{EncoderOptions, make_encoder};
 use datafusion::common::{Result, plan_err};
 
-use forms::Place;
+use forms::{Holds, Place};
 
 /// Names of the assistant.
 pub(crate) const ASSISTANT: [&str; 5] = ["assistant", "gpt", "model", "ai", "bot"];
@@ -70,6 +70,13 @@ pub fn is_conversation(found: &DataType) -> bool {
         }
         other => item(other).map_or(other.is_null(), |item| item.is_null() || is_conversation(item)),
     }
+}
+
+/// Whether a message, or a part of one, holds a thought by its type or its channel.
+pub fn holds_thought(kind: Option<&str>, channel: Option<&str>) -> bool {
+    let is_kind = |kind: &str| THOUGHTS.split(' ').any(|known| known == kind);
+    let is_channel = |channel: &str| forms::holds(Place::Channel, channel) == Some(Holds::Thought);
+    kind.is_some_and(is_kind) || channel.is_some_and(is_channel)
 }
 
 /// Whether a type is the content of a message in parts: texts, or structs with a type, a text or a thought.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use asap_kernels::front_end::Flag;
 use asap_kernels::steps::Separator;
-use asap_udfs::messages::is_conversation;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, new_empty_array, new_null_array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -20,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::corpus::{guarded_future, guarded_next};
 use crate::delta::{LiveFile, Log, LogState, store_of};
-use crate::outputs::messages::with_pruned_thoughts;
+use crate::outputs::messages::{has_messages, with_pruned_thoughts};
 use crate::outputs::{open, table};
 use crate::run::RunError;
 use crate::run::output::Output;
@@ -49,7 +48,7 @@ pub struct Exported {
     pub finished: bool,
 }
 
-/// The form in which an export has conversations with several exchanges or tools.
+/// The form in which an export has conversations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Messages {
     /// The column `messages` alone has the pruned thoughts.
@@ -82,7 +81,7 @@ pub async fn export(
     let schema = Arc::new(log.state.schema()?);
     let originals = match messages {
         Messages::OpenAi => vec![],
-        Messages::Original => original_conversations(&log.state, &schema, location)?,
+        Messages::Original => original_messages(&log.state, &schema, location)?,
     };
     let groups = groups(log);
     let mut counts = Counts::default();
@@ -192,17 +191,17 @@ async fn write(
     Ok(())
 }
 
-/// The columns of conversations that came in.
-fn original_conversations(state: &LogState, schema: &Schema, location: &str) -> Result<Vec<String>> {
-    let is_list = |name: &String| {
-        schema
-            .field_with_name(name)
-            .is_ok_and(|field| matches!(field.data_type(), DataType::List(_)) && is_conversation(field.data_type()))
-    };
-    let names: Vec<String> = originals_of(state)?.into_iter().map(|(_, column)| column).filter(is_list).collect();
+/// The columns of messages that came in.
+fn original_messages(state: &LogState, schema: &Schema, location: &str) -> Result<Vec<String>> {
+    let has = |name: &String| schema.field_with_name(name).is_ok_and(|field| has_messages(field.data_type()));
+    let mut originals = originals_of(state)?;
+    // Other columns continue a prompt.
+    originals.sort_by_key(|(name, _)| name != "prompt");
+    let names: Vec<String> = originals.into_iter().map(|(_, column)| column).filter(has).collect();
     if names.is_empty() || schema.field_with_name("turns").is_err() {
         return exec_err!(
-            "{location} has no column of messages that came in: run it again with {} all, or export without {} original",
+            "{location} has no list of messages that came in: run it again with {} all if its input has one (a text and a column \
+             history are none), or export without {} original",
             Flag("--originals"),
             Flag("--messages")
         );

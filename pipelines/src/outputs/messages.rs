@@ -1,59 +1,42 @@
-//! Puts pruned thoughts back into the column of conversations that came in, in its own form.
+//! Puts pruned thoughts back into the columns of messages that came in, in their own forms.
 //!
-//! The texts of a column are numbered in the order of a walk through its structs and lists. Those that hold the steps of a row's
-//! thoughts, one after the other, get the kept steps. All other texts stay.
+//! The texts of a column are numbered in the order of a walk through its structs and lists. The thoughts among them that have the
+//! steps of a row, one after the other, get the kept steps. All other texts stay.
 
-use std::collections::{HashMap, HashSet};
+mod walk;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use asap_kernels::steps::{Separator, join};
-use asap_kernels::tags;
-use asap_udfs::messages::TURN_CHAINS;
+use asap_udfs::messages::is_conversation;
 use asap_udfs::trace::kept_steps;
-use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, ListArray, RecordBatch, StringArray, StructArray,
-};
-use datafusion::arrow::compute::{cast, nullif};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, StructArray};
+use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::common::{Result, exec_datafusion_err, exec_err, internal_datafusion_err};
 
 use crate::shards::sources;
-
-/// More names of fields with thoughts, in parts and items of messages.
-const THOUGHTS: [&str; 3] = ["reasoningContent", "reasoningText", "summary"];
-/// Fields that are valid only for the thought that a model wrote, in the struct of the thought.
-const PROOFS: [&str; 1] = ["signature"];
-/// Such fields anywhere in the message of the thought.
-const PROOFS_OF_MESSAGE: [&str; 3] = ["encrypted_content", "thoughtSignature", "thought_signature"];
-
-/// A text of a message.
-struct Leaf {
-    message: usize,
-    /// Whether its field is one of thoughts.
-    is_named: bool,
-    /// A thought, or what may be one.
-    text: String,
-}
-
-/// What a walk through a column does with its texts.
-#[derive(Default)]
-struct Walk {
-    leaves: Vec<Leaf>,
-    /// New texts, by the numbers of the leaves.
-    changed: HashMap<usize, String>,
-    /// The messages of the new texts.
-    changed_messages: HashSet<usize>,
-    /// The number of the next leaf.
-    next: usize,
-}
+use walk::{Leaf, Place, Walk};
 
 /// The steps of a row's thoughts, each with what is left of it.
 struct Steps {
     texts: Vec<String>,
     kept: Vec<Option<String>>,
+    /// Whether the row has several exchanges or tools: then its thoughts are in columns of messages.
+    is_conversation: bool,
 }
 
-/// A batch of an output whose `columns` of conversations that came in have the pruned thoughts.
+/// Whether a column of this type has lists of messages, also in structs.
+pub(super) fn has_messages(kind: &DataType) -> bool {
+    match kind {
+        DataType::List(_) => is_conversation(kind),
+        DataType::Struct(fields) => fields.iter().any(|field| has_messages(field.data_type())),
+        _ => false,
+    }
+}
+
+/// A batch of an output whose `columns` of messages that came in have the pruned thoughts.
 ///
 /// # Errors
 /// If the thoughts of a row are not in these columns, or if anything but thoughts would change.
@@ -67,98 +50,204 @@ pub(super) fn with_pruned_thoughts(
             .column_by_name(name)
             .ok_or_else(|| exec_datafusion_err!("the output has no column {name}, which runs add"))
     };
-    let rows = steps(held("original_cot")?, held("steps")?, held("turns")?, separator)?;
+    let rows = steps([held("original_cot")?, held("cot")?], held("steps")?, held("turns")?, separator)?;
     let sources = sources(batch);
     let described = |row: usize| match &sources {
         Some((files, rows)) => format!("row {} of {}", rows.value(row), files.value(row)),
         None => "a row".to_string(),
     };
+    let given = columns.iter().map(|name| held(name).cloned()).collect::<Result<Vec<_>>>()?;
     let mut changed = batch.columns().to_vec();
-    for name in columns {
-        let place = batch.schema().index_of(name)?;
-        changed[place] = pruned(&changed[place], &rows, separator, described)?;
+    for (name, column) in columns.iter().zip(pruned(&given, &rows, separator, described)?) {
+        changed[batch.schema().index_of(name)?] = column;
     }
     Ok(RecordBatch::try_new(batch.schema(), changed)?)
 }
 
-/// The steps of each row's thoughts. None for rows that are no conversations with several exchanges or tools.
-fn steps(cot: &ArrayRef, traces: &ArrayRef, turns: &ArrayRef, separator: Separator) -> Result<Vec<Option<Steps>>> {
-    let (cot, turns) = (cast(cot, &DataType::Utf8)?, turns.as_list::<i32>());
+/// The steps of each row's thoughts. `chains` are the chains before and after pruning. None for a row without steps.
+fn steps(
+    chains: [&ArrayRef; 2],
+    traces: &ArrayRef,
+    turns: &ArrayRef,
+    separator: Separator,
+) -> Result<Vec<Option<Steps>>> {
+    let [original, cot] = [cast(chains[0], &DataType::Utf8)?, cast(chains[1], &DataType::Utf8)?];
+    let ([original, cot], turns) = ([original.as_string::<i32>(), cot.as_string::<i32>()], turns.as_list::<i32>());
     let thoughts = turns.values().as_struct().column_by_name("thought");
     let thoughts = thoughts.ok_or_else(|| exec_datafusion_err!("turns lack the field thought"))?;
     let thoughts = cast(thoughts, &DataType::Utf8)?;
+    let thoughts = thoughts.as_string::<i32>();
     let read = |row: usize| {
-        let texts = separator.steps(cot.as_string::<i32>().value(row)).into_iter().map(str::to_string);
-        let (from, to) = (turns.value_offsets()[row] as usize, turns.value_offsets()[row + 1] as usize);
-        let thoughts =
-            (from..to).filter(|turn| thoughts.is_valid(*turn)).map(|turn| thoughts.as_string::<i32>().value(turn));
-        let mut left = thoughts.flat_map(|thought| separator.steps(thought)).map(str::to_string);
-        let kept = kept_steps(traces.as_list(), row)?.into_iter();
-        Some(Steps {
-            texts: texts.collect(),
-            kept: kept.map(|is_kept| is_kept.then(|| left.next()).flatten()).collect(),
-        })
+        let texts: Vec<String> = separator.steps(original.value(row)).into_iter().map(str::to_string).collect();
+        let is_conversation = turns.is_valid(row);
+        let left: Vec<&str> = match is_conversation {
+            true => {
+                let own = turns.value_offsets()[row] as usize..turns.value_offsets()[row + 1] as usize;
+                let own = own.filter(|turn| thoughts.is_valid(*turn));
+                own.flat_map(|turn| separator.steps(thoughts.value(turn))).collect()
+            }
+            false => separator.steps(cot.value(row)),
+        };
+        let mut left = left.into_iter().map(str::to_string);
+        let kept = match kept_steps(traces.as_list(), row).filter(|kept| kept.len() == texts.len()) {
+            Some(kept) => kept.into_iter().map(|is_kept| is_kept.then(|| left.next()).flatten()).collect(),
+            None if is_conversation => return exec_err!("the output has a conversation without its steps"),
+            // A chain that was written anew takes the place of the whole chain.
+            None => (0..texts.len()).map(|step| (step == 0).then(|| cot.value(row).to_string())).collect(),
+        };
+        Ok(Steps { texts, kept, is_conversation })
     };
-    let rows = (0..cot.len()).map(|row| if turns.is_valid(row) { read(row) } else { None });
-    Ok(rows.collect())
+    (0..original.len()).map(|row| original.is_valid(row).then(|| read(row)).transpose()).collect()
 }
 
-/// Conversations with the kept steps of their thoughts only. `rows` has the steps of each row; None for rows that stay.
+/// Columns of messages with the kept steps of thoughts only. `rows` has the steps of each row; None for rows that stay.
 /// `described` names a row in errors.
 ///
 /// # Errors
-/// If the thoughts of a row are not in the column, or if anything but thoughts would change.
+/// If the thoughts of a row are not in the columns, or if anything but thoughts would change.
 fn pruned(
-    column: &ArrayRef,
+    columns: &[ArrayRef],
     rows: &[Option<Steps>],
     separator: Separator,
     described: impl Fn(usize) -> String,
-) -> Result<ArrayRef> {
-    let list = column.as_list::<i32>();
-    let messages: Vec<usize> = (0..list.values().len()).collect();
-    let mut walk = Walk::default();
-    walk.array(list.values(), &messages, false)?;
-    let mut by_message: HashMap<usize, Vec<usize>> = HashMap::new();
-    for (number, leaf) in walk.leaves.iter().enumerate() {
-        by_message.entry(leaf.message).or_default().push(number);
-    }
-    let offsets = list.value_offsets();
-    let mut changed = HashMap::new();
+) -> Result<Vec<ArrayRef>> {
+    let mut held = columns.iter().flat_map(lists).map(Messages::new).collect::<Result<Vec<_>>>()?;
     for (row, steps) in rows.iter().enumerate() {
-        let Some(steps) = steps.as_ref().filter(|_| list.is_valid(row)) else { continue };
-        let mut at = 0;
-        for message in offsets[row] as usize..offsets[row + 1] as usize {
-            let own = by_message.get(&message).map(Vec::as_slice).unwrap_or_default();
-            at = place(&walk.leaves, own, steps, at, separator, &mut changed);
-        }
-        if at < steps.texts.len() {
+        let Some(steps) = steps else { continue };
+        let found = place_all(&mut held, row, steps, separator);
+        // The chain of one exchange may be in other columns.
+        let is_wanted = steps.is_conversation || held.iter().any(|messages| messages.has_thought(row));
+        if found < steps.texts.len() && is_wanted {
             return exec_err!(
                 "{} has no step {} of its thoughts as the run read it, so that the pruned thoughts have no place: export without \
                  --messages original",
                 described(row),
-                at + 1
+                found + 1
             );
         }
     }
-    let blank: HashMap<usize, String> = changed.keys().map(|number| (*number, String::new())).collect();
-    let changed_messages: HashSet<usize> = changed.keys().map(|number| walk.leaves[*number].message).collect();
-    let with = |changed: &HashMap<usize, String>, held: &ArrayRef| {
-        let changed_messages = changed_messages.clone();
-        Walk { changed: changed.clone(), changed_messages, ..Walk::default() }.array(held, &messages, false)
-    };
-    let new = with(&changed, list.values())?;
-    let [before, after] = [list.values(), &new].map(|held| with(&blank, held));
-    if before? != after? {
-        return exec_err!(
-            "more than thoughts would change in rows from {} on: report this as a bug, and export without --messages original",
-            described(0)
-        );
-    }
-    let DataType::List(item) = column.data_type() else { return exec_err!("a list without a list type") };
-    Ok(Arc::new(ListArray::try_new(Arc::clone(item), list.offsets().clone(), new, list.nulls().cloned())?))
+    let mut new = held.iter().map(Messages::changed).collect::<Result<Vec<_>>>()?.into_iter();
+    columns.iter().map(|column| with_lists(column, &mut new)).collect()
 }
 
-/// Finds the next steps among the texts of a message, and adds what becomes of these. Returns the number of steps found so far.
+/// The lists of messages of a column.
+fn lists(column: &ArrayRef) -> Vec<&ListArray> {
+    match column.data_type() {
+        kind @ DataType::List(_) if is_conversation(kind) => vec![column.as_list()],
+        DataType::Struct(_) => column.as_struct().columns().iter().flat_map(lists).collect(),
+        _ => vec![],
+    }
+}
+
+/// A column with other [`lists`].
+fn with_lists(column: &ArrayRef, new: &mut dyn Iterator<Item = ArrayRef>) -> Result<ArrayRef> {
+    match column.data_type() {
+        kind @ DataType::List(_) if is_conversation(kind) => {
+            new.next().ok_or_else(|| internal_datafusion_err!("a list of messages is missing"))
+        }
+        DataType::Struct(fields) => {
+            let columns = column.as_struct().columns().iter().map(|held| with_lists(held, new));
+            let columns = columns.collect::<Result<_>>()?;
+            Ok(Arc::new(StructArray::try_new(fields.clone(), columns, column.nulls().cloned())?))
+        }
+        _ => Ok(Arc::clone(column)),
+    }
+}
+
+/// Puts what is left of a row's thoughts in the places of these. Each column may have the whole conversation, or one continues
+/// where another ends, as `completion` does. Returns the number of steps with a place.
+fn place_all(held: &mut [Messages], row: usize, steps: &Steps, separator: Separator) -> usize {
+    let end = steps.texts.len();
+    let whole: Vec<_> = held.iter().map(|messages| messages.find(row, steps, 0, separator)).collect();
+    if whole.iter().any(|(found, _)| *found == end) {
+        let whole = held.iter_mut().zip(whole).filter(|(_, (found, _))| *found == end);
+        whole.for_each(|(messages, (_, changed))| messages.changed.extend(changed));
+        return end;
+    }
+    let (mut found, mut changed) = (0, Vec::new());
+    for messages in held.iter() {
+        let (next, own) = messages.find(row, steps, found, separator);
+        found = next;
+        changed.push(own);
+    }
+    if found == end {
+        held.iter_mut().zip(changed).for_each(|(messages, own)| messages.changed.extend(own));
+    }
+    found
+}
+
+/// A column of messages, with its texts and what becomes of them.
+struct Messages<'a> {
+    list: &'a ListArray,
+    leaves: Vec<Leaf>,
+    by_message: HashMap<usize, Vec<usize>>,
+    changed: HashMap<usize, String>,
+}
+
+impl<'a> Messages<'a> {
+    fn new(list: &'a ListArray) -> Result<Self> {
+        let mut walk = Walk::default();
+        walk.array(list.values(), &places(list))?;
+        let mut by_message: HashMap<usize, Vec<usize>> = HashMap::new();
+        for (number, leaf) in walk.leaves.iter().enumerate() {
+            by_message.entry(leaf.message).or_default().push(number);
+        }
+        Ok(Self { list, leaves: walk.leaves, by_message, changed: HashMap::new() })
+    }
+
+    /// The texts of each message of a row.
+    fn of_row(&self, row: usize) -> impl Iterator<Item = &[usize]> {
+        let own = |offsets: &[i32]| offsets[row] as usize..offsets[row + 1] as usize;
+        let messages = if self.list.is_valid(row) { own(self.list.value_offsets()) } else { 0..0 };
+        messages.map(move |message| self.by_message.get(&message).map(Vec::as_slice).unwrap_or_default())
+    }
+
+    fn has_thought(&self, row: usize) -> bool {
+        let thought = |number: &usize| self.leaves[*number].thought.as_deref();
+        self.of_row(row).flatten().filter_map(thought).any(|thought| !thought.trim().is_empty())
+    }
+
+    /// Finds a row's steps after the first `found`. Returns the number of those found by then, and new texts.
+    fn find(
+        &self,
+        row: usize,
+        steps: &Steps,
+        mut found: usize,
+        separator: Separator,
+    ) -> (usize, HashMap<usize, String>) {
+        let mut changed = HashMap::new();
+        for own in self.of_row(row) {
+            found = place(&self.leaves, own, steps, found, separator, &mut changed);
+        }
+        (found, changed)
+    }
+
+    /// The column with the new texts.
+    fn changed(&self) -> Result<ArrayRef> {
+        let (list, changed) = (self.list, &self.changed);
+        let blank: HashMap<usize, String> = changed.keys().map(|number| (*number, String::new())).collect();
+        let with = |changed: &HashMap<usize, String>, held: &ArrayRef| {
+            Walk::changing(changed.clone(), &self.leaves).array(held, &places(list))
+        };
+        let new = with(changed, list.values())?;
+        let [before, after] = [list.values(), &new].map(|held| with(&blank, held));
+        if before? != after? {
+            return exec_err!(
+                "more than thoughts would change in a column of messages: report this as a bug, and export without --messages original"
+            );
+        }
+        let DataType::List(item) = list.data_type() else { return exec_err!("a list without a list type") };
+        Ok(Arc::new(ListArray::try_new(Arc::clone(item), list.offsets().clone(), new, list.nulls().cloned())?))
+    }
+}
+
+/// The places of the messages of a column.
+fn places(list: &ListArray) -> Vec<Place> {
+    (0..list.values().len()).map(|message| Place { message, is_of_thoughts: false }).collect()
+}
+
+/// Finds the next steps among the thoughts of a message, and adds what becomes of these. Returns the number of steps found so
+/// far.
 fn place(
     leaves: &[Leaf],
     own: &[usize],
@@ -167,114 +256,27 @@ fn place(
     separator: Separator,
     changed: &mut HashMap<usize, String>,
 ) -> usize {
-    for is_named in [true, false] {
-        let begin = at;
-        let mut last: HashMap<&str, usize> = HashMap::new();
-        for number in own.iter().filter(|number| leaves[**number].is_named == is_named) {
-            let text = leaves[*number].text.as_str();
-            let found = separator.steps(text);
-            let from = match last.get(text) {
-                // The same thought in another field.
-                Some(from) if is_named => *from,
-                _ => at,
-            };
-            // Reading strips thoughts.
-            let is_same = |(step, text): (&String, &&str)| step.trim() == text.trim();
-            let next = steps.texts.get(from..from + found.len());
-            let is_next = next.is_some_and(|next| next.iter().zip(&found).all(is_same));
-            if found.is_empty() || !is_next {
-                continue;
-            }
-            last.insert(text, from);
-            let left = &steps.kept[from..from + found.len()];
-            if left.iter().zip(&found).any(|(left, text)| left.as_deref().map(str::trim) != Some(text.trim())) {
-                changed.insert(*number, join(left.iter().flatten().map(String::as_str)));
-            }
-            at = at.max(from + found.len());
+    let mut last: HashMap<&str, usize> = HashMap::new();
+    for number in own {
+        let Some(text) = leaves[*number].thought.as_deref() else { continue };
+        let found = separator.steps(text);
+        // The same thought may be in another field.
+        let from = last.get(text).copied().unwrap_or(at);
+        // Reading strips thoughts.
+        let is_same = |(step, text): (&String, &&str)| step.trim() == text.trim();
+        let next = steps.texts.get(from..from + found.len());
+        let is_next = next.is_some_and(|next| next.iter().zip(&found).all(is_same));
+        if found.is_empty() || !is_next {
+            continue;
         }
-        if at > begin {
-            break;
+        last.insert(text, from);
+        let left = &steps.kept[from..from + found.len()];
+        if left.iter().zip(&found).any(|(left, text)| left.as_deref().map(str::trim) != Some(text.trim())) {
+            changed.insert(*number, join(left.iter().flatten().map(String::as_str)));
         }
+        at = at.max(from + found.len());
     }
     at
-}
-
-impl Walk {
-    /// Walks through the values of messages. `messages` has the message of each value.
-    fn array(&mut self, values: &ArrayRef, messages: &[usize], is_named: bool) -> Result<ArrayRef> {
-        match values.data_type() {
-            DataType::Struct(_) => self.fields(values.as_struct(), messages, is_named),
-            DataType::List(item) => {
-                let list = values.as_list::<i32>();
-                let mut own = vec![0; list.values().len()];
-                for (row, offsets) in list.value_offsets().windows(2).enumerate() {
-                    own[offsets[0] as usize..offsets[1] as usize].fill(messages[row]);
-                }
-                let items = self.array(list.values(), &own, is_named)?;
-                let nulls = list.nulls().cloned();
-                Ok(Arc::new(ListArray::try_new(Arc::clone(item), list.offsets().clone(), items, nulls)?))
-            }
-            kind if kind.is_string() => {
-                let texts = cast(values, &DataType::Utf8)?;
-                let texts: StringArray = texts
-                    .as_string::<i32>()
-                    .iter()
-                    .zip(messages)
-                    .map(|(text, message)| self.text(text, *message, is_named))
-                    .collect();
-                Ok(cast(&texts, kind)?)
-            }
-            _ => Ok(Arc::clone(values)),
-        }
-    }
-
-    fn text(&mut self, text: Option<&str>, message: usize, is_named: bool) -> Option<String> {
-        let number = self.next;
-        self.next += 1;
-        let Some(text) = text else {
-            self.leaves.push(Leaf { message, is_named, text: String::new() });
-            return None;
-        };
-        let parts = tags::begins_with_chain(text).then(|| tags::parts(text)).flatten();
-        let thought = parts.map_or(text.to_string(), |parts| parts.chain.into_owned());
-        let new = self.changed.get(&number).map(|new| match text.find(&thought) {
-            // White space at the ends of a thought in tags belongs to the tags.
-            Some(start) if !thought.is_empty() && thought.len() < text.len() => {
-                [&text[..start], new.trim(), &text[start + thought.len()..]].concat()
-            }
-            Some(0) if !thought.is_empty() => new.clone(),
-            _ => text.to_string(),
-        });
-        let is_tagged = thought.len() < text.len();
-        self.leaves.push(Leaf { message, is_named: is_named || is_tagged, text: thought });
-        Some(new.unwrap_or_else(|| text.to_string()))
-    }
-
-    fn fields(&mut self, held: &StructArray, messages: &[usize], is_named: bool) -> Result<ArrayRef> {
-        let mut columns = Vec::with_capacity(held.num_columns());
-        let mut are_changed = vec![false; held.len()];
-        for (field, column) in held.fields().iter().zip(held.columns()) {
-            let is_thought = TURN_CHAINS.contains(&field.name().as_str()) || THOUGHTS.contains(&field.name().as_str());
-            let begin = self.next;
-            columns.push(self.array(column, messages, is_named || is_thought)?);
-            // Values of texts are numbered one by one.
-            if column.data_type().is_string() {
-                are_changed.iter_mut().zip(begin..).for_each(|(is, number)| *is |= self.changed.contains_key(&number));
-            }
-        }
-        let are_changed = BooleanArray::from(are_changed);
-        let of_message: BooleanArray =
-            messages.iter().map(|message| Some(self.changed_messages.contains(message))).collect();
-        for (field, column) in held.fields().iter().zip(&mut columns) {
-            let name = field.name().as_str();
-            if PROOFS.contains(&name) {
-                *column = nullif(column.as_ref(), &are_changed)?;
-            } else if PROOFS_OF_MESSAGE.contains(&name) {
-                *column = nullif(column.as_ref(), &of_message)?;
-            }
-        }
-        Ok(Arc::new(StructArray::try_new(held.fields().clone(), columns, held.nulls().cloned())?))
-    }
 }
 
 #[cfg(test)]
@@ -284,20 +286,27 @@ mod tests {
 
     use super::*;
 
-    /// A row of conversations as a column, with the steps that are left of its thoughts.
-    fn pruned_by(messages: &Value, left: &[(&str, Option<&str>)]) -> Result<Value> {
-        let line = json!({ "messages": messages }).to_string();
+    /// The columns of a row, with the steps that are left of its thoughts.
+    fn row_by(row: &Value, left: &[(&str, Option<&str>)], is_conversation: bool) -> Result<Value> {
+        let line = row.to_string();
         let (schema, _) = infer_json_schema(line.as_bytes(), None)?;
         let batch = ReaderBuilder::new(Arc::new(schema)).build(line.as_bytes())?.next().unwrap()?;
         let steps = Steps {
             texts: left.iter().map(|(text, _)| text.to_string()).collect(),
             kept: left.iter().map(|(_, kept)| kept.map(str::to_string)).collect(),
+            is_conversation,
         };
-        let column = pruned(batch.column(0), &[Some(steps)], Separator::default(), |_| "row 0 of a.jsonl".to_string())?;
-        let batch = RecordBatch::try_new(batch.schema(), vec![column])?;
+        let described = |_| "row 0 of a.jsonl".to_string();
+        let columns = pruned(batch.columns(), &[Some(steps)], Separator::default(), described)?;
+        let batch = RecordBatch::try_new(batch.schema(), columns)?;
         let mut writer = datafusion::arrow::json::LineDelimitedWriter::new(Vec::new());
         writer.write(&batch)?;
-        Ok(serde_json::from_slice::<Value>(&writer.into_inner()).unwrap()["messages"].take())
+        Ok(serde_json::from_slice(&writer.into_inner()).unwrap())
+    }
+
+    /// The same of a conversation in one column.
+    fn pruned_by(messages: &Value, left: &[(&str, Option<&str>)]) -> Result<Value> {
+        Ok(row_by(&json!({ "messages": messages }), left, true)?["messages"].take())
     }
 
     const LEFT: [(&str, Option<&str>); 3] = [("A sum.", None), ("Add.", Some("Add")), ("So 13.", Some("So 13."))];
@@ -332,9 +341,46 @@ mod tests {
         let shortened = json!({"type": "thinking", "thinking": "Add"});
         assert_eq!(found, json!([{"role": "assistant", "content": [shortened, redacted, call]}, second]));
         let thinks = |text: &str| json!({"type": "reasoning", "summary": [{"text": text}], "encrypted_content": text});
-        let found = pruned_by(&json!([thinks(" A sum.\n\nAdd.\n"), thinks("So 13.")]), &LEFT).unwrap();
-        assert_eq!(found, json!([{"type": "reasoning", "summary": [{"text": "Add"}]}, thinks("So 13.")]));
+        let asked = json!({"role": "user", "content": "8 + 5?"});
+        let found = pruned_by(&json!([asked, thinks(" A sum.\n\nAdd.\n"), thinks("So 13.")]), &LEFT).unwrap();
+        assert_eq!(found, json!([asked, {"type": "reasoning", "summary": [{"text": "Add"}]}, thinks("So 13.")]));
         let error = pruned_by(&form, &[LEFT[0], LEFT[2]]).unwrap_err().to_string();
         assert!(error.contains("row 0 of a.jsonl has no step 1"), "{error}");
+    }
+
+    #[test]
+    fn thoughts_go_to_each_column_that_has_them_and_to_fields_of_structs() {
+        let said = |text: &str| json!({"role": "assistant", "content": "13", "reasoning_content": text});
+        let asked = json!({"role": "user", "content": "A sum."});
+        let [first, rest, last] = ["A sum.\n\nAdd.", "So 13.", "Add"].map(said);
+        // Two columns with a part each, next to one that has other thoughts, and a copy of the whole in a struct.
+        let row = json!({"prompt": [asked, first], "completion": [rest], "other": [said("A sum."), asked]});
+        let pruned = json!({"prompt": [asked, last], "completion": [rest], "other": [said("A sum."), asked]});
+        let by_name = |found: Value, names: [&str; 2]| names.map(|name| found[name].clone());
+        let found = row_by(&json!({"a": row["prompt"], "b": row["completion"]}), &LEFT, true).unwrap();
+        assert_eq!(by_name(found, ["a", "b"]), by_name(pruned.clone(), ["prompt", "completion"]));
+        let whole = |first: &Value| json!([asked, first, asked, rest]);
+        let found = row_by(
+            &json!({"choices": {"message": whole(&first), "n": 1}, "messages": whole(&first), "other": row["other"]}),
+            &LEFT,
+            true,
+        );
+        let expected =
+            json!({"choices": {"message": whole(&last), "n": 1}, "messages": whole(&last), "other": row["other"]});
+        assert_eq!(found.unwrap(), expected);
+        let error = row_by(&json!({"a": row["prompt"]}), &LEFT, true).unwrap_err().to_string();
+        assert!(error.contains("row 0 of a.jsonl has no step 3"), "{error}");
+    }
+
+    #[test]
+    fn the_chain_of_one_exchange_is_pruned_where_messages_have_it() {
+        let exchange = |chain: &str| json!({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "13", "thinking": chain}]});
+        let found = row_by(&exchange("A sum.\n\nAdd.\n\nSo 13."), &LEFT, false).unwrap();
+        assert_eq!(found, exchange("Add\n\nSo 13."));
+        let error = row_by(&exchange("Another chain."), &LEFT, false).unwrap_err().to_string();
+        assert!(error.contains("row 0 of a.jsonl has no step 1"), "{error}");
+        // The chain is in a column of its own.
+        let question = json!({"prompt": [{"role": "user", "content": "q"}], "cot": "A sum.\n\nAdd.\n\nSo 13."});
+        assert_eq!(row_by(&question, &LEFT, false).unwrap(), question);
     }
 }

@@ -190,6 +190,10 @@ impl Health {
                 self.rejected.iter().map(|(status, rows)| format!("{} {status}", count(*rows))).collect();
             let rows = several(self.rejected.values().sum(), "row");
             lines.push(format!("rejected     {rows} that asap run would reject, by status: {}", by_status.join(", ")));
+            if self.rejected.contains_key("multi_turn") {
+                let pruned = "without_anchor, spirit, verified, self_information_steps and the controls prune";
+                lines.push(format!("multi_turn   {pruned} the conversations among these"));
+            }
         }
         lines.extend(self.not_checked.iter().map(|line| format!("not checked  {line}")));
         let unknown = self.unknown_finish_reasons.iter();

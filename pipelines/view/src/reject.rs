@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use asap_kernels::tags;
+use asap_udfs::messages::TURN_CHAINS;
 use datafusion::common::Result;
 use maud::{Markup, html};
 use serde_json::{Map, Value};
@@ -14,6 +15,8 @@ use crate::terminal::visible;
 
 /// Columns about the row, which are no texts of it.
 const ABOUT: [&str; 3] = ["source", "status", "error"];
+/// The fields of a message with calls of tools.
+const CALLS: [&str; 2] = ["tool_calls", "function_call"];
 /// The columns that come first.
 const FIRST: [&str; 4] = ["question", "system", "cot", "answer"];
 
@@ -87,22 +90,33 @@ pub(crate) fn html(row: &Map<String, Value>) -> Markup {
     }
 }
 
-/// The texts of a value, each with a label: one, or those of a list of turns. A blank value has none.
+/// The texts of a value, each with a label: one, or those of a list of turns with their thoughts and calls. A blank value has none.
 fn texts(name: &str, value: &Value) -> Vec<(String, String)> {
     match value {
         Value::String(text) if !text.trim().is_empty() => vec![(name.to_string(), text.clone())],
         Value::Array(items) => items.iter().flat_map(|item| texts(name, item)).collect(),
         Value::Object(turn) => {
-            let text = |names: &[&str]| names.iter().find_map(|name| turn.get(*name)?.as_str());
-            match text(&["content", "value", "text"]) {
-                Some(content) if !content.trim().is_empty() => {
-                    let role = text(&["role", "from"]).map_or(name.to_string(), |role| format!("{name}: {role}"));
-                    vec![(role, content.to_string())]
-                }
-                _ => vec![],
-            }
+            let role = ["role", "from"].iter().find_map(|role| turn.get(*role)?.as_str());
+            let name = role.map_or(name.to_string(), |role| format!("{name}: {role}"));
+            let first = |names: &[&str], name: &str| {
+                let mut found = names.iter().filter_map(|held| Some(texts(name, turn.get(*held)?)));
+                found.find(|texts| !texts.is_empty()).unwrap_or_default()
+            };
+            let mut found = first(&TURN_CHAINS, &format!("{name}, thought"));
+            found.extend(first(&["content", "value", "text", "parts"], &name));
+            let calls = CALLS.iter().filter_map(|calls| turn.get(*calls)).filter(|calls| is_filled(calls));
+            found.extend(calls.map(|calls| (format!("{name}, calls"), calls.to_string())));
+            found
         }
         _ => vec![],
+    }
+}
+
+fn is_filled(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        _ => false,
     }
 }
 
@@ -138,6 +152,8 @@ fn expected(status: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -147,5 +163,24 @@ mod tests {
         assert_eq!(found("text_before_chain", "Sure! <think>So</think>1").as_deref(), Some("Sure!"));
         assert_eq!(found("tags_in_answer", "<think>So</think>1 <think>Or</think>2").as_deref(), Some("<think>"));
         assert_eq!(fault("unverified", "So"), None);
+    }
+
+    #[test]
+    fn messages_show_their_thoughts_texts_and_calls() {
+        let row = json!([
+            {"role": "user", "content": [{"type": "text", "text": "8 + 5?"}]},
+            {"role": "assistant", "content": null, "reasoning_content": "A sum.", "tool_calls": [{"name": "add"}]},
+            {"role": "assistant", "content": [{"type": "thinking", "thinking": "So 13."}, {"type": "text", "text": "13"}], "tool_calls": []},
+        ]);
+        let found = texts("messages", &row);
+        let found: Vec<_> = found.iter().map(|(label, text)| (label.as_str(), text.as_str())).collect();
+        let expected = [
+            ("messages: user", "8 + 5?"),
+            ("messages: assistant, thought", "A sum."),
+            ("messages: assistant, calls", r#"[{"name":"add"}]"#),
+            ("messages: assistant, thought", "So 13."),
+            ("messages: assistant", "13"),
+        ];
+        assert_eq!(found, expected);
     }
 }

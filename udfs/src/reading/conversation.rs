@@ -286,6 +286,7 @@ impl<'a> Read<'a> {
             let text = message.text.filter(|text| !text.trim().is_empty());
             let Tools { mut calls, outcomes } = Tools::of(&message.tools);
             let has_outcomes = !outcomes.is_empty();
+            let has_words = text.is_some() || message.chain.is_some();
             match said {
                 (_, Some(Holds::Thought)) => {
                     let thought = message.chain.or(text).map(tags::bare_chain);
@@ -296,7 +297,8 @@ impl<'a> Read<'a> {
                     turns.thinks(thought);
                     turns.calls(message.calls(text));
                 }
-                (Some(Speaker::Assistant), None) => {
+                // Blocks of results may be a message of either side.
+                (Some(Speaker::Assistant), None) if !has_outcomes || has_words || !calls.is_empty() => {
                     let chain = message.chain.map(Cow::Borrowed);
                     turns.answers(Said { text, chain }, std::mem::take(&mut calls));
                 }
@@ -305,8 +307,8 @@ impl<'a> Read<'a> {
             turns.calls(calls);
             outcomes.into_iter().for_each(|outcome| turns.returns(outcome));
             match said {
-                (Some(Speaker::System), None) => turns.says("system", text),
-                (Some(Speaker::User), None) => turns.says("user", text),
+                (Some(Speaker::System), None) if text.is_some() => turns.says("system", text),
+                (Some(Speaker::User), None) if has_words || !has_outcomes => turns.says("user", message.text),
                 (_, Some(Holds::Outcome)) if text.is_some() || !has_outcomes => turns.returns(message.outcome()),
                 _ => {}
             }

@@ -55,13 +55,13 @@ impl History {
                 match place % 2 {
                     0 => {
                         question = question.or(held.filter(|text| !text.trim().is_empty()));
-                        turns.says("user", held);
+                        held.into_iter().for_each(|text| turns.says("user", Some(text)));
                     }
                     _ => turns.answers(Said { text: held, chain: None }, vec![]),
                 }
             }
         }
-        turns.says("user", text(&self.questions, row));
+        text(&self.questions, row).into_iter().for_each(|text| turns.says("user", Some(text)));
         turns.answers(said, vec![]);
         let exchange = Exchange { question: question.map(Cow::Borrowed), ..Exchange::default() };
         Some(turns.finish(exchange, place, separator))

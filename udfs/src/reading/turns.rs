@@ -63,6 +63,12 @@ impl<'a> Turn<'a> {
         usize::try_from(self.steps).unwrap_or(0)
     }
 
+    /// Whether the assistant says, thinks and calls nothing.
+    fn is_prompt(&self) -> bool {
+        let is_silent = self.text.as_deref().is_none_or(is_opening);
+        self.role == "assistant" && is_silent && self.thought.is_none() && self.calls.is_empty()
+    }
+
     pub(crate) fn without_thought(self) -> asap_lm::Turn<'a> {
         let steps = self.steps();
         let Self { role, text, calls, call_id, name, .. } = self;
@@ -246,15 +252,13 @@ impl<'a> Turns<'a> {
         self.thoughts.extend(filled(thought));
     }
 
+    /// Adds a turn, also an empty one: the turns alternate as they came.
     pub(super) fn says(&mut self, role: &'static str, text: Option<&'a str>) {
-        if let Some(text) = filled(text.map(Cow::Borrowed)) {
-            self.turns.push(Turn { role, text: Some(text), ..Turn::default() });
-        }
+        self.turns.push(Turn { role, text: text.map(Cow::Borrowed), ..Turn::default() });
     }
 
     /// Adds what the assistant says, calls or both.
     pub(super) fn answers(&mut self, said: Said<'a>, calls: Vec<Call<'a>>) {
-        // A generation prompt leaves its tag open.
         let text = said.text.filter(|text| !is_opening(text));
         let chain = filled(said.chain);
         let number = self.turns.len() + 1;
@@ -281,9 +285,9 @@ impl<'a> Turns<'a> {
         let text = if read.cot.is_some() { read.answer } else { text.map(Cow::Borrowed) };
         self.thoughts.extend(filled(read.cot));
         let (thought, text) = (self.thought(), filled(text));
-        if thought.is_some() || text.is_some() || !calls.is_empty() {
-            self.turns.push(Turn { role: "assistant", thought, text, calls, ..Turn::default() });
-        }
+        let is_empty = thought.is_none() && text.is_none() && calls.is_empty();
+        let text = text.or_else(|| said.text.filter(|_| is_empty).map(Cow::Borrowed));
+        self.turns.push(Turn { role: "assistant", thought, text, calls, ..Turn::default() });
     }
 
     fn is_faulty(&mut self, status: &'static str, why: String) {
@@ -318,6 +322,10 @@ impl<'a> Turns<'a> {
         if !self.thoughts.is_empty() {
             self.answers(Said { text: None, chain: None }, vec![]);
         }
+        // A generation prompt, which may leave its tag open, is no turn.
+        while self.turns.last().is_some_and(Turn::is_prompt) {
+            self.turns.pop();
+        }
         let Self { mut turns, fault, .. } = self;
         for turn in &mut turns {
             turn.steps = turn.thought.as_deref().map_or(0, |thought| separator.steps(thought).len() as i64);
@@ -326,7 +334,8 @@ impl<'a> Turns<'a> {
         let cot = (!thoughts.is_empty()).then(|| thoughts.join(SEPARATOR));
         let is_whole = cot.as_deref().is_none_or(|cot| are_steps_of_thoughts(cot, &thoughts, separator));
         let said = || turns.iter().filter(|turn| turn.role == "assistant");
-        let answer = said().filter_map(|turn| turn.text.clone()).next_back();
+        let texts = || said().filter_map(|turn| turn.text.as_ref()).filter(|text| !is_opening(text));
+        let answer = texts().next_back().cloned();
         let (status, error) = match fault {
             Some((status, why)) => (status, format!("{place}: {why}")),
             None if cot.is_none() => ("no_thoughts", format!("{place} is a conversation without a thought")),
@@ -336,9 +345,9 @@ impl<'a> Turns<'a> {
                 ("multi_turn", format!("{place} {why}"))
             }
         };
-        let text = said().find_map(|turn| match turn.text {
-            Some(Cow::Borrowed(text)) => Some(text),
-            _ => None,
+        let text = texts().find_map(|text| match text {
+            Cow::Borrowed(text) => Some(*text),
+            Cow::Owned(_) => None,
         });
         let (cot, status, error) = (cot.map(Cow::Owned), Some(status), Some(error));
         let response = Response { cot, answer, status, error, text, is_chain_changed: true, is_answer_changed: true };
