@@ -6,6 +6,7 @@ mod answers;
 mod cli;
 mod common;
 mod compat;
+mod conversations;
 #[cfg(feature = "cuda-tests")]
 mod cuda;
 mod eval;

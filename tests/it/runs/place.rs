@@ -10,8 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::arrow::json::ReaderBuilder;
+use datafusion::arrow::json::reader::infer_json_schema;
 use datafusion::parquet::arrow::ArrowWriter;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::{Finished, Workplace, root};
 use crate::support::proxy::{Gate, Proxy};
@@ -21,6 +23,9 @@ use asap_test_support::Server;
 
 /// The pipeline of most tests. It leaves out rows whose id ends in 7. Rows whose id ends in 5 or 0 are rejects.
 pub(crate) const PIPELINE: &str = "SELECT source, id, cot, status, error FROM corpus WHERE id NOT LIKE '%7'";
+
+/// Begins the marks of files whose rows are conversations.
+pub(crate) const TALK: &str = "talk";
 
 /// Files of seven rows: the fifth is a reject, the last is filtered.
 pub(crate) const A: File = ("a.parquet", 1..=7, "step");
@@ -90,6 +95,9 @@ impl Place {
     /// Writes a file of the input atomically. Files with equal lengths in all rows have equal sizes.
     pub(crate) fn put(&self, (name, ids, mark): File) {
         let rows: Vec<_> = ids.map(|id| (id, chain(id, mark))).collect();
+        if mark.starts_with(TALK) {
+            return self.put_batch(&format!("in/{name}"), &talks(&rows));
+        }
         let column = |text: &dyn Fn(u32, &str) -> String| -> ArrayRef {
             Arc::new(StringArray::from_iter_values(rows.iter().map(|(id, chain)| text(*id, chain))))
         };
@@ -271,6 +279,23 @@ pub(crate) fn parquet_file(batch: &RecordBatch) -> Vec<u8> {
     let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
     writer.write(batch).unwrap();
     writer.into_inner().unwrap()
+}
+
+/// Returns conversations with a call of a tool, whose thoughts are the chains of rows.
+fn talks(rows: &[(u32, String)]) -> RecordBatch {
+    let line = |(id, chain): &(u32, String)| {
+        let call = json!({"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}});
+        let messages = json!([
+            {"role": "user", "content": format!("question {id}")},
+            {"role": "assistant", "reasoning_content": chain, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": "found"},
+            {"role": "assistant", "content": format!("answer {id}")},
+        ]);
+        json!({"id": id.to_string(), "messages": messages}).to_string() + "\n"
+    };
+    let lines: String = rows.iter().map(line).collect();
+    let (schema, _) = infer_json_schema(lines.as_bytes(), None).unwrap();
+    ReaderBuilder::new(Arc::new(schema)).build(lines.as_bytes()).unwrap().next().unwrap().unwrap()
 }
 
 /// Returns the chain of a row. It is empty, which makes a reject, if the id ends in 5 or 0.

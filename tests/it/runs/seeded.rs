@@ -8,13 +8,25 @@ use std::time::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-use crate::runs::place::{File, Place, had_nothing_to_do};
+use crate::runs::place::{File, Place, TALK, had_nothing_to_do};
 use crate::support::proxy::{Action, RequestHead};
 
 const A: File = ("a.parquet", 1..=9, "step");
 const FILES: [File; 4] =
     [A, ("b/b.parquet", 11..=19, "step"), ("c.parquet", 21..=22, "step"), ("d.parquet", 31..=39, "step")];
 const A_NEXT: File = ("a.parquet", 2..=13, "later");
+/// The same as conversations.
+const TALKS: [File; 4] = [
+    ("a.parquet", 1..=9, "talk"),
+    ("b/b.parquet", 11..=19, "talk"),
+    ("c.parquet", 21..=22, "talk"),
+    ("d.parquet", 31..=39, "talk"),
+];
+const A_OF_TALKS_NEXT: File = ("a.parquet", 2..=13, "talk later");
+
+/// The pipeline of conversations, which only `pruned` lets pass.
+const PRUNED: &str = "SELECT source, id, cot, turns, status, error FROM \
+     pruned((SELECT *, [1] AS kept FROM corpus WHERE id NOT LIKE '%7'), 'first')";
 
 /// Many slices with one commit each, which gives many points of failure.
 const SLICED: [&str; 2] = ["--set=run.slice_rows=4", "--set=run.commit_seconds=0"];
@@ -113,26 +125,37 @@ fn run_among_faults(place: &Place, seed: u64, first_start: u64, arguments: &[&st
     panic!("not done in runs without faults");
 }
 
+/// A place with these files, and with a pipeline that takes their rows.
+fn filled(place: Place, files: &[File]) -> Place {
+    if files[0].2.starts_with(TALK) {
+        place.pipeline(PRUNED);
+    }
+    place.with(files)
+}
+
 /// Returns the result of an undisturbed run on this machine.
 fn undisturbed(files: &[File]) -> Place {
-    let place = Place::local().with(files);
+    let place = filled(Place::local(), files);
     place.makes(&[], files);
     place
 }
 
 #[test]
 fn faults_of_the_store_lose_and_double_no_row() {
-    let expected = undisturbed(&FILES).rows();
-    let mut changed = FILES;
-    changed[0] = A_NEXT;
-    let expected_after = undisturbed(&changed).rows();
+    let corpora = [(FILES, A_NEXT), (TALKS, A_OF_TALKS_NEXT)].map(|(files, next)| {
+        let mut changed = files.clone();
+        changed[0] = next.clone();
+        let expected = [&files, &changed].map(|files| undisturbed(files).rows());
+        (files, next, expected)
+    });
     try_seeds("ASAP_SEEDS", 4, |seed| {
-        let place = Place::s3().with(&FILES);
+        let (files, next, expected) = &corpora[(seed % 2) as usize];
+        let place = filled(Place::s3(), files);
         run_among_faults(&place, seed, 1, &SLICED);
-        assert_eq!(place.rows(), expected);
-        place.put(A_NEXT);
+        assert_eq!(place.rows(), expected[0]);
+        place.put(next.clone());
         run_among_faults(&place, seed, 1000, &SLICED_AGAIN);
-        assert_eq!(place.rows(), expected_after);
+        assert_eq!(place.rows(), expected[1]);
         place.proxy().calm();
         had_nothing_to_do(&place.run(&[]));
     });
@@ -153,13 +176,14 @@ fn runs_that_are_killed_lose_and_double_no_row() {
     let within = started.elapsed();
     try_seeds("ASAP_KILLS", 4, |seed| {
         let mut dice = Dice::new(seed, 0);
-        let place = Place::local().with(&FILES);
-        let (mut files, mut arguments) = (FILES, &SLICED[..]);
+        let (mut files, next) = if seed % 4 < 2 { (FILES, A_NEXT) } else { (TALKS, A_OF_TALKS_NEXT) };
+        let place = filled(Place::local(), &files);
+        let mut arguments = &SLICED[..];
         if seed % 2 == 1 {
             // The killed run replaces rows.
             place.run(arguments).ok();
-            place.put(A_NEXT);
-            (files[0], arguments) = (A_NEXT, &SLICED_AGAIN[..]);
+            place.put(next.clone());
+            (files[0], arguments) = (next, &SLICED_AGAIN[..]);
         }
         for _ in 0..1 + dice.below(3) {
             kill_in_time(&place, &mut dice, within, arguments);
