@@ -118,6 +118,9 @@ pub async fn run(args: GenerateArgs) -> Result<(), Failure> {
             format!("--samples {} gives equal answers at --temperature 0: set a temperature above 0", args.samples);
         return Err(Failure::Usage(what));
     }
+    if args.top_p < 1.0 && args.temperature == 0.0 {
+        return Err(Failure::Usage("--top-p has no effect at --temperature 0: set a temperature above 0".to_string()));
+    }
     config::apply()?;
     let folder = locate(&args.model)?;
     let context = session(Settings::default(), &Llm::default())?;

@@ -31,6 +31,7 @@ fn message(error: &DataFusionError) -> String {
     match error {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => message(inner),
         DataFusionError::Shared(inner) => message(inner),
+        DataFusionError::Collection(several) if !several.is_empty() => message(&several[0]),
         DataFusionError::External(inner) => external(inner.as_ref()),
         DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
             ArrowError::ExternalError(inner) => external(inner.as_ref()),
@@ -45,7 +46,7 @@ fn message(error: &DataFusionError) -> String {
             None => with_near_hint(argument_error(message).unwrap_or(message)),
         },
         DataFusionError::SchemaError(error, _) => match error.as_ref() {
-            SchemaError::FieldNotFound { field, valid_fields } => no_column(field.name(), valid_fields),
+            SchemaError::FieldNotFound { field, valid_fields } => no_column(field, valid_fields),
             other => other.to_string(),
         },
         DataFusionError::SQL(error, _) => match error.as_ref() {
@@ -157,9 +158,14 @@ const TABLES: [(&[&str], &str); 3] = [
 ];
 
 /// Functions of other databases, and what to write here.
-const FUNCTIONS: [(&[&str], &str); 12] = [
-    (&["len"], "length"),
+const FUNCTIONS: [(&[&str], &str); 17] = [
+    (&["len"], "length(x) for a text, and cardinality(x) for a list"),
+    (&["date"], "CAST(x AS DATE)"),
+    (&["strftime", "date_format"], "to_char(x, '%Y-%m')"),
     (&["regexp_extract"], "regexp_match"),
+    (&["regexp_matches"], "regexp_like"),
+    (&["getdate"], "now"),
+    (&["count_if", "countif"], "count(*) FILTER (WHERE …)"),
     (&["group_concat", "listagg"], "string_agg"),
     (&["size", "array_size", "list_size"], "cardinality"),
     (&["explode"], "unnest"),
@@ -182,7 +188,7 @@ fn with_near_hint(message: &str) -> String {
     let near = rest.split('\'').nth(1).filter(|near| typo::nearest(typed, [*near]).is_some());
     let same = FUNCTIONS.iter().find(|(others, _)| others.contains(&typed)).map(|(_, same)| *same);
     match same.or(near) {
-        Some(meant) if meant.contains(' ') => format!("there is no function {typed}: write {meant}"),
+        Some(meant) if meant.contains([' ', '(']) => format!("there is no function {typed}: write {meant}"),
         meant => format!(
             "there is no function {typed}{}",
             meant.map_or(String::new(), |name| format!(" (did you mean {name}?)"))
@@ -191,7 +197,14 @@ fn with_near_hint(message: &str) -> String {
 }
 
 /// Names a missing column, and what it may be: one of rejects, a part of another, or a typo.
-fn no_column(name: &str, columns: &[Column]) -> String {
+fn no_column(typed: &Column, columns: &[Column]) -> String {
+    let name = typed.name();
+    if let Some(table) = typed.relation.as_ref().map(|table| table.table())
+        && columns.iter().any(|column| column.name == name)
+        && !columns.iter().any(|column| column.relation.as_ref().is_some_and(|of| of.table() == table))
+    {
+        return format!("no table of the query is called {table}: name one, as in FROM 'out/pruned' AS {table}");
+    }
     let known: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
     if ["status", "error"].contains(&name) && ["pruned_tokens", "kept"].iter().any(|column| known.contains(column)) {
         let table = columns.iter().find_map(|column| Some(column.relation.as_ref()?.table()));

@@ -63,7 +63,9 @@ pub fn pipeline(named: &str) -> Result<String, String> {
     std::fs::read_to_string(named).map_err(|error| {
         let included = names().join(", ");
         match Path::new(named).exists() {
-            true => format!("cannot read the pipeline {named}: {error}"),
+            true => format!(
+                "cannot read the pipeline {named} ({error}): a pipeline is a name or a file of SQL, and comes before --from"
+            ),
             false if REMOVED.split(' ').any(|removed| removed == named) => format!(
                 "the pipeline {named} was removed: its outputs can still be read, exported and viewed, but not continued; \
                  asap includes {included}"

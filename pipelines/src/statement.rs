@@ -99,6 +99,12 @@ pub fn surprise(expr: &Expr, schema: &dyn ExprSchema) -> Result<Option<String>> 
             advice = Some(format!("SQL counts from 1, and {list}[0] is NULL: {list}[1] is the first item"));
             Ok(TreeNodeRecursion::Stop)
         }
+        Expr::SimilarTo(_) => {
+            advice = Some(
+                "SIMILAR TO takes a regular expression here: question ~ 'parcel|ticket' says the same".to_string(),
+            );
+            Ok(TreeNodeRecursion::Stop)
+        }
         _ => Ok(TreeNodeRecursion::Continue),
     })?;
     Ok(advice)

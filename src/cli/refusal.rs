@@ -12,30 +12,37 @@ use crate::config;
 /// What to type instead of commands and flags, by the command that they follow. `LOC` is an argument that no flag takes.
 /// Former commands that [`crate::table`] took over are not here.
 #[rustfmt::skip]
-const INSTEAD: [(&str, &str, &str); 35] = [
+const INSTEAD: [(&str, &str, &str); 43] = [
     ("asap", "cache", "asap cache gc is now asap table vacuum LOC --answers; for ls and stats, query 'LOC/.asap/cache' with asap sql, as docs/runs.md shows"),
     ("asap", "sample", "asap sample has gone; data/README.md names the commit whose asap sample made the sample"),
     ("asap", "experiment", "asap experiment has gone; docs/evidence.md names the commit that ran it, and shows its figures"),
-    ("asap", "prune", "there is no command asap prune (did you mean run?); asap --help lists them"),
-    ("asap", "query", "there is no command asap query (did you mean sql?); asap --help lists them"),
-    ("asap", "report", "there is no command asap report (did you mean view?); asap --help lists them"),
+    ("asap", "compare", "asap eval --compare A B compares evaluations, and asap view A --against B outputs"),
+    ("asap", "config|settings|init|set", "asap has no command for settings: write them into asap.toml, or pass --set asap.KEY=VALUE; docs/commands.md describes both"),
+    ("asap", "download|login|pull", "asap downloads models and datasets of the Hub when you name them: hf auth login stores a token"),
+    ("asap", "pipelines|list", "asap run --help lists the pipelines, and asap run NAME --print shows one"),
+    ("asap", "rm|remove|delete|drop", "an output is a folder: delete the folder"),
+    ("asap", "version", "asap --version prints the version"),
     ("asap completions", "--format", "asap completions has no --format: it prints a script"),
     ("asap eval", "LOC", "name the problems with --data, and the output with --to"),
-    ("asap exam", "LOC", "name the input with --from, and the output with --to"),
+    ("asap exam", "LOC", "name the input with --from, and the output with --to; commas separate pipelines"),
     ("asap export", "LOC", "name the output with --to"),
+    ("asap export", "--from|--data", "asap export takes the output without a flag: asap export out/pruned --to FOLDER"),
     ("asap export", "--format", "asap export writes Parquet, and its --format, table or json, is that of the summary: asap sql -c \"COPY (SELECT * FROM 'LOC') TO 'rows.jsonl'\" writes JSON lines"),
     ("asap export", "--where|--columns|--limit", "asap export writes all rows and columns: asap sql -c \"COPY (SELECT … FROM 'LOC' WHERE …) TO 'FOLDER/' STORED AS PARQUET\" writes some"),
     ("asap feed", "LOC", "name the corpus with --data"),
     ("asap feed", "--format", "asap feed has no --format: it writes Arrow batches, and one JSON object with --count"),
-    ("asap generate", "LOC", "ask a question with --prompt, or those of a corpus with --data"),
+    ("asap generate", "LOC", "name the model with --model, and ask a question with --prompt, or those of a corpus with --data"),
     ("asap generate", "--format", "asap generate has no --format: it prints JSON lines with --data, and plain text with --prompt"),
     ("asap generate", "--to|--out|--output", "asap generate prints its answers: end the command with > answers.jsonl"),
     ("asap inspect", "LOC", "name one location, such as a folder, or a pattern in quotes: 'in/*.parquet'"),
+    ("asap inspect", "--from|--data", "asap inspect takes the location without a flag: asap inspect data/sample"),
     ("asap inspect", "--against", "asap inspect shows one output: asap view LOC --against OTHER compares two"),
     ("asap inspect", "--rejects", "asap inspect LOC/.asap/rejects shows the rejects of the output LOC"),
+    ("asap inspect", "--row", "asap inspect LOC --chain FILE:ROW shows one row, and --rows N the first rows of each layout"),
     ("asap inspect", "--status", "asap table status LOC shows the status of the output LOC"),
     ("asap inspect", "--where", "asap inspect has no --where: asap sql --from LOC -c \"SELECT * FROM corpus WHERE …\" filters rows"),
-    ("asap run", "LOC", "name the input with --from, and the output with --to"),
+    ("asap model", "--model", "asap model takes the model without a flag: asap model small"),
+    ("asap run", "LOC", "it takes one pipeline; name the input with --from, and the output with --to"),
     ("asap run", "--resume", "asap run resumes by itself: run the same command again"),
     ("asap run", "--max-steps|--steps", "asap run has no --max-steps: the budget counts tokens, --max-tokens N, or is a share of each chain, --ratio R"),
     ("asap run", "--jobs|--threads|--workers", "asap run computes on all cores; --part K/N shares the work among processes"),
@@ -44,8 +51,9 @@ const INSTEAD: [(&str, &str, &str); 35] = [
     ("asap train", "LOC", "name the corpus with --data, and the model's folder with --out"),
     ("asap view", "LOC", "to compare it with a second output, pass that one to --against"),
     ("asap view", "--from|--data", "asap view takes the output without a flag: asap view out/pruned"),
-    ("asap view", "--compare|--with|--other", "to compare with a second output, pass that one to --against"),
+    ("asap view", "--compare|--with|--other|--baseline", "to compare with a second output, pass that one to --against"),
     ("asap view", "--chain", "asap view has no --chain: type FILE:ROW or an id into its search, or run asap inspect LOC --chain FILE:ROW"),
+    ("asap view", "--sort", "asap view has no --sort: click the head of a column in the list of chains"),
     ("asap view", "--format", "asap view has no --format: it writes a report by the ending of --to: report.html, report.md or report.json"),
     ("asap view", "--host", "asap view answers only on this machine: to look from another one, forward its port there, as with ssh -L 8000:127.0.0.1:8000 HOST and --port 8000"),
 ];
@@ -82,6 +90,7 @@ pub(super) fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<Str
         return None;
     }
     let what = match (kind, typed.strip_prefix("--")) {
+        (_, None) if typed == "help" || typed == "?" => format!("{path} --help shows the help"),
         (ContextKind::InvalidSubcommand, _) => unknown_command(&command, &path, typed),
         (_, Some(flag)) if has(&command, "set") && config::setting_of_flag(flag).is_some() => {
             let key = config::setting_of_flag(flag)?;
@@ -93,7 +102,7 @@ pub(super) fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<Str
         }
         (_, None) if path == "asap sql" && !typed.starts_with('-') => {
             let (flag, what) = if typed.ends_with(".sql") { ("-f", "a file after -f") } else { ("-c", "SQL after -c") };
-            let typed = if flag == "-c" { words_from(typed, arguments) } else { typed.clone() };
+            let typed = if flag == "-c" { query(typed, arguments) } else { typed.clone() };
             format!("expected {what}, found '{typed}': run {}", copied(&["asap", "sql", flag, &typed]))
         }
         (_, None) if matches!(typed.as_bytes(), [b'-', b'0'..=b'9', ..]) => {
@@ -112,16 +121,22 @@ fn has(command: &clap::Command, flag: &str) -> bool {
 }
 
 /// Flags of commands, and words for the same. The first that a command has is meant.
-const SAME: [&[&str]; 9] = [
+const SAME: [&[&str]; 15] = [
     &["learning-rate", "lr"],
     &["new-generation", "force", "overwrite"],
     &["samples", "n", "num-samples"],
-    &["limit", "rows", "maxrows", "questions"],
-    &["to", "out", "output"],
-    &["from", "data", "input"],
+    &["limit", "rows", "maxrows", "questions", "head"],
+    &["to", "out", "output", "output-dir", "o"],
+    &["from", "data", "input", "dataset"],
     &["max-tokens", "budget", "max-length", "max-new-tokens"],
-    &["micro-batch", "step", "batch-size", "batch"],
+    &["micro-batch", "step", "batch-size", "batch", "per_device_train_batch_size"],
     &["prompt", "question"],
+    &["accumulate", "gradient-accumulation-steps", "gradient_accumulation_steps"],
+    &["bench", "tasks", "task"],
+    &["columns", "question-column", "cot-column", "answer-column"],
+    &["command", "query", "e", "execute"],
+    &["epochs", "num_train_epochs", "num-train-epochs"],
+    &["model", "model_name_or_path", "pretrained"],
 ];
 
 /// A flag that the command lacks. The tips of clap may be far from what was typed.
@@ -141,10 +156,13 @@ fn unknown_flag(error: &clap::Error, command: &clap::Command, path: &str, typed:
     format!("{path} has no flag {typed}{hint}; {path} --help lists them")
 }
 
-/// The words of a text that the shell took apart.
-fn words_from(first: &str, arguments: &[OsString]) -> String {
-    let words = arguments.iter().map(|argument| argument.to_string_lossy()).skip_while(|word| word != first);
-    words.take_while(|word| !word.starts_with("--")).collect::<Vec<_>>().join(" ")
+/// The words of a query that the shell took apart, also those after `-c`.
+fn query(unexpected: &str, arguments: &[OsString]) -> String {
+    let words: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
+    let begin = words.iter().position(|word| word == "-c").map(|at| at + 1);
+    let begin = begin.or(words.iter().position(|word| word == unexpected)).unwrap_or_default();
+    let own = words[begin..].iter().take_while(|word| !word.starts_with("--"));
+    own.map(|word| word.as_ref()).collect::<Vec<_>>().join(" ")
 }
 
 /// An argument that no flag takes.
@@ -170,14 +188,37 @@ fn unexpected(command: &clap::Command, path: &str, typed: &str, arguments: &[OsS
                  several sources with --from a=… --from b=…"
             ));
         }
+        Some("--pipelines") => {
+            return Some(format!(
+                "--pipelines takes one word: {}",
+                copied(&["--pipelines", &format!("{before},{typed}")])
+            ));
+        }
         Some(flag) if before.ends_with(',') || typed == "%" => {
             return Some(format!("{flag} takes one word: {}", copied(&[flag, &format!("{before}{typed}")])));
         }
         _ => {}
     }
+    if let Some((flag, value)) = typed.split_once('=')
+        && has(command, flag)
+    {
+        return Some(format!("{path} has no use for '{typed}': write {}", copied(&[&format!("--{flag}"), value])));
+    }
     let (.., instead) = INSTEAD.iter().find(|(of, from, _)| *of == path && *from == "LOC")?;
     Some(format!("{path} has no use for '{typed}': {instead}"))
 }
+
+/// Commands, and words for the same.
+const COMMANDS: [(&str, &[&str]); 8] = [
+    ("eval", &["evaluate", "bench", "benchmark"]),
+    ("export", &["convert", "push", "upload"]),
+    ("inspect", &["show", "describe", "head", "stats", "count", "validate", "tokenize"]),
+    ("run", &["prune", "compress", "score"]),
+    ("schedule", &["cron"]),
+    ("sql", &["query", "filter", "select"]),
+    ("train", &["finetune", "fine-tune"]),
+    ("view", &["report", "diff", "serve"]),
+];
 
 fn unknown_command(command: &clap::Command, path: &str, typed: &str) -> String {
     let is_of_table = command.find_subcommand("table").is_some_and(|table| table.find_subcommand(typed).is_some());
@@ -189,7 +230,9 @@ fn unknown_command(command: &clap::Command, path: &str, typed: &str) -> String {
         return format!("{path} expects a command before a location, as in {path} {}", copied(&[first, typed]));
     }
     let known = || command.get_subcommands().map(|command| command.get_name());
-    let meant = typo::nearest(typed, known()).or_else(|| known().find(|name| name.starts_with(typed)));
+    let same = COMMANDS.iter().find(|(name, words)| words.contains(&typed) && known().any(|known| known == *name));
+    let meant = same.map(|(name, _)| *name).or_else(|| typo::nearest(typed, known()));
+    let meant = meant.or_else(|| known().find(|name| name.starts_with(typed)));
     let hint = meant.map_or(String::new(), |name| format!(" (did you mean {name}?)"));
     format!("there is no command {path} {typed}{hint}; {path} --help lists them")
 }

@@ -73,10 +73,11 @@ pub struct RunArgs {
     /// Write to this folder: a new folder, or an output of the same pipeline
     #[arg(long, value_name = "LOC", required_unless_present = "print")]
     to: Option<String>,
-    /// Set the budget: the maximum tokens of a pruned chain (asap.refine.max_tokens)
+    /// Set the budget: the maximum tokens of a pruned chain, 4096 by default (asap.refine.max_tokens)
     #[arg(long, value_name = "N", value_parser = config::value_of("refine.max_tokens"))]
     max_tokens: Option<String>,
-    /// Set the budget as a share of each original chain, above 0 and at most 1 (asap.refine.ratio)
+    /// Set the budget as a share of each original chain, above 0 and at most 1 (asap.refine.ratio). With --max-tokens,
+    /// the smaller budget applies
     #[arg(long, value_name = "R", value_parser = config::value_of("refine.ratio"))]
     ratio: Option<String>,
     /// Name the question, cot and answer columns if asap cannot recognize them. If you name no answer column, the
@@ -146,11 +147,17 @@ impl RunArgs {
             let (seed, sample) = (Flag("--seed"), either("--sample N", "sample=N"));
             return Err(Failure::Usage(format!("{seed} chooses the rows of a sample: add {sample}")));
         }
+        let has_budget = self.max_tokens.is_some() || self.ratio.is_some();
         self.settings.add("--max-tokens", "refine.max_tokens", self.max_tokens)?;
         self.settings.add("--ratio", "refine.ratio", self.ratio)?;
         let settings = config::load(&self.settings)?;
+        let sql = builtin::pipeline(&self.pipeline).map_err(Failure::Usage)?;
+        if has_budget && !sql.contains(builtin::BUDGET) {
+            let (tokens, ratio) = (Flag("--max-tokens"), Flag("--ratio"));
+            note(format!("the pipeline {} ignores {tokens} and {ratio}: it calls no cot_budget", self.pipeline));
+        }
         Ok(Request {
-            sql: builtin::pipeline(&self.pipeline).map_err(Failure::Usage)?,
+            sql,
             name: self.pipeline,
             from: self.from,
             to: self.to.unwrap_or_default(),

@@ -149,7 +149,7 @@ fn stages(summary: &Summary) -> Vec<String> {
         ));
     }
     let why = match summary.has_budget {
-        true => "no chain exceeds the budget (asap.refine.max_tokens)",
+        true => "no chain exceeds the budget (asap.refine.max_tokens, 4096 by default, and asap.refine.ratio)",
         false => "the pipeline ignores the budget",
     };
     if counts.tokens_out == Some(original) && counts.steps_out.is_some() && counts.steps_out == counts.steps_before {

@@ -20,7 +20,9 @@ use datafusion::logical_expr::{DdlStatement, DmlStatement, DropTable, LogicalPla
 use datafusion::physical_plan::spill::get_record_batch_memory_size;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
-use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, Statement as SqlStatement, TableObject};
+use datafusion::sql::sqlparser::ast::{
+    ObjectName, ObjectNamePart, SelectFlavor, SetExpr, Statement as SqlStatement, TableObject,
+};
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use futures::StreamExt;
 use object_store::memory::InMemory;
@@ -63,6 +65,10 @@ async fn run_one(context: &SessionContext, statement: Statement, text: &str, pri
                     let named = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
                     check_writable(context, &TableReference::bare(named))?;
                 }
+            }
+            SqlStatement::Query(query) if matches!(query.body.as_ref(), SetExpr::Select(select) if select.flavor == SelectFlavor::FromFirstNoSelect) =>
+            {
+                return plan_err!("a query names its columns: write SELECT * before FROM");
             }
             SqlStatement::ShowColumns { .. } => note("DESCRIBE 'out/pruned' shows the columns of a location"),
             _ => {}

@@ -202,6 +202,9 @@ pub async fn run(args: Request) -> Result<(), Failure> {
     let (Some(bench), Some(model), Some(to)) = (args.bench, &args.model, &args.to) else {
         return Err(Failure::Usage("expected --bench, --data, --model and --to, or --compare".to_string()));
     };
+    if args.top_p < 1.0 && args.temperature == 0.0 {
+        return Err(Failure::Usage("--top-p has no effect at --temperature 0: set a temperature above 0".to_string()));
+    }
     if args.samples > 1 && args.temperature == 0.0 {
         let what = "gives equal responses at --temperature 0: set a temperature above 0";
         return Err(Failure::Usage(format!("--samples {} {what}", args.samples)));

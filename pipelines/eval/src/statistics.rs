@@ -64,12 +64,14 @@ pub fn paired(differences: &[f64]) -> Estimate {
 }
 
 /// The two-sided bootstrap p-value of a mean difference of 0, from the same resamples as [`paired`], with the usual
-/// correction of +1.
+/// correction of +1. It is at least that of a sign test whose differences have all one sign: few questions show nothing,
+/// however equal they are.
 pub fn p_value(differences: &[f64]) -> f64 {
     let means = resampled(differences);
+    let least = 2.0_f64.powi(1 - differences.len().min(64) as i32);
     let below = means.iter().filter(|mean| **mean <= 0.0).count();
     let above = means.iter().filter(|mean| **mean >= 0.0).count();
-    (2.0 * (below.min(above) + 1) as f64 / (RESAMPLES + 1) as f64).min(1.0)
+    (2.0 * (below.min(above) + 1) as f64 / (RESAMPLES + 1) as f64).max(least).min(1.0)
 }
 
 /// Says which differences from random steps and from a random block are significant, by their adjusted p-values.

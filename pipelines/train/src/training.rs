@@ -318,9 +318,11 @@ async fn planned(
     match survey {
         Some(survey) if survey.counts.examples == 0 => {
             let Counts { too_long, rejected, reasons: ref why, .. } = survey.counts;
-            let ([long, rejected], most) = ([too_long, rejected].map(count), settings.max_length);
+            let held_out = survey.held_out.len() as u64;
+            let ([held_out, long, rejected], most) = ([held_out, too_long, rejected].map(count), settings.max_length);
             Err(Failure::Failed(format!(
-                "{} has no row to train on: {long} have more than {most} tokens (--max-length), {rejected} rejected{}",
+                "{} has no row to train on: {held_out} held out, {long} have more than {most} tokens (--max-length), {rejected} \
+                 rejected{}",
                 args.data,
                 reasons(why)
             )))

@@ -19,7 +19,7 @@ use crate::output::{count, percent, quoted, several};
 use crate::terminal::{one_line, visible};
 
 pub(crate) const COUNTED_ALONE: &str =
-    "Steps are counted one by one. Together they may have a few tokens more than the chain.";
+    "Steps are counted one by one. Together they may have a few tokens more or fewer than the chain.";
 
 const SCORES: &str = " A high score marks a step that the scoring model did not expect.";
 

@@ -79,8 +79,20 @@ impl Asked {
                 "file" => file = Some(value.into_owned()),
                 "row" => row = number.ok(),
                 "whole" => asked.is_whole = value == "1",
-                _ => {}
+                other => {
+                    let known = "where, sort, from, at, file with row, and whole";
+                    asked.wrong.get_or_insert(format!("an address has no part {other}: it may have {known}"));
+                }
             }
+        }
+        let names = COLUMNS.iter().map(|column| column.name).collect::<Vec<_>>();
+        let order = asked.order.trim_start_matches('-');
+        if !order.is_empty() && !names.contains(&order) {
+            asked.wrong.get_or_insert(format!(
+                "sort={}: expected one of {}, after - for the largest first",
+                asked.order,
+                names.join(", ")
+            ));
         }
         if asked.wrong.is_none() && file.is_some() != row.is_some() {
             let example = "chain?file=a.jsonl&row=0";

@@ -51,6 +51,9 @@ impl InputRow {
     /// Why an output has neither a chain nor a reject of a row.
     pub(crate) async fn missing(&self, source: &Source) -> Result<String> {
         let Self { file: named, row } = self;
+        if source.passed(&source.location, &Self::condition(std::slice::from_ref(self))).await? > 0 {
+            return Ok(format!("its chain was pruned, and not rejected: {self} finds it among the chains"));
+        }
         let table = |table: &str| format!("SELECT {}, {} FROM {}", PLACE[0], PLACE[1], quoted(table));
         let mut tables = vec![table(&source.location)];
         tables.extend((!source.status.rejects.is_empty()).then(|| table(&source.rejects())));
