@@ -113,7 +113,7 @@ pub(crate) fn apply() -> Result<(), Failure> {
     load(&SettingArgs::default()).map(drop)
 }
 
-/// Unknown variables that were said.
+/// Unknown variables that were reported.
 static UNKNOWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 fn refuse_typos(settings: &Settings) -> Result<(), Failure> {

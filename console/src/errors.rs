@@ -86,7 +86,7 @@ const UNNEST: &str =
     "SQL here unnests a list only in SELECT: SELECT s['tokens'] FROM (SELECT unnest(steps) AS s FROM 'out/pruned')";
 
 /// How messages of the engine begin that name its own types, and what they mean.
-const WORDS: [(&str, &str); 15] = [
+const WORDS: [(&str, &str); 17] = [
     (
         "Cannot infer common argument type for comparison operation List",
         "a list is compared by its items: cardinality(steps) > 2, array_has(labels, 'core')",
@@ -96,8 +96,16 @@ const WORDS: [(&str, &str); 15] = [
         "a column with fields is compared by one of them: source['file'] = 'a.parquet'",
     ),
     (
-        "Cannot infer common argument type for comparison operation Boolean",
+        "Cannot infer common argument type for comparison operation Boolean <",
         "a comparison has two sides: x > 200 AND x < 220",
+    ),
+    (
+        "Cannot infer common argument type for comparison operation Boolean >",
+        "a comparison has two sides: x > 200 AND x < 220",
+    ),
+    (
+        "Cannot infer common argument type for comparison operation Boolean",
+        "a truth value is a condition by itself: WHERE correct, or WHERE NOT correct",
     ),
     ("Physical plan does not support logical expression OuterReferenceColumn", UNNEST),
     ("LATERAL VIEWS", UNNEST),

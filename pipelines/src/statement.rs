@@ -101,7 +101,8 @@ pub fn surprise(expr: &Expr, schema: &dyn ExprSchema) -> Result<Option<String>> 
         }
         Expr::SimilarTo(_) => {
             advice = Some(
-                "SIMILAR TO takes a regular expression here: question ~ 'parcel|ticket' says the same".to_string(),
+                "SIMILAR TO takes a regular expression here, and % is no wildcard: write x ~ 'parcel|ticket'"
+                    .to_string(),
             );
             Ok(TreeNodeRecursion::Stop)
         }

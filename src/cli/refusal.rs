@@ -15,7 +15,7 @@ use crate::config;
 const INSTEAD: [(&str, &str, &str); 43] = [
     ("asap", "cache", "asap cache gc is now asap table vacuum LOC --answers; for ls and stats, query 'LOC/.asap/cache' with asap sql, as docs/runs.md shows"),
     ("asap", "sample", "asap sample has gone; data/README.md names the commit whose asap sample made the sample"),
-    ("asap", "experiment", "asap experiment has gone; docs/evidence.md names the commit that ran it, and shows its figures"),
+    ("asap", "experiment", "asap experiment has gone: docs/evidence.md of commit 48353b40 has its figures, and python -m asap.paper run docs/recipes/paper/student.toml repeats its arms"),
     ("asap", "compare", "asap eval --compare A B compares evaluations, and asap view A --against B outputs"),
     ("asap", "config|settings|init|set", "asap has no command for settings: write them into asap.toml, or pass --set asap.KEY=VALUE; docs/commands.md describes both"),
     ("asap", "download|login|pull", "asap downloads models and datasets of the Hub when you name them: hf auth login stores a token"),
@@ -169,7 +169,7 @@ fn query(unexpected: &str, arguments: &[OsString]) -> String {
 fn unexpected(command: &clap::Command, path: &str, typed: &str, arguments: &[OsString]) -> Option<String> {
     if typed.starts_with(['–', '—']) {
         let flag = typed.trim_start_matches(['–', '—', '-']);
-        return Some(format!("'{typed}' begins with a dash that is no hyphen: write --{flag}"));
+        return Some(format!("'{typed}' begins with a long dash: write --{flag}"));
     }
     let at = arguments.iter().position(|argument| argument == typed)?;
     let before = arguments[..at].last()?.to_str()?;

@@ -133,7 +133,7 @@ impl Lessons {
                     taught.nothing -= 1;
                     taught.add(&fed.examples, max_length);
                 }
-                packed.add(fed.tokens(), max_length);
+                fed.examples.iter().for_each(|example| packed.add(example.ids.len(), max_length));
                 if sample.len() < SHOWN_ROWS {
                     sample.push(Marked::new(&encoder, fed)?);
                 }

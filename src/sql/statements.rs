@@ -43,13 +43,14 @@ pub(super) async fn run(context: &SessionContext, text: &str, print: &Print) -> 
     let dialect = context.state().config_options().sql_parser.dialect;
     let dialect = dialect_from_str(dialect).ok_or_else(|| plan_datafusion_err!("there is no SQL dialect {dialect}"))?;
     check_text(text, dialect.as_ref())?;
+    folder_of(context, text)?.iter().for_each(note);
     for statement in DFParser::parse_sql_with_dialect(text, dialect.as_ref())? {
-        run_one(context, statement, text, print).await?;
+        run_one(context, statement, print).await?;
     }
     Ok(())
 }
 
-async fn run_one(context: &SessionContext, statement: Statement, text: &str, print: &Print) -> Result<()> {
+async fn run_one(context: &SessionContext, statement: Statement, print: &Print) -> Result<()> {
     let begun = Instant::now();
     let is_show = matches!(&statement, Statement::Statement(sql) if matches!(**sql, SqlStatement::ShowVariable { .. }));
     if let Statement::Statement(sql) = &statement {
@@ -76,7 +77,6 @@ async fn run_one(context: &SessionContext, statement: Statement, text: &str, pri
     }
     let plan = context.state().statement_to_plan(statement).await?;
     surprises(&plan)?.iter().for_each(note);
-    folder_of(context, text)?.iter().for_each(note);
     let is_description = matches!(plan, LogicalPlan::DescribeTable(_));
     let is_about_queries = is_description || matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
     let print = match is_show || is_about_queries {
@@ -182,7 +182,9 @@ fn folder_of(context: &SessionContext, text: &str) -> Result<Option<String>> {
     let words: Vec<&str> = text.split([' ', '\n', '\t', ')', ';', ',']).filter(|word| !word.is_empty()).collect();
     let is_named = |table: &str| words.windows(2).any(|pair| pair[0] == table && pair[1].eq_ignore_ascii_case("as"));
     let read = words.windows(2).filter(|pair| ["from", "join"].iter().any(|word| pair[0].eq_ignore_ascii_case(word)));
-    let folder = read.map(|pair| pair[1]).find(|table| FilePath::new(table).is_dir() && !is_named(table));
+    let is_table = |table: &str| context.table_exist(TableReference::bare(table)).unwrap_or(false);
+    let mut tables = read.map(|pair| pair[1]);
+    let folder = tables.find(|table| FilePath::new(table).is_dir() && !is_named(table) && !is_table(table));
     Ok(folder.map(|folder| format!("{folder} is the folder {folder} here; the rows of --from are the table corpus")))
 }
 

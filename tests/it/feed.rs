@@ -278,7 +278,7 @@ fn conversations(rows: usize) -> Workplace {
         let tools = [serde_json::json!({ "type": "function", "function": { "name": "add", "parameters": {} } })];
         serde_json::json!({ "id": row.to_string(), "messages": messages, "tools": tools }).to_string() + "\n"
     };
-    workplace.write("in/rows.jsonl", &(0..rows).map(line).collect::<String>());
+    workplace.write("in/rows.jsonl", (0..rows).map(line).collect::<String>());
     let template = "{% set ns = namespace(last=-1) %}{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}\
         {% endif %}{% endfor %}{{ tools | tojson if tools }}{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% if m.role == \
         'assistant' and m.reasoning_content and loop.index0 > ns.last %}{{ '<think>\\n' + m.reasoning_content + '\\n</think>\\n\\n' }}{% endif \

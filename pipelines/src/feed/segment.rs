@@ -190,7 +190,7 @@ fn encode(encoder: &Encoder, separator: Separator, batch: &RecordBatch) -> Resul
         let is_conversation = lessons.has(row) && status == Some(MULTI_TURN);
         let (Some(question), Some(cot), None) = (question, cot, status.filter(|_| !is_conversation)) else {
             let missing = if question.is_none() { "no question" } else { "no chain" };
-            return Ok((FedRow::Rejected(status.unwrap_or(missing).to_string()), false));
+            return Ok((FedRow::Rejected(status.filter(|_| !is_conversation).unwrap_or(missing).to_string()), false));
         };
         let steps = traces.map(|traces| learned_steps(cot, separator, traces, row)).transpose();
         let steps = match steps {

@@ -24,11 +24,8 @@ use super::request::{OnChange, OnSchemaChange, Originals, Request};
 use super::slice_rows::of_cost;
 use super::summary::Summary;
 use super::{plan, retry, unusual};
-use crate::answers;
-use crate::builtin;
 use crate::corpus::{self, CORPUS, Corpus, CorpusFile, Fit, Source};
 use crate::delta::store_of;
-use crate::location;
 use crate::passed_on::passed_on;
 use crate::pipeline_session::pipeline_session;
 use crate::run::content_hashes::Contents;
@@ -43,6 +40,7 @@ use crate::run::output::table_properties::{Design, HeldOriginals, slice_rows};
 use crate::run::output::write_shards::Writing;
 use crate::run::sample::Sample;
 use crate::statement::check_text;
+use crate::{answers, builtin, location};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
@@ -257,7 +255,8 @@ impl Opened {
         files.extend(inputs.files);
         corpus::check_paths(&mut files)?;
         notes.extend(input_files::keep_old_names(&mut files, ledger, contents, &state).await);
-        notes.extend(tables.iter().filter(|_| summary.began_empty).filter_map(unusual::pruned_input));
+        let began = tables.iter().filter(|_| summary.began_empty);
+        notes.extend(began.filter_map(|table| unusual::pruned_input(request, table)));
         notes.extend(tables.is_empty().then(|| unusual::other_input(output, ledger, &files, request)).flatten());
         output.marks = inputs.marks;
         let here: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();

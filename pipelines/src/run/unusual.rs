@@ -29,7 +29,7 @@ pub(super) fn check_generations(request: &Request, corpus: &Schema) -> Result<()
         }
         _ => return Ok(()),
     };
-    let (name, from) = (&request.name, request.from.join(", "));
+    let (name, from) = (&request.name, location::redact(&request.from.join(", ")));
     config_err!("the pipeline {name} chooses among several generations of a question, and {from} {why}")
 }
 
@@ -37,15 +37,16 @@ pub(super) fn check_generations(request: &Request, corpus: &Schema) -> Result<()
 pub(super) fn named_like_a_file(request: &Request, output: &Output) -> Option<String> {
     let is_file = FILES.iter().any(|ending| request.to.ends_with(&format!(".{ending}")));
     (is_file && output.table().is_none())
-        .then(|| format!("{} becomes a folder with a Delta table, as each output is", request.to))
+        .then(|| format!("{} becomes a folder with a Delta table, as each output is", location::redact(&request.to)))
 }
 
 /// A note on an input whose chains a run has pruned already.
-pub(super) fn pruned_input(table: &Table) -> Option<String> {
+pub(super) fn pruned_input(request: &Request, table: &Table) -> Option<String> {
     let made = decode::<Provenance>(&table.log.state, PROVENANCE)?;
-    (!builtin::prunes_nothing(&made.pipeline)).then(|| {
+    let prunes = request.sql.contains(builtin::BUDGET);
+    (prunes && !builtin::prunes_nothing(&made.pipeline)).then(|| {
         format!(
-            "{} is an output of the pipeline {}, so its chains are pruned a second time: their originals are in {}",
+            "{} is an output of the pipeline {}: chains that it pruned are pruned a second time. Their originals are in {}",
             table.shown(),
             made.pipeline,
             made.input.join(", ")
@@ -61,7 +62,7 @@ pub(super) fn other_input(output: &Output, ledger: &Ledger, files: &[CorpusFile]
     (is_other && held != from).then(|| {
         format!(
             "{} has rows of {held}: those of {from} are added. Choose another output to keep them apart",
-            request.to
+            location::redact(&request.to)
         )
     })
 }

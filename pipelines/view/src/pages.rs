@@ -86,7 +86,7 @@ impl Asked {
             }
         }
         let names = COLUMNS.iter().map(|column| column.name).collect::<Vec<_>>();
-        let order = asked.order.trim_start_matches('-');
+        let order = asked.order.strip_prefix('-').unwrap_or(&asked.order);
         if !order.is_empty() && !names.contains(&order) {
             asked.wrong.get_or_insert(format!(
                 "sort={}: expected one of {}, after - for the largest first",

@@ -174,6 +174,9 @@ pub(crate) fn with_system<'a>(system: Option<&'a str>, turns: Vec<Turn<'a>>) -> 
     system.into_iter().chain(turns).collect()
 }
 
+/// The bytes of each step of a chain, and whether it is learned.
+type LearnedSteps = Vec<(Range<usize>, bool)>;
+
 /// Conversations to learn: a column `turns`.
 pub struct Lessons(ListArray);
 
@@ -194,7 +197,7 @@ impl Lessons {
         row: usize,
         system: Option<&'a str>,
         tools: Option<&'a str>,
-        whole: Option<(&'a str, Vec<(Range<usize>, bool)>)>,
+        whole: Option<(&'a str, LearnedSteps)>,
     ) -> Option<Conversation<'a>> {
         let turns = with_system(system, turns_at(&self.0, row));
         let (is_whole, (text, steps)) = (whole.is_some(), whole.unwrap_or_default());

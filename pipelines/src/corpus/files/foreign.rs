@@ -118,7 +118,7 @@ pub(crate) async fn refuse_file<T>(store: &dyn ObjectStore, file: &ObjectMeta, n
     let (folder, file) = name.rsplit_once('/').unwrap_or((".", name));
     if file.ends_with(".arrow") && start.windows(9).any(|bytes| bytes == b"input_ids") {
         return exec_err!(
-            "{name} holds tokens (input_ids) and no texts, as asap feed writes them: name the corpus that they were made from"
+            "{name} holds tokens (input_ids), as asap feed writes them: name the corpus with the texts that they were made from"
         );
     }
     if file.ends_with(".arrow") || ["state.json", "dataset_info.json"].contains(&file) {

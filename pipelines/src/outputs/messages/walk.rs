@@ -8,7 +8,7 @@ use asap_udfs::messages::{TURN_CHAINS, holds_thought};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, StringArray, StructArray};
 use datafusion::arrow::compute::{cast, nullif};
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, exec_err};
 
 /// More names of fields with thoughts, in parts and items of messages.
 const THOUGHTS: [&str; 3] = ["reasoningContent", "reasoningText", "summary"];
@@ -68,14 +68,14 @@ impl Walk {
             kind if kind.is_string() => {
                 let texts = cast(values, &DataType::Utf8)?;
                 let each = texts.as_string::<i32>().iter().zip(places);
-                let texts: StringArray = each.map(|(text, place)| self.text(text, *place)).collect();
-                Ok(cast(&texts, kind)?)
+                let texts = each.map(|(text, place)| self.text(text, *place)).collect::<Result<Vec<_>>>()?;
+                Ok(cast(&StringArray::from(texts), kind)?)
             }
             _ => Ok(Arc::clone(values)),
         }
     }
 
-    fn text(&mut self, text: Option<&str>, place: Place) -> Option<String> {
+    fn text(&mut self, text: Option<&str>, place: Place) -> Result<Option<String>> {
         let Place { message, is_of_thoughts } = place;
         let number = self.next;
         self.next += 1;
@@ -84,13 +84,17 @@ impl Walk {
         let whole = || text.filter(|_| is_of_thoughts).map(str::to_string);
         let thought = tagged.or_else(whole).filter(|thought| !thought.is_empty());
         let new = self.changed.get(&number).zip(text).zip(thought.as_deref());
-        let new = new.and_then(|((new, text), thought)| match text.find(thought)? {
-            0 if thought.len() == text.len() => Some(new.clone()),
-            // White space at the ends of a thought in tags belongs to the tags.
-            start => Some([&text[..start], new.trim(), &text[start + thought.len()..]].concat()),
-        });
+        let new = match new {
+            Some(((new, text), thought)) => match text.find(thought) {
+                Some(0) if thought.len() == text.len() => Some(new.clone()),
+                // White space at the ends of a thought in tags belongs to the tags.
+                Some(start) => Some([&text[..start], new.trim(), &text[start + thought.len()..]].concat()),
+                None => return exec_err!("a thought is in several pieces of its text: leave out --messages original"),
+            },
+            None => None,
+        };
         self.leaves.push(Leaf { message, thought });
-        new.or_else(|| text.map(str::to_string))
+        Ok(new.or_else(|| text.map(str::to_string)))
     }
 
     fn fields(&mut self, held: &StructArray, places: &[Place]) -> Result<ArrayRef> {

@@ -195,6 +195,7 @@ impl ExampleTemplate {
         let Told { text, responses } = told;
         let last = responses.last().map_or(text.len(), |(own, _)| own.start);
         let mut tokens = tokenizer.encode(&text[..last], false)?;
+        let of_prompt = tokens.ids.len();
         let response = tokenizer.encode(&text[last..], false)?;
         let shifted = response.offsets.iter().map(|(from, to)| (from + last as u32, to + last as u32));
         tokens.ids.extend(response.ids);
@@ -202,9 +203,12 @@ impl ExampleTemplate {
         let (mut learned, mut others, mut end) = (vec![], vec![], 0);
         for (own, turn) in responses {
             let (begin, stop) = (own.start as u32, own.end as u32);
-            let from = tokens.offsets.partition_point(|(from, _)| *from < begin);
+            let is_last = own.start == last;
+            let before = tokens.offsets.partition_point(|(from, _)| *from < begin);
+            let from = if is_last { of_prompt } else { before };
             let is_apart = from == 0 || tokens.offsets[from - 1].1 <= begin;
-            if !is_apart || tokens.offsets.get(from).is_none_or(|(from, _)| *from != begin) {
+            // The last response begins the second part that is tokenized, whatever its first token covers.
+            if !is_last && (!is_apart || tokens.offsets.get(from).is_none_or(|(from, _)| *from != begin)) {
                 others.push(Told { text: text[..own.end].to_string(), responses: vec![(own, turn)] });
                 continue;
             }
@@ -216,8 +220,10 @@ impl ExampleTemplate {
                 Some(token) => token + 1,
                 None => said + usize::from(said < tokens.ids.len() && is_special(&said)),
             };
-            let offsets: Vec<(u32, u32)> =
-                tokens.offsets[from..end].iter().map(|(from, to)| (from - begin, to - begin)).collect();
+            let offsets: Vec<(u32, u32)> = tokens.offsets[from..end]
+                .iter()
+                .map(|each| (each.0.saturating_sub(begin), each.1.saturating_sub(begin)))
+                .collect();
             let pieces = pieces(&text[own], conversation.thoughts[turn].as_ref());
             let places =
                 tokens_of(&pieces, &offsets).into_iter().zip(&pieces).filter(|(_, (_, is_learned))| *is_learned);

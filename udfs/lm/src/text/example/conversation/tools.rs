@@ -1,12 +1,13 @@
 //! The schemas of tools, as templates read them.
 
 use minijinja::Value;
+use minijinja::value::ValueKind;
 
 use super::Tried;
 
 /// The schemas of tools in the order of OpenAI's form. A schema within may be JSON text.
 pub(super) fn read(text: &str) -> Tried<Value> {
-    let wrong = || "cannot read tools that are not a list of objects in JSON".to_string();
+    let wrong = || "expected tools as a list of objects in JSON".to_string();
     if text.trim().is_empty() {
         return Ok(().into());
     }
@@ -19,6 +20,9 @@ pub(super) fn read(text: &str) -> Tried<Value> {
     let tool = |tool: Value| {
         let tool = parsed(tool);
         let function = held(&tool, "function").map_or(tool, parsed);
+        if function.kind() != ValueKind::Map {
+            return Err(wrong());
+        }
         let keys: Vec<Value> = function.try_iter().map_err(|_| wrong())?.collect();
         let first = ["name", "description", "parameters"];
         let others = keys.iter().filter_map(Value::as_str).filter(|key| !first.contains(key) && *key != "type");
