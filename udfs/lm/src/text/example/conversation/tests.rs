@@ -106,6 +106,20 @@ fn each_response_follows_what_its_model_is_given() {
 }
 
 #[test]
+fn a_response_without_tokens_of_its_own_ends() {
+    let (tokenizer, template) = load(Some("{% for m in messages %}{{ m.content }}{% endfor %}"), &[]);
+    let said = |role, text: &'static str| Turn { role, text: Some(text.into()), ..Turn::default() };
+    let turns = vec![said("user", "8 + 5?"), said("assistant", ""), said("user", "Go on."), said("assistant", "13")];
+    let conversation = Conversation { thoughts: vec![None; turns.len()], turns, tools: None };
+    let found = template.encode_conversation(&tokenizer, &conversation, usize::MAX, Long::Drop).unwrap();
+    let Encoded::Whole(examples) = found else { panic!("expected whole examples") };
+    assert_eq!(
+        examples.last().map(|example| tokenizer.text(&example.ids).unwrap()).unwrap(),
+        "8 + 5?Go on.13<|endoftext|>"
+    );
+}
+
+#[test]
 fn of_thoughts_only_the_kept_steps_are_learned() {
     let Case { template, special, .. } = cases("lessons.jsonl").swap_remove(0);
     let (tokenizer, template) = load(Some(&template), &special);
@@ -156,6 +170,8 @@ fn what_a_template_loses_is_named() {
         "{% for m in messages %}{{ m.role }}: {{ m.content | upper if loop.index == 3 else m.content }}\n{% endfor %}";
     assert!(refused(Some(loud), &simple).contains("loses the thought of turn 3 (assistant)"));
     let chatml = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
-    let wrong = Conversation { tools: Some("add"), ..simple };
-    assert!(refused(Some(chatml), &wrong).contains("cannot read tools"));
+    for tools in ["add", r#"["add"]"#] {
+        let wrong = Conversation { tools: Some(tools), ..simple.clone() };
+        assert!(refused(Some(chatml), &wrong).contains("expected tools as a list of objects in JSON"));
+    }
 }
