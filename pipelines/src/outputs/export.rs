@@ -200,8 +200,8 @@ fn original_messages(state: &LogState, schema: &Schema, location: &str) -> Resul
     let names: Vec<String> = originals.into_iter().map(|(_, column)| column).filter(has).collect();
     if names.is_empty() || schema.field_with_name("turns").is_err() {
         return exec_err!(
-            "{location} has no list of messages that came in: run it again with {} all if its input has one (a text and a column \
-             history are none), or export without {} original",
+            "{location} has no list of messages that came in: run it again with {} all if its input has one (not a text or a column \
+             history), or export without {} original",
             Flag("--originals"),
             Flag("--messages")
         );

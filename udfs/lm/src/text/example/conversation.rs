@@ -10,6 +10,7 @@
 //! exchange. A response whose first token would join the end of its prompt has an example of its own. So a model learns each
 //! response after exactly what it is given before it writes this response.
 
+mod messages;
 mod tools;
 
 use std::borrow::Cow;
@@ -63,7 +64,7 @@ enum Place {
 }
 
 /// A text, and what is learned of it.
-struct Told {
+struct Draft {
     text: String,
     /// The responses, each with its turn, in order.
     responses: Vec<(Range<usize>, usize)>,
@@ -80,6 +81,8 @@ struct Form<'f> {
     has_text_arguments: bool,
     /// Whether a message without a text has the content none instead of an empty text.
     has_none: bool,
+    /// The messages as they are.
+    messages: Vec<Value>,
 }
 
 /// A change of a message.
@@ -163,14 +166,14 @@ impl ExampleTemplate {
         &self,
         tokenizer: &Tokenizer,
         conversation: &Conversation,
-        mut texts: Vec<Told>,
+        mut texts: Vec<Draft>,
         max_length: usize,
         long: Long,
     ) -> Result<Encoded<Vec<Example>>> {
         let (mut examples, mut longest, mut is_cut) = (Vec::with_capacity(texts.len()), 0, false);
         texts.reverse();
-        while let Some(told) = texts.pop() {
-            let (example, others) = self.example(tokenizer, conversation, told)?;
+        while let Some(draft) = texts.pop() {
+            let (example, others) = self.example(tokenizer, conversation, draft)?;
             texts.extend(others);
             match example.fitted(max_length, long) {
                 Encoded::Whole(example) => examples.push(example),
@@ -191,8 +194,13 @@ impl ExampleTemplate {
 
     /// The tokens of a text, and the texts of its responses that do not begin with a token of their own. The prompt and the last
     /// response are tokenized separately, as in generation.
-    fn example(&self, tokenizer: &Tokenizer, conversation: &Conversation, told: Told) -> Result<(Example, Vec<Told>)> {
-        let Told { text, responses } = told;
+    fn example(
+        &self,
+        tokenizer: &Tokenizer,
+        conversation: &Conversation,
+        draft: Draft,
+    ) -> Result<(Example, Vec<Draft>)> {
+        let Draft { text, responses } = draft;
         let last = responses.last().map_or(text.len(), |(own, _)| own.start);
         let mut tokens = tokenizer.encode(&text[..last], false)?;
         let of_prompt = tokens.ids.len();
@@ -209,7 +217,7 @@ impl ExampleTemplate {
             let is_apart = from == 0 || tokens.offsets[from - 1].1 <= begin;
             // The last response begins the second part that is tokenized, whatever its first token covers.
             if !is_last && (!is_apart || tokens.offsets.get(from).is_none_or(|(from, _)| *from != begin)) {
-                others.push(Told { text: text[..own.end].to_string(), responses: vec![(own, turn)] });
+                others.push(Draft { text: text[..own.end].to_string(), responses: vec![(own, turn)] });
                 continue;
             }
             let is_special = |token: &usize| tokenizer.is_special(tokens.ids[*token]);
@@ -262,34 +270,38 @@ impl<'f> Form<'f> {
         tools: &'f Value,
     ) -> impl Iterator<Item = Self> {
         [(false, false), (false, true), (true, false), (true, true)].into_iter().map(
-            move |(has_text_arguments, has_none)| Self {
-                template,
-                conversation,
-                thinks,
-                before_answer,
-                tools,
-                has_text_arguments,
-                has_none,
+            move |(has_text_arguments, has_none)| {
+                Self {
+                    template,
+                    conversation,
+                    thinks,
+                    before_answer,
+                    tools,
+                    has_text_arguments,
+                    has_none,
+                    messages: vec![],
+                }
+                .with_messages()
             },
         )
     }
 
     /// The texts of the examples. Fails with what the template does.
-    fn texts(&self, fits: &dyn Fn(&str) -> bool) -> Tried<Vec<Told>> {
+    fn texts(&self, fits: &dyn Fn(&str) -> bool) -> Tried<Vec<Draft>> {
         let is_said = |turn: &Turn| turn.role == "assistant" && (turn.text.is_some() || !turn.calls.is_empty());
         let turns = self.conversation.turns.iter().enumerate();
         let said = turns.filter(|(place, turn)| is_said(turn) || self.thought(*place).is_some());
-        let mut texts: Vec<Told> = vec![];
+        let mut texts: Vec<Draft> = vec![];
         for (place, _) in said.rev() {
             let prompt = self.prompt(place)?;
             let response = self.response(place, &prompt)?;
-            let own = texts.last().and_then(|told| self.held(place, &told.text, &prompt, &response));
+            let own = texts.last().and_then(|draft| self.held(place, &draft.text, &prompt, &response));
             match (own, texts.last_mut()) {
-                (Some(own), Some(told)) => told.responses.insert(0, (own, place)),
+                (Some(own), Some(draft)) => draft.responses.insert(0, (own, place)),
                 _ => {
                     self.check_context(place, &prompt)?;
                     let own = prompt.len()..prompt.len() + response.len();
-                    texts.push(Told { text: prompt + &response, responses: vec![(own, place)] });
+                    texts.push(Draft { text: prompt + &response, responses: vec![(own, place)] });
                     if texts.len() == 1 && !fits(&texts[0].text) {
                         return Ok(texts);
                     }
@@ -325,8 +337,7 @@ impl<'f> Form<'f> {
 
     /// The text before a message.
     fn prompt(&self, place: usize) -> Tried<String> {
-        let messages: Vec<Value> = (0..place).map(|place| self.message(place, Change::None)).collect();
-        let mut text = self.template.render_tooled(&messages, self.tools, true)?;
+        let mut text = self.template.render_tooled(&self.messages[..place], self.tools, true)?;
         // A tag that ends a message is not the template's.
         let last = self.conversation.turns[..place].last().and_then(|turn| turn.text.as_deref()).unwrap_or_default();
         let last = Some(last.trim()).filter(|last| !last.is_empty());
@@ -337,9 +348,11 @@ impl<'f> Form<'f> {
 
     /// The messages up to this one, as a template prints them.
     fn finished(&self, place: usize, change: Change) -> Tried<String> {
-        let before = (0..place).map(|place| self.message(place, Change::None));
-        let messages: Vec<Value> = before.chain([self.message(place, change)]).collect();
-        self.template.render_tooled(&messages, self.tools, false)
+        let last = match change {
+            Change::None => self.messages[place].clone(),
+            _ => self.message(place, change),
+        };
+        self.template.render_tooled(&[&self.messages[..place], &[last]].concat(), self.tools, false)
     }
 
     /// What a model should write after a prompt: as the template prints the message, if nothing is lost.
@@ -381,8 +394,7 @@ impl<'f> Form<'f> {
         if let Some(response) = printed.strip_prefix(prompt) {
             return whole(response);
         }
-        let messages: Vec<Value> = (0..place).map(|place| self.message(place, Change::None)).collect();
-        let before = self.template.render_tooled(&messages, self.tools, false).ok()?;
+        let before = self.template.render_tooled(&self.messages[..place], self.tools, false).ok()?;
         let begin = prompt.strip_prefix(before.as_str()).filter(|begin| !begin.is_empty())?;
         let content = printed.rfind(self.thought(place).map(str::trim).or_else(|| self.content(place))?)?;
         let own = printed[..content].rfind(begin)? + begin.len();
@@ -437,59 +449,6 @@ impl<'f> Form<'f> {
 
     fn loses(&self, place: usize, lost: &str) -> String {
         format!("{LOSES} {lost} of turn {} ({})", place + 1, self.conversation.turns[place].role)
-    }
-
-    /// Arguments as an object, unless the form has texts.
-    fn object(&self, arguments: &str) -> Option<Value> {
-        if self.has_text_arguments {
-            return None;
-        }
-        match arguments.trim() {
-            "" => Some(Value::from_iter::<[(&str, Value); 0]>([])),
-            text => {
-                serde_json::from_str(text).ok().filter(|value: &Value| value.kind() == minijinja::value::ValueKind::Map)
-            }
-        }
-    }
-
-    /// A message in OpenAI's form.
-    fn message(&self, place: usize, change: Change) -> Value {
-        let turn = &self.conversation.turns[place];
-        let thought = match change {
-            Change::None => self.thought(place),
-            Change::Thinks => Some(MARK),
-            Change::Says => None,
-        };
-        let text = turn.text.as_deref();
-        let mut fields: Vec<(&str, Value)> = vec![("role", turn.role.into())];
-        let content = match (text, change, thought) {
-            (_, Change::Says, _) => Some([MARK, text.unwrap_or_default()].concat()),
-            (_, _, Some(thought)) if self.thinks.place == Place::Content => {
-                Some(tags::wrap(thought, text.unwrap_or_default()))
-            }
-            (None, ..) if self.has_none && turn.role == "assistant" => None,
-            _ => Some(text.unwrap_or_default().to_string()),
-        };
-        fields.push(("content", content.map_or(().into(), |content| self.template.content(&content))));
-        if let (Some(thought), Place::Field(field)) = (thought, self.thinks.place) {
-            fields.push((field, thought.into()));
-        }
-        if !turn.calls.is_empty() {
-            fields.push(("tool_calls", turn.calls.iter().map(|call| self.call(call)).collect()));
-        }
-        for (name, held) in [("tool_call_id", &turn.call_id), ("name", &turn.name)] {
-            fields.extend(held.as_deref().map(|text| (name, text.into())));
-        }
-        fields.into_iter().collect()
-    }
-
-    fn call(&self, call: &Call) -> Value {
-        let arguments = call.arguments.as_deref().unwrap_or_default();
-        let arguments = self.object(arguments).unwrap_or_else(|| arguments.into());
-        let function = [("name", call.name.as_deref().map_or(().into(), Value::from)), ("arguments", arguments)];
-        let id = call.id.as_deref().map(|id| ("id", id.into()));
-        let others = [("type", Value::from("function")), ("function", function.into_iter().collect())];
-        id.into_iter().chain(others).collect()
     }
 }
 
