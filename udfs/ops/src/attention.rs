@@ -1,10 +1,10 @@
 //! Attention in blocks of queries and keys: memory never holds tokens × tokens.
 
-use super::exp::{exp, exp_in_place, max};
+use super::exp::{exp, exp_in_place, max_of_row};
 use super::{Arithmetic, Cores, Matrix, Pool, Result, Update, multiply, on_all_cores};
-use asap_kernels::vectorized;
 #[cfg(target_arch = "x86_64")]
 use packed::Packed;
+use pulp::{Arch, Simd, WithSimd};
 
 #[cfg(target_arch = "x86_64")]
 mod packed;
@@ -209,37 +209,54 @@ impl Softmax {
             let part = |x| head_of(x, block.chain + first, count, (key_head, key, width));
             let (queries, keys) = (Matrix::dense(&self.queries, rows, width), part(kv.k).t());
             multiply(queries, keys, (width as f32).sqrt().recip(), &mut self.scores, Update::Replace, Cores::One);
-            vectorized!({
-                for row in 0..rows {
-                    self.weigh(row, count, block.seen(row / (query / key), first, count));
-                }
-            });
+            self.weigh(count, |row| block.seen(row / (query / key), first, count), |_, _| ());
             let weights = Matrix::dense(&self.scores, rows, count);
             multiply(weights, part(kv.v), 1.0, &mut self.gathered, Update::Add, Cores::One);
         }
     }
 
-    /// Turns one row's scores, the first `seen` of which are visible, into weights. Rows are `line` scores apart.
-    #[inline(always)]
-    fn weigh(&mut self, row: usize, line: usize, seen: usize) {
-        let (visible, hidden) = self.scores[row * line..][..line].split_at_mut(seen);
-        hidden.fill(0.0);
-        let before = self.max[row];
-        let highest = max(visible);
-        if highest > before {
-            // At the first block of keys nothing is accumulated, and exp returns a tiny number for −∞.
-            let shrink = exp(before - highest);
-            self.gathered[row * self.width..][..self.width].iter_mut().for_each(|x| *x *= shrink);
-            self.sum[row] *= shrink;
-            self.max[row] = highest;
-        }
-        self.sum[row] += exp_in_place(visible, self.max[row]);
+    /// Turns scores into weights. Rows are `line` scores apart, of which the first `seen` are visible. Calls `weighed` with
+    /// each row and its weights.
+    fn weigh(&mut self, line: usize, seen: impl Fn(usize) -> usize, weighed: impl FnMut(usize, &[f32])) {
+        Arch::new().dispatch(Weigh { softmax: self, line, seen, weighed });
     }
 
     fn finish(&self, row: usize, output: &mut [f32]) -> f32 {
         let gathered = &self.gathered[row * self.width..][..self.width];
         output.iter_mut().zip(gathered).for_each(|(to, x)| *to = x / self.sum[row]);
         self.max[row] + self.sum[row].ln()
+    }
+}
+
+/// The work of [`Softmax::weigh`], for the vector instructions of this CPU.
+struct Weigh<'a, F, G> {
+    softmax: &'a mut Softmax,
+    line: usize,
+    seen: F,
+    weighed: G,
+}
+
+impl<F: Fn(usize) -> usize, G: FnMut(usize, &[f32])> WithSimd for Weigh<'_, F, G> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { softmax: Softmax { width, scores, max, sum, gathered, .. }, line, seen, mut weighed } = self;
+        let rows = scores.chunks_exact_mut(line).zip(gathered.chunks_exact_mut(*width)).zip(max.iter_mut().zip(sum));
+        for (row, ((scores, gathered), (max, sum))) in rows.enumerate() {
+            let (visible, hidden) = scores.split_at_mut(seen(row));
+            hidden.fill(0.0);
+            let highest = max_of_row(simd, visible);
+            if highest > *max {
+                // At the first block of keys nothing is accumulated, and exp returns a tiny number for −∞.
+                let shrink = exp(*max - highest);
+                gathered.iter_mut().for_each(|x| *x *= shrink);
+                *sum *= shrink;
+                *max = highest;
+            }
+            *sum += exp_in_place(simd, visible, *max);
+            weighed(row, scores);
+        }
     }
 }
 

@@ -1,32 +1,51 @@
 //! The exponential function, written so that loops over it vectorize.
 
 use asap_kernels::vectorized;
+use pulp::Simd;
 
 /// Independent partial sums per loop, so that additions do not wait for each other.
 const LANES: usize = 16;
 
+// Adding 1.5 · 2²³ rounds to a whole number, which ends up in the low bits of the sum.
+const ROUND: f32 = 12_582_912.0;
+// ln 2 split in two: the first part has few bits, so that n · LN2_HIGH is exact.
+const LN2_HIGH: f32 = 0.693_359_4;
+const LN2_LOW: f32 = -2.121_944_4e-4;
+const LEAST: f32 = -87.0;
+/// Taylor's polynomial from the highest power down to x², with coefficients fitted on ±ln 2 / 2 (Cephes).
+const POWERS: [f32; 6] = [1.987_569_1e-4, 1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
+
 /// eˣ within 2 units in the last place for −87 ≤ x ≤ 88; `x` outside is clamped.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
-    // Adding 1.5 · 2²³ rounds to a whole number, which ends up in the low bits of the sum.
-    const ROUND: f32 = 12_582_912.0;
-    // ln 2 split in two: the first part has few bits, so that n · LN2_HIGH is exact.
-    const LN2_HIGH: f32 = 0.693_359_4;
-    const LN2_LOW: f32 = -2.121_944_4e-4;
-    let x = if x < -87.0 { -87.0 } else { x };
+    let x = if x < LEAST { LEAST } else { x };
     let x = if x > 88.0 { 88.0 } else { x };
     let rounded = x * std::f32::consts::LOG2_E + ROUND;
     let n = rounded - ROUND;
     let r = x - n * LN2_HIGH - n * LN2_LOW;
-    // Taylor's polynomial with coefficients fitted on ±ln 2 / 2 (Cephes).
-    let mut p = 1.987_569_1e-4;
-    p = p * r + 1.398_2e-3;
-    p = p * r + 8.333_452e-3;
-    p = p * r + 4.166_579_6e-2;
-    p = p * r + 1.666_666_5e-1;
-    p = p * r + 0.5;
-    p = p * r * r + r + 1.0;
+    let p = POWERS[1..].iter().fold(POWERS[0], |p, power| p * r + power);
+    let p = p * r * r + r + 1.0;
     f32::from_bits(p.to_bits().wrapping_add(rounded.to_bits() << 23))
+}
+
+/// [`exp`] of a vector with numbers up to 0. It uses multiply-add instructions, which the compiler does not put in place of
+/// a product and a sum.
+#[inline(always)]
+fn exp_below<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    let [least, round, one] = [LEAST, ROUND, 1.0].map(|x| simd.splat_f32s(x));
+    // A maximum might lose NaN.
+    let x = simd.select_f32s(simd.less_than_f32s(x, least), least, x);
+    let rounded = simd.mul_add_e_f32s(x, simd.splat_f32s(std::f32::consts::LOG2_E), round);
+    let n = simd.sub_f32s(rounded, round);
+    let r = simd.negate_mul_add_e_f32s(n, simd.splat_f32s(LN2_HIGH), x);
+    let r = simd.negate_mul_add_e_f32s(n, simd.splat_f32s(LN2_LOW), r);
+    let mut p = simd.splat_f32s(POWERS[0]);
+    for power in &POWERS[1..] {
+        p = simd.mul_add_e_f32s(p, r, simd.splat_f32s(*power));
+    }
+    let p = simd.mul_add_e_f32s(p, simd.mul_f32s(r, r), simd.add_f32s(r, one));
+    let power = simd.wrapping_dyn_shl_u32s(simd.transmute_u32s_f32s(rounded), simd.splat_u32s(23));
+    simd.transmute_f32s_u32s(simd.add_u32s(simd.transmute_u32s_f32s(p), power))
 }
 
 #[inline(always)]
@@ -42,21 +61,29 @@ pub(crate) fn max(values: &[f32]) -> f32 {
     lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |a, b| larger(a, *b))
 }
 
+/// The largest number of a row.
 #[inline(always)]
-pub(super) fn exp_in_place(values: &mut [f32], max: f32) -> f32 {
-    let (chunks, rest) = values.as_chunks_mut::<LANES>();
-    let mut sums = [0.0; LANES];
-    for chunk in chunks {
-        for (sum, x) in sums.iter_mut().zip(chunk) {
-            *x = exp(*x - max);
-            *sum += *x;
-        }
+pub(super) fn max_of_row<S: Simd>(simd: S, row: &[f32]) -> f32 {
+    let (whole, rest) = S::as_simd_f32s(row);
+    let highest = whole.iter().fold(simd.splat_f32s(f32::NEG_INFINITY), |highest, x| simd.max_f32s(highest, *x));
+    rest.iter().fold(simd.reduce_max_f32s(highest), |highest, x| if *x > highest { *x } else { highest })
+}
+
+/// Replaces each number of a row, all of which are up to `max`, by eˣ⁻ᵐᵃˣ. Returns their sum.
+#[inline(always)]
+pub(super) fn exp_in_place<S: Simd>(simd: S, row: &mut [f32], max: f32) -> f32 {
+    let max = simd.splat_f32s(max);
+    let (whole, rest) = S::as_mut_simd_f32s(row);
+    let mut sum = simd.splat_f32s(0.0);
+    for x in whole {
+        *x = exp_below(simd, simd.sub_f32s(*x, max));
+        sum = simd.add_f32s(sum, *x);
     }
-    for (sum, x) in sums.iter_mut().zip(rest) {
-        *x = exp(*x - max);
-        *sum += *x;
+    if !rest.is_empty() {
+        simd.partial_store_f32s(rest, exp_below(simd, simd.sub_f32s(simd.partial_load_f32s(rest), max)));
+        sum = simd.add_f32s(sum, simd.partial_load_f32s(rest));
     }
-    sums.iter().sum()
+    simd.reduce_sum_f32s(sum)
 }
 
 /// The number of logits above `own`.
@@ -120,12 +147,37 @@ impl SumOfExponentials {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use pulp::{Arch, WithSimd};
+
+    struct Row<'a>(&'a mut [f32]);
+
+    impl WithSimd for Row<'_> {
+        type Output = [f32; 2];
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) -> [f32; 2] {
+            let max = max_of_row(simd, self.0);
+            [max, exp_in_place(simd, self.0, max)]
+        }
+    }
 
     proptest! {
         #[test]
         fn exp_is_exact_to_two_units_in_the_last_place(x in -87.0_f32..88.0) {
             let exact = f64::from(x).exp();
             prop_assert!((f64::from(exp(x)) - exact).abs() <= exact * 2.4e-7, "{x}: {} against {exact}", exp(x));
+        }
+
+        #[test]
+        fn rows_agree_with_the_definition(row in prop::collection::vec(-100.0_f32..30.0, 1..100)) {
+            let (mut found, highest) = (row.clone(), row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+            let [max, sum] = Arch::new().dispatch(Row(&mut found));
+            prop_assert_eq!(max, highest);
+            for (found, x) in found.iter().zip(&row) {
+                let exact = f64::from((x - highest).max(LEAST)).exp();
+                prop_assert!((f64::from(*found) - exact).abs() <= exact * 2.4e-7, "{x}: {found} against {exact}");
+            }
+            prop_assert!((f64::from(sum) - found.iter().map(|x| f64::from(*x)).sum::<f64>()).abs() < 1e-5 * f64::from(sum));
         }
 
         #[test]
@@ -147,5 +199,8 @@ mod tests {
         assert!(exp(-1e30) > 0.0 && exp(-1e30) < 1e-37);
         assert!(exp(f32::NEG_INFINITY) < 1e-37);
         assert!(exp(1e30).is_finite());
+        let mut row = [0.0, f32::NEG_INFINITY, f32::NAN];
+        assert!(Arch::new().dispatch(Row(&mut row))[1].is_nan());
+        assert!(row[1] < 1e-37 && row[2].is_nan());
     }
 }

@@ -92,13 +92,13 @@ impl Softmax {
             }
             // Keys after `count` weigh nothing: the unit takes whole groups of pairs.
             let own_pairs = padded_pairs(count);
-            vectorized!({
-                for row in 0..rows {
-                    self.weigh(row, PACKED_KEYS, block.seen(row / (query / key), from, count));
-                    let weights = &self.scores[row * PACKED_KEYS..][..2 * own_pairs];
-                    dots::round(weights, &mut self.pairs.weights[row * PAIRS..][..own_pairs]);
-                }
-            });
+            let mut weights = std::mem::take(&mut self.pairs.weights);
+            self.weigh(
+                PACKED_KEYS,
+                |row| block.seen(row / (query / key), from, count),
+                |row, scores| dots::round(&scores[..2 * own_pairs], &mut weights[row * PAIRS..][..own_pairs]),
+            );
+            self.pairs.weights = weights;
             for (panel, values) in values.chunks_exact(PAIRS * LINES).enumerate() {
                 let (values, gathered) = (&values[..own_pairs * LINES], (&mut *self.gathered, width));
                 by_panel(unit.as_ref(), (&self.pairs.weights, PAIRS), values, gathered, panel * PANEL, Update::Add);
