@@ -2,16 +2,21 @@
 //! and candle: `python3 benches/peers/scoring.py`.
 //!
 //! Each case runs in its own process and prints one line of JSON. `cargo bench --package asap-lm --locked --bench
-//! scoring` runs the cases of the peer. Names of cases after `--` select other cases.
+//! scoring` runs the cases of the peer. Names of cases after `--` select other cases. `f32-ladder` and `bf16-ladder` read
+//! the folder that `python3 benches/peers/ladder.py` makes.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench may panic and print")]
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
+use asap_kernels::memo::Memory;
 use asap_lm::backend::{Packed, Target};
 use asap_lm::config::ModelConfig;
 use asap_lm::decoder::Decoder;
 use asap_lm::ops::{self, Bf16Matrix, Cores, F32Matrix, Pool, Projection, Sees, Sequence};
+use asap_lm::{Computed, Dtype, LoadedModel, QuestionAndSteps, Reading, Scored, Scorer, Tokenizer, Wanted};
 use cpu_time::ProcessTime;
 use random::Random;
 
@@ -50,14 +55,61 @@ const CASES: [Case; 12] = [
     Case { name: "bf16-long", bf16: true, threads: 2, layers: 24, lengths: &[32_768], runs: 1 },
 ];
 
+const LADDERS: [(&str, Dtype); 2] = [("f32-ladder", Dtype::F32), ("bf16-ladder", Dtype::Bf16)];
+
 fn main() {
     if let Some(name) = processes::case() {
+        if let Some((_, dtype)) = LADDERS.iter().find(|(ladder, _)| *ladder == name) {
+            return climb(&name, *dtype);
+        }
         let case = CASES.iter().find(|case| case.name == name).unwrap();
         return if case.bf16 { case.measure::<Bf16Matrix>() } else { case.measure::<F32Matrix>() };
     }
     for case in &CASES {
         processes::run(case.name, case.threads, case.runs > 1);
     }
+    for (name, _) in LADDERS {
+        processes::run(name, 1, false);
+    }
+}
+
+/// An answer after some steps of a chain.
+#[derive(serde::Deserialize)]
+struct Check {
+    question: String,
+    steps: Vec<String>,
+    answer: String,
+}
+
+/// Scores the answers after the prunings of some chains, rung by rung, as `cot_shortest_surviving` does. Prints the
+/// mean ln P of the tokens of each answer.
+fn climb(name: &str, dtype: Dtype) {
+    let folder = std::env::var("ASAP_BENCH_LADDER").expect("ASAP_BENCH_LADDER: the folder that ladder.py makes");
+    let folder = Path::new(&folder).join(dtype.name());
+    let memory = Arc::<Memory>::default();
+    let tokenizer = Arc::new(Tokenizer::load(&folder).unwrap());
+    let model = LoadedModel::load(&folder, Computed::Cpu(dtype), &tokenizer, &memory).unwrap();
+    let scorer = Scorer::new(&folder, Some("{question}"), tokenizer, Arc::new(model), &memory).unwrap();
+    let rungs = std::fs::read_to_string(folder.join("../rungs.jsonl")).unwrap();
+    let rungs: Vec<Vec<Check>> = rungs.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (begun, mut found) = (ProcessTime::now(), vec![]);
+    for checks in &rungs {
+        let readings: Vec<_> = checks
+            .iter()
+            .map(|Check { question, steps, answer }| {
+                let steps = steps.iter().map(String::as_str).collect();
+                let chain = QuestionAndSteps::new(question.as_str().into(), steps);
+                Reading::Survival { chain, answer, states: false }
+            })
+            .collect();
+        let prepared = scorer.prepare(&readings, Wanted::AllTokens).unwrap();
+        for scored in futures::executor::block_on(scorer.score(prepared)).unwrap() {
+            let Scored::Steps(scores) = scored else { panic!("{scored:?}") };
+            found.push(scores.survival.as_ref().unwrap().log_probability);
+        }
+    }
+    let (cpu, peak) = (begun.elapsed().as_secs_f64(), processes::peak());
+    println!(r#"{{"case": "{name}", "cpu": {cpu:.3}, "peak": {peak}, "log_probability": {found:?}}}"#);
 }
 
 impl Case {

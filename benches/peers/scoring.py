@@ -58,20 +58,26 @@ def main():
         print(row(f"{dtype}, mixed over equal", f"{linear[0] / linear[1]:.2f}", "", "", "> 0.9"))
 
 
-def run_peer(dtype, tokens, layers):
-    """Measures one type in a separate process, since its peak memory is measured too."""
-    import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
+def shape(layers=24):
+    """Returns the config of Qwen2.5-0.5B with this number of layers."""
+    from transformers import Qwen2Config
 
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    torch.set_default_dtype({"f32": torch.float32, "bf16": torch.bfloat16}[dtype])
-    config = Qwen2Config(
+    return Qwen2Config(
         vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=layers, num_attention_heads=14,
         num_key_value_heads=2, max_position_embeddings=32768, rms_norm_eps=1e-6, rope_theta=1e6,
         tie_word_embeddings=True,
     )
-    model = Qwen2ForCausalLM(config).eval()
+
+
+def run_peer(dtype, tokens, layers):
+    """Measures one type in a separate process, since its peak memory is measured too."""
+    import torch
+    from transformers import Qwen2ForCausalLM
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    torch.set_default_dtype({"f32": torch.float32, "bf16": torch.bfloat16}[dtype])
+    model = Qwen2ForCausalLM(shape(layers)).eval()
     ids = torch.arange(tokens).mul(7919).remainder(151936)[None]
     rows = torch.arange(1, 41) * (tokens - 2) // 40
 
