@@ -383,6 +383,16 @@ fn unknown_setting(key: &str) -> Result<()> {
     if meant.is_empty() {
         meant.extend(typo::nearest(key, Settings::KEYS.iter().copied()).map(spelled));
     }
+    let last = key.rsplit(['.', '_']).next().unwrap_or_default();
+    if ["key", "secret", "password", "token"].contains(&last) {
+        let [anchor, scorer] = ["asap.anchor.api_key_env", "asap.scorer.api_key_env"].map(Setting);
+        return config_err!(
+            "there is no setting {}: asap reads keys only from environment variables. Export the key in one, such as \
+             OPENAI_API_KEY, and name the variable: {anchor}=OPENAI_API_KEY, or {scorer} for the server of the scoring model. The \
+             token of the Hub is in HF_TOKEN",
+            spelled(key)
+        );
+    }
     let all = either("information_schema.df_settings lists all settings", "asap.settings() lists all");
     match meant.join(" or ") {
         meant if meant.is_empty() => config_err!("there is no setting {}; {all}", spelled(key)),
