@@ -56,8 +56,9 @@ pub fn check_text(sql: &str, dialect: &dyn Dialect) -> Result<()> {
 
 const SAMPLE: &str = "SQL here takes no sample of a table: write ORDER BY random() LIMIT 5";
 const VERSIONS: &str = "SQL here reads the newest version of a table, and no earlier one: leave AS OF out";
-const LAMBDA: &str = "x -> … is a lambda only in the dialect of DuckDB: put SET datafusion.sql_parser.dialect = 'duckdb'; before the \
-                      query, or query the items, as in SELECT s['tokens'] FROM (SELECT unnest(steps) AS s FROM 'out/pruned')";
+const LAMBDA: &str = "x -> … is a lambda only in the dialect of DuckDB: run SET datafusion.sql_parser.dialect = 'duckdb' before \
+                      this, as a command of its own; or query the items: SELECT s['tokens'] FROM (SELECT unnest(steps) AS s FROM \
+                      'out/pruned')";
 
 /// Words of other engines that follow each other; `0` is a number and `w` a word. The engine ignores or misreads them.
 const FORMS: [(&[&str], &str); 7] = [

@@ -377,14 +377,16 @@ impl Settings {
 }
 
 fn unknown_setting(key: &str) -> Result<()> {
+    let near = typo::nearest(key, Settings::KEYS.iter().copied());
     let is_without_group = |known: &&&str| known.rsplit('.').next() == Some(key);
     let spelled = |key: &str| Setting(&format!("asap.{key}")).to_string();
     let mut meant: Vec<String> = Settings::KEYS.iter().filter(is_without_group).map(|known| spelled(known)).collect();
     if meant.is_empty() {
-        meant.extend(typo::nearest(key, Settings::KEYS.iter().copied()).map(spelled));
+        meant.extend(near.map(spelled));
     }
     let last = key.rsplit(['.', '_']).next().unwrap_or_default();
-    if ["key", "secret", "password", "token"].contains(&last) {
+    let is_near = near.is_some_and(|near| !near.ends_with("api_key_env"));
+    if ["key", "secret", "password", "token"].contains(&last) && !is_near {
         let [anchor, scorer] = ["asap.anchor.api_key_env", "asap.scorer.api_key_env"].map(Setting);
         return config_err!(
             "there is no setting {}: asap reads keys only from environment variables. Export the key in one, such as \

@@ -193,7 +193,10 @@ fn of_elsewhere(typed: &str) -> String {
         return format!("; a path has slashes here: {}", typed.replace('\\', "/"));
     }
     if typed.contains(',') {
-        let several = either("asap run also takes several --from NAME=LOC", "asap.run also takes a dict of sources");
+        let several = either(
+            "asap run also takes several --from NAME=LOC",
+            "asap.run also takes a list, from_=['a=LOC', 'b=LOC']",
+        );
         return format!("; a location has no commas: a pattern in quotes names several files ({several})");
     }
     let is_part = |part: &str| !part.is_empty() && !part.starts_with('.');
