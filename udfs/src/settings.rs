@@ -384,16 +384,23 @@ fn unknown_setting(key: &str) -> Result<()> {
     if meant.is_empty() {
         meant.extend(near.map(spelled));
     }
-    let last = key.rsplit(['.', '_']).next().unwrap_or_default();
     let is_near = near.is_some_and(|near| !near.ends_with("api_key_env"));
-    if ["key", "secret", "password", "token"].contains(&last) && !is_near {
-        let [anchor, scorer] = ["asap.anchor.api_key_env", "asap.scorer.api_key_env"].map(Setting);
-        return config_err!(
-            "there is no setting {}: asap reads keys only from environment variables. Export the key in one, such as \
-             OPENAI_API_KEY, and name the variable: {anchor}=OPENAI_API_KEY, or {scorer} for the server of the scoring model. The \
-             token of the Hub is in HF_TOKEN",
-            spelled(key)
-        );
+    match key.rsplit(['.', '_']).next() {
+        Some("token") if !is_near => {
+            return config_err!(
+                "there is no setting {}: the variable HF_TOKEN holds the token of the Hub",
+                spelled(key)
+            );
+        }
+        Some("key" | "secret" | "password") if !is_near => {
+            return config_err!(
+                "there is no setting {}: a key stays in the environment, in a variable such as PROVIDER_KEY; set {} to the name of \
+                 the variable",
+                spelled(key),
+                spelled(near.unwrap_or("anchor.api_key_env"))
+            );
+        }
+        _ => {}
     }
     let all = either("information_schema.df_settings lists all settings", "asap.settings() lists all");
     match meant.join(" or ") {
