@@ -127,6 +127,10 @@ pub fn main() -> ExitCode {
 /// Runs the command of these arguments, which begin with the name of the program. Returns its exit code.
 pub fn main_with(arguments: Vec<OsString>) -> u8 {
     hide_expected_panic();
+    if let Some(message) = refusal::help(&arguments) {
+        complain(&message);
+        return 2;
+    }
     let mut command = command();
     let parsed = command.try_get_matches_from_mut(&arguments).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed.map_err(|error| error.format(&mut command)) {

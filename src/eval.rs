@@ -10,6 +10,9 @@ use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
 use crate::output::at_least_one;
 
+/// Flags without which a command evaluates a model: those of comparisons and tables.
+const WITHOUT_BENCH: [&str; 7] = ["compare", "table", "base", "no_accuracy", "published", "svg", "svg_budgets"];
+
 /// Evaluate a model on a benchmark, compare two evaluations, or make tables of several
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -26,16 +29,16 @@ Without --endpoint, asap loads the model from a folder and answers.
 Run the same command again to resume, or to grade the stored responses again without a call.")]
 pub struct EvalArgs {
     /// Evaluate on this benchmark
-    #[arg(long, value_enum, required_unless_present_any = ["compare", "table"], requires = "to")]
+    #[arg(long, value_enum, required_unless_present_any = WITHOUT_BENCH, requires = "to")]
     bench: Option<Bench>,
     /// Read the problems from this file: JSON lines, also compressed with gzip. May be repeated
-    #[arg(long, value_name = "FILE", required_unless_present_any = ["compare", "table"])]
+    #[arg(long, value_name = "FILE", required_unless_present_any = WITHOUT_BENCH)]
     data: Vec<String>,
     /// Ask this endpoint, which serves an API like OpenAI's
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
     /// Ask this model: with --endpoint, its name at the endpoint; without --endpoint, a folder in Hugging Face's layout
-    #[arg(long, value_name = "NAME|DIR", required_unless_present_any = ["compare", "table"])]
+    #[arg(long, value_name = "NAME|DIR", required_unless_present_any = WITHOUT_BENCH)]
     model: Option<String>,
     /// Set the maximum tokens of a response. Several budgets are evaluated at once [default: the budget of the paper]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = at_least_one::<NonZeroU32>)]

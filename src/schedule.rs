@@ -1,6 +1,7 @@
 //! `asap schedule`: runs jobs by cron expressions, each in its own process.
 
 mod flags;
+mod outputs;
 
 use std::path::PathBuf;
 
@@ -55,6 +56,8 @@ pub struct ScheduleArgs {
 pub async fn run(args: ScheduleArgs) -> Result<(), Failure> {
     let flags = Flags::of_run();
     let jobs = jobs::read(&args.jobs, &|job, other_keys| flags.arguments(job, other_keys))?;
+    outputs::check(&flags, &jobs)
+        .map_err(|fault| Failure::Usage(format!("the jobs file {} is wrong:\n{fault}", args.jobs.display())))?;
     if args.check {
         for (job, from) in check::missing_inputs(&jobs) {
             note(format!("jobs.{job}.from: there is no file or folder {from} yet"));

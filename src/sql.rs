@@ -169,17 +169,26 @@ async fn execute(session: &Session, commands: &[String], print: &Print) -> Resul
     Ok(())
 }
 
-/// Explains a misspelt keyword, and a missing column that is a text in the wrong quotes.
+/// Explains a misspelt keyword, a list without brackets, and a missing column that is a text in the wrong quotes or a name
+/// that SELECT gives.
 fn with_hint(error: DataFusionError, sql: &str) -> DataFusionError {
     if let DataFusionError::SQL(..) = error.find_root() {
         let said = error_line(&error);
-        return misspelt(&said, sql).map_or(error, |meant| plan_datafusion_err!("{said} (did you mean {meant}?)"));
+        return misread(&said, sql).map_or(error, |hint| plan_datafusion_err!("{said}{hint}"));
     }
     let DataFusionError::SchemaError(missing, _) = error.find_root() else { return error };
     let SchemaError::FieldNotFound { field, .. } = missing.as_ref() else { return error };
     let (message, name) = (error_line(&error), field.name());
+    let words: Vec<&str> = sql.split([' ', '\n', '\t', ',', ')', ';']).filter(|word| !word.is_empty()).collect();
+    let mut after_where = words.iter().skip_while(|word| !word.eq_ignore_ascii_case("where"));
+    let is_given = words.windows(2).any(|pair| pair[0].eq_ignore_ascii_case("as") && pair[1] == name)
+        && after_where.any(|word| word.starts_with(name));
     match sql.contains(&format!("\"{name}\"")) {
         true => plan_datafusion_err!("{message}. A text is in single quotes: '{name}'"),
+        false if is_given && field.relation.is_none() => plan_datafusion_err!(
+            "there is no column {name} yet, since SELECT names it after WHERE: write SELECT * FROM (SELECT … AS {name} …) WHERE \
+             {name} …"
+        ),
         false => error,
     }
 }
@@ -187,17 +196,21 @@ fn with_hint(error: DataFusionError, sql: &str) -> DataFusionError {
 /// Words that begin a part of a statement.
 const KEYWORDS: [&str; 8] = ["SELECT", "FROM", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "JOIN"];
 
-/// The keyword that was meant by the word that the parser did not expect, or by the word before it.
-fn misspelt(said: &str, sql: &str) -> Option<&'static str> {
-    let (found, place) = said.split_once("found: ")?.1.rsplit_once(" at Line: ")?;
+/// What was meant by the word that the parser did not expect, or by the word before it.
+fn misread(said: &str, sql: &str) -> Option<String> {
+    let (found, place) = said.split_once("found: ")?.1.split_once(" at Line: ")?;
     let (line, column) = place.split_once(", Column: ")?;
+    let column: String = column.chars().take_while(char::is_ascii_digit).collect();
     let (line, column): (usize, usize) = (line.parse().ok()?, column.parse().ok()?);
     let lines: Vec<&str> = sql.lines().take(line).collect();
     let (last, above) = lines.split_last()?;
     let before = above.join(" ") + " " + &last.chars().take(column.checked_sub(1)?).collect::<String>();
-    [found, before.split_whitespace().last().unwrap_or_default()]
-        .into_iter()
-        .find_map(|word| typo::nearest(word, KEYWORDS).filter(|meant| !meant.eq_ignore_ascii_case(word)))
+    let before = before.split_whitespace().last().unwrap_or_default();
+    if before.eq_ignore_ascii_case("in") {
+        return Some(". A list of values is in round brackets: id IN ('a', 'b')".to_string());
+    }
+    let near = |word: &str| typo::nearest(word, KEYWORDS).filter(|meant| !meant.eq_ignore_ascii_case(word));
+    [found, before].into_iter().find_map(near).map(|meant| format!(" (did you mean {meant}?)"))
 }
 
 struct Session {

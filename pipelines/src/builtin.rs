@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use asap_kernels::front_end::either;
 use asap_udfs::typo;
 
 macro_rules! files {
@@ -71,10 +72,12 @@ pub fn pipeline(named: &str) -> Result<String, String> {
                  asap includes {included}"
             ),
             false => {
-                let hint = typo::hint(named, names());
-                let hint = match named.contains(' ') {
-                    true => " (write SQL to a file, such as mine.sql, and name the file)".to_string(),
-                    false => hint,
+                let hint = match named {
+                    _ if named.contains(' ') => " (write SQL to a file, such as mine.sql, and name the file)".to_string(),
+                    "help" | "list" | "ls" => {
+                        either(" (asap run --help shows the help)", " (help(asap.run) shows the help)").to_string()
+                    }
+                    _ => typo::hint(named, names()),
                 };
                 format!("there is no file and no built-in pipeline {named}{hint}; asap includes {included}")
             }

@@ -48,6 +48,9 @@ pub fn parse(text: &str) -> Result<Url> {
     if text.is_empty() {
         return config_err!("expected a path or a URL such as s3://bucket/folder, found an empty location");
     }
+    if text == "-" && !Path::new(text).exists() {
+        return config_err!("expected a file or a folder, found - (a pipe): pass a path");
+    }
     if let Some((table, folder)) = text.trim_end_matches('/').rsplit_once('/')
         && ["_delta_log", FOLDER].contains(&folder)
     {

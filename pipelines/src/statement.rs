@@ -17,14 +17,15 @@ const MOST_DOUBLED: usize = 8;
 /// The longest text: a parsed text takes hundreds of times its length.
 const MOST_BYTES: usize = 8 << 20;
 
-/// Refuses a text whose expressions are too long or too deep to be planned, or that takes a sample, which the engine would
-/// ignore.
+/// Refuses a text whose expressions are too long or too deep to be planned, or that has a form which the engine would ignore
+/// or misread.
 ///
 /// Each operator can put what is left of it one level deeper: `1-1-1` is `(1-1)-1`. A comma begins at the level of its
 /// bracket again, so lists of any length are flat.
 ///
 /// # Errors
-/// If the text is longer than 8 MiB, an expression may have more than [`MOST_LEVELS`] levels, or a table has TABLESAMPLE.
+/// If the text is longer than 8 MiB, an expression may have more than [`MOST_LEVELS`] levels, or it has a form of other engines such as
+/// TABLESAMPLE.
 pub fn check_text(sql: &str, dialect: &dyn Dialect) -> Result<()> {
     if sql.len() > MOST_BYTES {
         return plan_err!(
@@ -35,8 +36,8 @@ pub fn check_text(sql: &str, dialect: &dyn Dialect) -> Result<()> {
     }
     // What is no token is an error of the parser.
     let tokens = Tokenizer::new(dialect, sql).tokenize().unwrap_or_default();
-    if takes_sample(&tokens) {
-        return plan_err!("SQL here takes no sample of a table: write ORDER BY random() LIMIT 5");
+    if let Some(advice) = foreign(&tokens, dialect) {
+        return plan_err!("{advice}");
     }
     if most_doubled(&tokens) > MOST_DOUBLED {
         return plan_err!(
@@ -53,21 +54,40 @@ pub fn check_text(sql: &str, dialect: &dyn Dialect) -> Result<()> {
     Ok(())
 }
 
-/// Whether a table is sampled: TABLESAMPLE, or SAMPLE and a number.
-fn takes_sample(tokens: &[Token]) -> bool {
-    let mut words = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).peekable();
-    while let Some(token) = words.next() {
-        let Token::Word(word) = token else { continue };
-        let is_number = matches!(words.peek(), Some(Token::Number(..)));
-        if word.keyword == Keyword::TABLESAMPLE || word.keyword == Keyword::SAMPLE && is_number {
-            return true;
-        }
-    }
-    false
+const SAMPLE: &str = "SQL here takes no sample of a table: write ORDER BY random() LIMIT 5";
+const VERSIONS: &str = "SQL here reads the newest version of a table, and no earlier one: leave AS OF out";
+const LAMBDA: &str = "x -> … is a lambda only in the dialect of DuckDB: run SET datafusion.sql_parser.dialect = 'duckdb' before \
+                      this, as a command of its own; or query the items: SELECT s['tokens'] FROM (SELECT unnest(steps) AS s FROM \
+                      'out/pruned')";
+
+/// Words of other engines that follow each other; `0` is a number and `w` a word. The engine ignores or misreads them.
+const FORMS: [(&[&str], &str); 7] = [
+    (&["TABLESAMPLE"], SAMPLE),
+    (&["SAMPLE", "0"], SAMPLE),
+    (&["VERSION", "AS", "OF"], VERSIONS),
+    (&["TIMESTAMP", "AS", "OF"], VERSIONS),
+    (&["SYSTEM_TIME", "AS", "OF"], VERSIONS),
+    (&["LAMBDA", "w", ":"], LAMBDA),
+    (&["w", "->", "w"], LAMBDA),
+];
+
+fn foreign(tokens: &[Token], dialect: &dyn Dialect) -> Option<&'static str> {
+    let words: Vec<&Token> = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect();
+    let is = |token: &Token, part: &str| match (token, part) {
+        (Token::Number(..), "0") | (Token::Colon, ":") | (Token::Arrow, "->") => true,
+        (Token::Word(word), "w") => word.quote_style.is_none(),
+        (Token::Word(word), part) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case(part),
+        _ => false,
+    };
+    let has = |form: &[&str]| {
+        words.windows(form.len()).any(|window| window.iter().zip(form).all(|(token, part)| is(token, part)))
+    };
+    let known = FORMS.iter().filter(|(_, advice)| *advice != LAMBDA || !dialect.supports_lambda_functions());
+    known.into_iter().find(|(form, _)| has(form)).map(|(_, advice)| *advice)
 }
 
 /// Advice on an expression that does not say what it seems to: a division of two whole numbers of columns, whose result is
-/// 0 for every share, a comparison with NULL, which is never true, and item 0 of a list, which is NULL.
+/// 0 for every share, a comparison with NULL, which is never true, item 0 of a list, which is NULL, and a stage by another name.
 ///
 /// # Errors
 /// As the types of the expression.
@@ -94,6 +114,10 @@ pub fn surprise(expr: &Expr, schema: &dyn ExprSchema) -> Result<Option<String>> 
             advice = Some(format!("no comparison with NULL is true: write {} IS {not}NULL", shown(left)));
             Ok(TreeNodeRecursion::Stop)
         }
+        part if let Some(stage) = other_stage(part) => {
+            advice = Some(stage);
+            Ok(TreeNodeRecursion::Stop)
+        }
         Expr::ScalarFunction(call) if call.name() == "array_element" && call.args.get(1).is_some_and(is_zero) => {
             let list = call.args.first().map_or(String::new(), shown);
             advice = Some(format!("SQL counts from 1, and {list}[0] is NULL: {list}[1] is the first item"));
@@ -109,6 +133,39 @@ pub fn surprise(expr: &Expr, schema: &dyn ExprSchema) -> Result<Option<String>> 
         _ => Ok(TreeNodeRecursion::Continue),
     })?;
     Ok(advice)
+}
+
+/// Advice on a comparison of `dropped` with what pages and papers call a stage or a kept step: it is never that.
+fn other_stage(part: &Expr) -> Option<String> {
+    let text = |expr: &Expr| match expr {
+        Expr::Literal(value, _) => value.try_as_str().flatten().map(str::to_string),
+        _ => None,
+    };
+    let (side, values) = match part {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq | Operator::NotEq, right }) => {
+            (left.as_ref(), vec![right.as_ref()])
+        }
+        Expr::InList(list) => (list.expr.as_ref(), list.list.iter().collect()),
+        _ => return None,
+    };
+    let is_dropped = match side {
+        Expr::Column(column) => column.name == "dropped",
+        Expr::ScalarFunction(call) if call.name() == "get_field" => {
+            call.args.last().and_then(text).is_some_and(|field| field == "dropped")
+        }
+        _ => false,
+    };
+    let found = values.into_iter().filter(|_| is_dropped).filter_map(text).find(|value| is_no_stage(value))?;
+    Some(format!(
+        "dropped is never '{found}': stage 1 is 'anchor', stage 2 is 'surprisal' or the name that the pipeline gives it, and a \
+         kept step has NULL"
+    ))
+}
+
+fn is_no_stage(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    let number = lower.trim_start_matches("stage").trim_matches([' ', '_', '-']);
+    ["", "1", "2", "one", "two", "kept", "none", "null"].contains(&number)
 }
 
 /// A bracket or a CASE that is open.

@@ -12,7 +12,7 @@ use crate::config;
 /// What to type instead of commands and flags, by the command that they follow. `LOC` is an argument that no flag takes.
 /// Former commands that [`crate::table`] took over are not here.
 #[rustfmt::skip]
-const INSTEAD: [(&str, &str, &str); 43] = [
+const INSTEAD: [(&str, &str, &str); 44] = [
     ("asap", "cache", "asap cache gc is now asap table vacuum LOC --answers; for ls and stats, query 'LOC/.asap/cache' with asap sql, as docs/runs.md shows"),
     ("asap", "sample", "asap sample has gone; data/README.md names the commit whose asap sample made the sample"),
     ("asap", "experiment", "asap experiment has gone: docs/evidence.md of commit 48353b40 has its figures, and python -m asap.paper run docs/recipes/paper/student.toml repeats its arms"),
@@ -40,13 +40,14 @@ const INSTEAD: [(&str, &str, &str); 43] = [
     ("asap inspect", "--rejects", "asap inspect LOC/.asap/rejects shows the rejects of the output LOC"),
     ("asap inspect", "--row", "asap inspect LOC --chain FILE:ROW shows one row, and --rows N the first rows of each layout"),
     ("asap inspect", "--status", "asap table status LOC shows the status of the output LOC"),
-    ("asap inspect", "--where", "asap inspect has no --where: asap sql --from LOC -c \"SELECT * FROM corpus WHERE …\" filters rows"),
+    ("asap inspect", "--where|--filter|--query", "asap inspect has no --where: asap sql --from LOC -c \"SELECT * FROM corpus WHERE …\" filters rows"),
     ("asap model", "--model", "asap model takes the model without a flag: asap model small"),
     ("asap run", "LOC", "it takes one pipeline; name the input with --from, and the output with --to"),
     ("asap run", "--resume", "asap run resumes by itself: run the same command again"),
     ("asap run", "--max-steps|--steps", "asap run has no --max-steps: the budget counts tokens, --max-tokens N, or is a share of each chain, --ratio R"),
     ("asap run", "--jobs|--threads|--workers", "asap run computes on all cores; --part K/N shares the work among processes"),
     ("asap schedule", "--dry-run", "asap schedule JOBS.TOML --check reports errors of the jobs and their next times, and runs nothing"),
+    ("asap sql", "--where|--filter|--select", "asap sql has no flags for parts of a query: write SELECT … FROM … WHERE … after -c"),
     ("asap sql", "--format", "asap sql --format takes csv, tsv, table, json, nd-json (JSON lines) or automatic"),
     ("asap train", "LOC", "name the corpus with --data, and the model's folder with --out"),
     ("asap view", "LOC", "to compare it with a second output, pass that one to --against"),
@@ -90,7 +91,6 @@ pub(super) fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<Str
         return None;
     }
     let what = match (kind, typed.strip_prefix("--")) {
-        (_, None) if typed == "help" || typed == "?" => format!("{path} --help shows the help"),
         (ContextKind::InvalidSubcommand, _) => unknown_command(&command, &path, typed),
         (_, Some(flag)) if has(&command, "set") && config::setting_of_flag(flag).is_some() => {
             let key = config::setting_of_flag(flag)?;
@@ -116,28 +116,47 @@ pub(super) fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<Str
     Some(format!("error: {what}"))
 }
 
+/// The answer to the word help after a command, which would be taken as a location or a pipeline.
+pub(super) fn help(arguments: &[OsString]) -> Option<String> {
+    let (last, path) = arguments.get(1..)?.split_last()?;
+    let is_help = last == "help" || last == "?";
+    let mut command = command();
+    for name in path {
+        command = command.find_subcommand(name)?.clone();
+    }
+    let has_help = command.has_subcommands() || std::path::Path::new(last).exists();
+    let path: Vec<_> = path.iter().map(|name| name.to_string_lossy()).collect();
+    (is_help && !has_help).then(|| format!("error: asap {} --help shows the help", path.join(" ")))
+}
+
 fn has(command: &clap::Command, flag: &str) -> bool {
     command.get_arguments().any(|argument| argument.get_long() == Some(flag))
 }
 
-/// Flags of commands, and words for the same. The first that a command has is meant.
-const SAME: [&[&str]; 15] = [
+/// Flags of commands, and words for the same, with hyphens. The first that a command has is meant.
+const SAME: [&[&str]; 18] = [
     &["learning-rate", "lr"],
     &["new-generation", "force", "overwrite"],
-    &["samples", "n", "num-samples"],
-    &["limit", "rows", "maxrows", "questions", "head"],
-    &["to", "out", "output", "output-dir", "o"],
-    &["from", "data", "input", "dataset"],
-    &["max-tokens", "budget", "max-length", "max-new-tokens"],
-    &["micro-batch", "step", "batch-size", "batch", "per_device_train_batch_size"],
+    &["samples", "n", "num-samples", "best-of"],
+    &["limit", "rows", "maxrows", "questions", "head", "num-rows", "max-rows", "max-samples", "top"],
+    &["to", "out", "output", "output-dir", "o", "save-to"],
+    &["from", "data", "input", "dataset", "dataset-name", "train-file", "i"],
+    &["max-tokens", "budget", "max-length", "max-new-tokens", "max-seq-length", "seq-len"],
+    &["micro-batch", "step", "batch-size", "batch", "per-device-train-batch-size"],
     &["prompt", "question"],
-    &["accumulate", "gradient-accumulation-steps", "gradient_accumulation_steps"],
-    &["bench", "tasks", "task"],
-    &["columns", "question-column", "cot-column", "answer-column"],
-    &["command", "query", "e", "execute"],
-    &["epochs", "num_train_epochs", "num-train-epochs"],
-    &["model", "model_name_or_path", "pretrained"],
+    &["accumulate", "gradient-accumulation-steps"],
+    &["bench", "tasks", "task", "benchmark"],
+    &["columns", "question-column", "cot-column", "answer-column", "mapping"],
+    &["command", "query", "e", "execute", "q"],
+    &["epochs", "num-train-epochs", "num-epochs"],
+    &["model", "model-name-or-path", "pretrained", "checkpoint"],
+    &["ratio", "shares", "share", "rate", "compression", "compression-ratio", "target-ratio", "fraction", "keep"],
+    &["pipelines", "pipeline", "methods"],
+    &["seed", "random-state", "random-seed"],
 ];
+
+/// Flags of other tools that choose rows.
+const OF_ROWS: [&str; 6] = ["where", "filter", "limit", "head", "max-samples", "num-rows"];
 
 /// A flag that the command lacks. The tips of clap may be far from what was typed.
 fn unknown_flag(error: &clap::Error, command: &clap::Command, path: &str, typed: &str) -> String {
@@ -145,15 +164,38 @@ fn unknown_flag(error: &clap::Error, command: &clap::Command, path: &str, typed:
     if has(command, flag) {
         return format!("{typed} is a flag of {path}: write it after {path}");
     }
-    let same = SAME.iter().find(|words| words.contains(&flag)).copied().unwrap_or_default();
+    let hyphens = flag.replace('_', "-");
+    let same = SAME.iter().filter(|words| words.contains(&hyphens.as_str())).flat_map(|words| words.iter().copied());
     let tip = match error.get(ContextKind::SuggestedArg) {
         Some(ContextValue::String(tip)) => Some(tip.trim_start_matches('-')),
         _ => None,
     };
     let is_near = |tip: &&str| tip.starts_with(flag) || typo::nearest(flag, [*tip]).is_some();
-    let meant = same.iter().copied().find(|word| has(command, word)).or(tip.filter(is_near));
-    let hint = meant.map_or(String::new(), |meant| format!(" (did you mean --{meant}?)"));
+    let mut meant = std::iter::once(hyphens.as_str()).chain(same).find(|word| has(command, word));
+    meant = meant.or(tip.filter(is_near));
+    if meant.is_none() && OF_ROWS.contains(&hyphens.as_str()) && ["from", "data"].iter().any(|from| has(command, from))
+    {
+        return format!(
+            "{path} has no flag {typed}: it reads all rows. asap sql -c \"COPY (SELECT * FROM 'LOC' WHERE … LIMIT 100) TO \
+             'some.parquet'\" writes some to a file"
+        );
+    }
+    let hint = match meant {
+        Some(meant) => format!(" (did you mean --{meant}?)"),
+        None => of_others(flag),
+    };
     format!("{path} has no flag {typed}{hint}; {path} --help lists them")
+}
+
+/// Which commands have a flag.
+fn of_others(flag: &str) -> String {
+    let command = command();
+    let others = command.get_subcommands().filter(|other| !other.is_hide_set() && has(other, flag));
+    let others: Vec<_> = others.map(|other| format!("asap {}", other.get_name())).collect();
+    match others.as_slice() {
+        [] => String::new(),
+        others => format!(", which is a flag of {}", others.join(" and ")),
+    }
 }
 
 /// The words of a query that the shell took apart, also those after `-c`.

@@ -46,6 +46,11 @@ impl Flags {
         Ok(arguments)
     }
 
+    /// The arguments of a job, as `asap run` parses them.
+    pub(super) fn parsed(&self, arguments: &[String]) -> Option<ArgMatches> {
+        self.command.clone().try_get_matches_from(arguments).ok()
+    }
+
     fn unknown(&self, job: &Table, other_keys: &[&str]) -> Vec<(String, String)> {
         let known: Vec<_> = self.command.get_arguments().map(key).chain(other_keys.iter().copied()).collect();
         let fault = |found: &String| match found.as_str() {

@@ -75,7 +75,7 @@ def main():
     folder, name = Path(sys.argv[1]), sys.argv[2]
     names = {"FastLanguageModel": FastLanguageModel, "model": str(folder / "model")}
     exec(line("unsloth"), names)
-    found = trained(folder, line("TRL, tokens").replace("examples", name), model=names["model"])
+    found = trained(folder, line("TRL, tokens").replace("out/tokens", name), model=names["model"])
     print(json.dumps([[*example, count] for example, count in found.items()]))
 
 

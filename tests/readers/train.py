@@ -137,7 +137,7 @@ def axolotl(folder, name):
     """Returns what reaches the model from the files `name` by the docs' line for axolotl."""
     needed = {"base_model": "model", "micro_batch_size": STEP, "gradient_accumulation_steps": 1, "num_epochs": 1,
               "learning_rate": 1e-4, "dataset_prepared_path": "axolotl"}
-    settings = AxolotlInputConfig(**needed, **yaml.safe_load(line("axolotl, tokens").replace("examples", name)))
+    settings = AxolotlInputConfig(**needed, **yaml.safe_load(line("axolotl, tokens").replace("out/tokens", name)))
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "model")
     with contextlib.chdir(folder):
         rows, *_ = prepare_datasets(DictDefault({**settings.model_dump(exclude_none=True), "batch_size": STEP}), tokenizer)
@@ -149,7 +149,7 @@ def llama_factory(folder, name):
     spans = line_of("LLaMA-Factory, tokens")
     load = functools.partial(datasets.load_dataset, cache_dir=str(folder / "cache"))
     with contextlib.chdir(folder):
-        eval(spans[1].replace("examples", name), {"load_dataset": load})
+        eval(spans[1].replace("out/tokens", name), {"load_dataset": load})
         [arguments] = transformers.HfArgumentParser(DataArguments).parse_dict({"template": "empty", **yaml.safe_load(spans[0])})
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "model")
         template = get_template_and_fix_tokenizer(tokenizer, arguments)
@@ -170,7 +170,7 @@ def unsloth(folder, name):
 def table(folder):
     """The pipeline `examples` and masked chains in four trainers, by the docs' lines: exactly our rows and labels reach the
     model."""
-    trainers = {"TRL": lambda name: trained(folder, line("TRL, tokens").replace("examples", name)),
+    trainers = {"TRL": lambda name: trained(folder, line("TRL, tokens").replace("out/tokens", name)),
                 "unsloth": functools.partial(unsloth, folder), "axolotl": functools.partial(axolotl, folder),
                 "LLaMA-Factory": functools.partial(llama_factory, folder)}
     for name in ["examples", "masked"]:

@@ -377,11 +377,30 @@ impl Settings {
 }
 
 fn unknown_setting(key: &str) -> Result<()> {
+    let near = typo::nearest(key, Settings::KEYS.iter().copied());
     let is_without_group = |known: &&&str| known.rsplit('.').next() == Some(key);
     let spelled = |key: &str| Setting(&format!("asap.{key}")).to_string();
     let mut meant: Vec<String> = Settings::KEYS.iter().filter(is_without_group).map(|known| spelled(known)).collect();
     if meant.is_empty() {
-        meant.extend(typo::nearest(key, Settings::KEYS.iter().copied()).map(spelled));
+        meant.extend(near.map(spelled));
+    }
+    let is_near = near.is_some_and(|near| !near.ends_with("api_key_env"));
+    match key.rsplit(['.', '_']).next() {
+        Some("token") if !is_near => {
+            return config_err!(
+                "there is no setting {}: the variable HF_TOKEN holds the token of the Hub",
+                spelled(key)
+            );
+        }
+        Some("key" | "secret" | "password") if !is_near => {
+            return config_err!(
+                "there is no setting {}: a key stays in the environment, in a variable such as PROVIDER_KEY; set {} to the name of \
+                 the variable",
+                spelled(key),
+                spelled(near.unwrap_or("anchor.api_key_env"))
+            );
+        }
+        _ => {}
     }
     let all = either("information_schema.df_settings lists all settings", "asap.settings() lists all");
     match meant.join(" or ") {

@@ -12,6 +12,7 @@ use crate::outputs::{open, table};
 use crate::run::output::provenance::Provenance;
 use crate::run::output::rejects;
 use crate::run::says_finished;
+use crate::run::unusual::pruned_by;
 
 #[derive(Debug, Serialize)]
 pub struct Status {
@@ -41,6 +42,13 @@ pub struct Status {
     /// The sampling parameters that rows did not get from their requests, because the endpoint refused them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub endpoint_defaults: Vec<&'static str>,
+}
+
+impl Status {
+    /// A note for work that prunes chains, if a run has pruned those of this output.
+    pub fn pruned(&self) -> Option<String> {
+        pruned_by(&self.output, self.made_by.as_ref()?)
+    }
 }
 
 #[derive(Debug, Serialize)]

@@ -128,6 +128,7 @@ fn locations(request: &Request) -> Result<(Vec<Source>, Url)> {
             );
         }
     }
+    unusual::check_around(&to)?;
     Ok((sources, to))
 }
 

@@ -40,7 +40,7 @@ pub mod retry;
 pub mod sample;
 mod slice_rows;
 pub mod summary;
-mod unusual;
+pub(crate) mod unusual;
 pub mod work;
 
 use std::sync::Arc;

@@ -1,13 +1,18 @@
 //! What is unusual about a run, and worth a note before its rows: most often, something else was meant.
 
+use std::path::Path;
+
 use asap_kernels::front_end::Flag;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{Result, config_err};
+use url::Url;
 
 use super::output::Output;
 use super::request::Request;
+use crate::asap_folder::FOLDER;
 use crate::builtin;
 use crate::corpus::{CorpusFile, Table};
+use crate::delta;
 use crate::location;
 use crate::run::ledger::{Ledger, RetriedSlice};
 use crate::run::output::provenance::Provenance;
@@ -33,6 +38,20 @@ pub(super) fn check_generations(request: &Request, corpus: &Schema) -> Result<()
     config_err!("the pipeline {name} chooses among several generations of a question, and {from} {why}")
 }
 
+/// Checks that a new output is not in a table. What a table keeps about itself may be in it.
+pub(super) fn check_around(to: &Url) -> Result<()> {
+    let is_table = |path: &Path| path.join(delta::FOLDER).is_dir();
+    let Some(path) = location::local_path(to).filter(|path| !is_table(path)) else { return Ok(()) };
+    match path.ancestors().skip(1).find(|around| is_table(around)) {
+        Some(table) if !path.strip_prefix(table).is_ok_and(|rest| rest.starts_with(FOLDER)) => config_err!(
+            "the output {} is inside the table {}, whose log would not have these rows: choose another output",
+            location::display(to),
+            Url::from_directory_path(table).map_or(table.display().to_string(), |table| location::display(&table))
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// A note on a new output whose name is that of a file.
 pub(super) fn named_like_a_file(request: &Request, output: &Output) -> Option<String> {
     let is_file = FILES.iter().any(|ending| request.to.ends_with(&format!(".{ending}")));
@@ -43,11 +62,14 @@ pub(super) fn named_like_a_file(request: &Request, output: &Output) -> Option<St
 /// A note on an input whose chains a run has pruned already.
 pub(super) fn pruned_input(request: &Request, table: &Table) -> Option<String> {
     let made = decode::<Provenance>(&table.log.state, PROVENANCE)?;
-    let prunes = request.sql.contains(builtin::BUDGET);
-    (prunes && !builtin::prunes_nothing(&made.pipeline)).then(|| {
+    request.sql.contains(builtin::BUDGET).then(|| pruned_by(&table.shown(), &made)).flatten()
+}
+
+/// A note on a location whose chains a run has pruned.
+pub(crate) fn pruned_by(location: &str, made: &Provenance) -> Option<String> {
+    (!builtin::prunes_nothing(&made.pipeline)).then(|| {
         format!(
-            "{} is an output of the pipeline {}: chains that it pruned are pruned a second time. Their originals are in {}",
-            table.shown(),
+            "{location} is an output of the pipeline {}: chains that it pruned are pruned a second time. Their originals are in {}",
             made.pipeline,
             made.input.join(", ")
         )

@@ -28,6 +28,9 @@ const PREVIEW: usize = 10;
 /// Characters of each.
 const LINE: usize = 200;
 
+/// Chains that an error names.
+const FOUND: u64 = 5;
+
 /// The roles of calls of tools and of their results begin with these words. Pages fold them.
 const CALL: &str = "call of";
 const RESULT: &str = "result";
@@ -116,10 +119,19 @@ pub async fn find(location: &str, named: &str) -> Result<Chain, Failure> {
         }
         why = format!("{}; expected an id", place.missing(&source).await?);
     }
-    let condition = Some(&Condition::is("id", named));
-    let listing =
-        Listing { table: &source.location, columns: &PLACE, condition, order: &BY_PLACE, first: 0, rows: Some(5) };
-    let places: Vec<_> = source.listed(&listing).await?.iter().map(InputRow::of).collect();
+    let listed = async |condition: &Condition, columns: &[&str]| {
+        let (table, condition) = (source.location.as_str(), Some(condition));
+        source.listed(&Listing { table, columns, condition, order: &BY_PLACE, first: 0, rows: Some(FOUND) }).await
+    };
+    let places: Vec<_> = listed(&Condition::is("id", named), &PLACE).await?.iter().map(InputRow::of).collect();
+    if places.is_empty() {
+        let found = listed(&Condition::begins("id", named), &["CAST(id AS TEXT) AS id"]).await?;
+        let ids: Vec<_> = found.iter().map(|row| row.text("id")).collect();
+        let more = if ids.len() as u64 == FOUND { ", …" } else { "" };
+        if !ids.is_empty() {
+            why = format!("{why} ({}{more} begin with it)", ids.join(", "));
+        }
+    }
     let missing = || {
         Failure::Usage(format!(
             "{location} has no chain '{named}': {why}, or FILE:ROW with the name of an input file and its row from 0; \

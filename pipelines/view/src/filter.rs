@@ -45,6 +45,16 @@ pub(crate) struct Condition {
     pub text: String,
     /// Why the text that was typed is no SQL, if its words are searched.
     pub not_sql: Option<NotSql>,
+    /// What else the text may mean.
+    pub other: Option<OtherMeaning>,
+}
+
+/// A second meaning of a text that was typed.
+#[derive(Debug, Clone)]
+pub(crate) struct OtherMeaning {
+    pub said: String,
+    /// What to type for it.
+    pub filter: Option<String>,
 }
 
 /// Why a text is no SQL, and the condition that was probably meant.
@@ -67,7 +77,7 @@ enum Wrong {
 impl Condition {
     /// A condition that asap wrote.
     pub(crate) fn sql(expr: Expr, text: String) -> Self {
-        Self { expr, text, not_sql: None }
+        Self { expr, text, not_sql: None, other: None }
     }
 
     /// Whether a column is this text.
@@ -79,7 +89,12 @@ impl Condition {
     /// Whether a column begins with this text.
     pub(crate) fn begins(column: &str, text: &str) -> Self {
         let expr = starts_with(cast(ident(column), DataType::Utf8), lit(text));
-        Self::sql(expr, format!("starts_with({column}, {})", quoted(text)))
+        Self::sql(expr, format!("starts_with(CAST({column} AS TEXT), {})", quoted(text)))
+    }
+
+    /// This condition of a text that may mean something else too.
+    pub(crate) fn or_else(self, said: String, filter: Option<String>) -> Self {
+        Self { other: Some(OtherMeaning { said, filter }), ..self }
     }
 
     /// Whether it reads the column that only the pairs of two outputs have.
@@ -127,6 +142,7 @@ impl Condition {
         match Self::planned(text, schema) {
             Ok(condition) => Ok(Some(condition)),
             Err(Wrong::NotSql(why, meant)) => {
+                let meant = meant.or_else(|| meant::alternatives(text));
                 let not_sql = Some(NotSql { why: error_line(&why), meant, is_like_sql: is_like_sql(text) });
                 Ok(Some(Self { not_sql, ..Self::words(text, schema) }))
             }
@@ -141,7 +157,12 @@ impl Condition {
         if text.trim().is_empty() {
             return plan_err!("expected a condition such as pruned_tokens > 100, found an empty text");
         }
-        Self::planned(text, schema).map_err(|(Wrong::NotSql(why, _) | Wrong::Refused(why))| why)
+        Self::planned(text, schema).map_err(|wrong| match wrong {
+            Wrong::NotSql(_, None) if !is_like_sql(text) && !schema.has_column_with_unqualified_name(text.trim()) => {
+                plan_datafusion_err!("expected a condition, found words: write {}", meant::words(text))
+            }
+            Wrong::NotSql(why, _) | Wrong::Refused(why) => why,
+        })
     }
 
     fn planned(text: &str, schema: &DFSchema) -> std::result::Result<Self, Wrong> {

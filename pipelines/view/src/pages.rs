@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use url::form_urlencoded;
 
 use super::chain::{self, On, legend, steps};
-use super::filter::Condition;
+use super::filter::{Condition, OtherMeaning};
 use super::list::{self, COLUMNS, Column, Entry, QUESTION};
 use super::page::search;
 use super::place::{BY_PLACE, InputRow, PLACE};
@@ -41,23 +41,36 @@ struct Position {
 }
 
 impl Asked {
-    /// The filter of the form over a table: SQL, the place or the id of a row, or words.
+    /// The filter of the form over a table: SQL, the place or the id of a row, words, or the beginning of ids. The first that
+    /// finds a row is meant; what else the text may mean is said.
     async fn condition(&self, source: &Source, table: &str, schema: &DFSchema) -> Result<Option<Condition>> {
         let typed = Condition::typed(&self.filter, schema)?;
         let Some(words) = typed.as_ref().filter(|typed| typed.not_sql.is_some()) else { return Ok(typed) };
         let named = self.filter.trim();
         let id = schema.field_with_unqualified_name("id").ok();
         let id = id.filter(|id| id.data_type().is_string() || id.data_type().is_integer());
-        let place = InputRow::parse(named).map(|place| InputRow::condition(&[place]));
-        // The beginning of an id comes after the words. Counting these reads the texts once more, so it has a number.
-        let is_id = id.is_some() && !named.contains(char::is_whitespace) && named.contains(char::is_numeric);
-        let begins = is_id.then(|| [words.clone(), Condition::begins("id", named)]).into_iter().flatten();
-        for row in place.into_iter().chain(id.map(|_| Condition::is("id", named))).chain(begins) {
+        let place = InputRow::parse(named).map(|place| (InputRow::condition(&[place]), "a row of the input"));
+        for (row, what) in place.into_iter().chain(id.map(|_| (Condition::is("id", named), "an id"))) {
             if source.passed(table, &row).await? > 0 {
-                return Ok(Some(row));
+                let said = format!("This was read as {what}. Quotes search for the words:");
+                return Ok(Some(row.or_else(said, Some(format!("\"{named}\"")))));
             }
         }
-        Ok(typed)
+        if id.is_none() || named.contains(char::is_whitespace) {
+            return Ok(typed);
+        }
+        let begins = Condition::begins("id", named);
+        let ids = source.passed(table, &begins).await?;
+        if ids == 0 {
+            return Ok(typed);
+        }
+        let begin =
+            if ids == 1 { "1 id begins with it".to_string() } else { format!("{} ids begin with it", count(ids)) };
+        // Counting the words reads the texts once more.
+        Ok(Some(match source.passed(table, words).await? {
+            0 => begins.or_else(format!("No text has it. {begin}."), None),
+            _ => words.clone().or_else(format!("{begin}:"), Some(begins.text)),
+        }))
     }
 
     pub(super) fn is_filtered(&self) -> bool {
@@ -378,9 +391,12 @@ impl Asked {
                     (total, None) => (several(total, thing)),
                     (total, Some(_)) => { (several(total, thing)) ", searched for these words" }
                 }
+                @if let Some(OtherMeaning { said, filter }) = filter.and_then(|filter| filter.other.as_ref()) {
+                    p { (visible(said)) @if let Some(filter) = filter { " " a href=(address(&page, &[("where", filter)])) { code { (visible(filter)) } } } }
+                }
                 @if let Some(not_sql) = not_sql {
                     @if let Some(meant) = &not_sql.meant {
-                        p { "Did you mean " a href=(address(&page, &[("where", meant)])) { code { (visible(meant)) } } "?" }
+                        p { @if not_sql.is_like_sql { "This is nearly a condition. " } "Did you mean " a href=(address(&page, &[("where", meant)])) { code { (visible(meant)) } } "?" }
                     }
                     @if not_sql.is_like_sql {
                         details open[not_sql.meant.is_none()] { summary { "Not read as SQL" } p { (visible(&not_sql.why)) } }

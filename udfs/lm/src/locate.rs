@@ -86,6 +86,10 @@ fn folder(named: &str, part: Part, others: &str) -> Result<PathBuf> {
     if folder.exists() {
         return Ok(folder);
     }
+    if let Some((_, path)) = named.split_once("huggingface.co/").or_else(|| named.split_once("hf://")) {
+        let name: Vec<&str> = path.trim_start_matches("models/").split('/').take(2).collect();
+        return Err(LmError::NoModel(format!("an address is no model: write {}, its name on the Hub", name.join("/"))));
+    }
     let near = neighbor(&folder);
     let Some((repository, revision)) = repository(named) else {
         return Err(LmError::NoModel(format!(
@@ -223,6 +227,12 @@ mod tests {
         for nothing in ["nothing", "./a/b", "a/b/c", "/a/b", "../a", "a/b@../c", "a/b@/c", "a/b@"] {
             let error = locate(nothing).unwrap_err().to_string();
             assert!(error.contains(&format!("there is no folder {nothing}; a model is")), "{nothing}: {error}");
+        }
+        for page in
+            ["https://huggingface.co/org/name", "https://huggingface.co/org/name/tree/main", "hf://models/org/name"]
+        {
+            let error = locate(page).unwrap_err().to_string();
+            assert!(error.contains("an address is no model: write org/name, its name on the Hub"), "{page}: {error}");
         }
     }
 }

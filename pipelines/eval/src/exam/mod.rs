@@ -14,6 +14,7 @@ mod summary;
 pub(crate) mod variants;
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use asap_lm::SMALL;
 use asap_pipelines::location;
@@ -88,7 +89,7 @@ pub async fn run(args: Request, speed: impl AsyncFn(&Settings) -> Result<Speed, 
     let questions = format!("{:x}", Sha256::digest(&identity));
     let folder = format!("{}/.asap/exam/{questions:.8}", to.trim_end_matches('/'));
     let sample = sample::take(from, &folder, &args, settings).await?;
-    announce(&variants, &sample, &folder, settings, speed).await?;
+    let shares = announce(&variants, &sample, &folder, settings, speed).await?;
     let mut found = Vec::new();
     for variant in &variants {
         found.push(rows::of(&folder, variant).await?);
@@ -99,9 +100,10 @@ pub async fn run(args: Request, speed: impl AsyncFn(&Settings) -> Result<Speed, 
         rows = rows::write(&url, &found, &identity).await?;
     }
     let stop = Stop::listen("keeping the rows that are done");
-    let mut noted = BTreeSet::new();
+    let (mut noted, begun) = (BTreeSet::new(), Instant::now());
     for (index, variant) in variants.iter().enumerate() {
-        note(format!("{} of {} variants: {}", index + 1, variants.len(), variant.name()));
+        let left = time_left(&shares, index, begun.elapsed().as_secs_f64());
+        note(format!("{} of {} variants: {}{left}", index + 1, variants.len(), variant.name()));
         let bar = Bar::new("examining", false);
         let ended = run_pipeline(variant.request(&sample, &folder, settings), &bar, stop.asked()).await;
         bar.finish();
@@ -142,35 +144,51 @@ fn identity(args: &Request, from: &str) -> String {
     identity.to_string()
 }
 
-/// Prints how many tokens the scoring model will read and write, and how long that takes on this machine.
+/// The time that the rest of the variants takes, by what those before took. Empty before the first.
+fn time_left(shares: &[f64], index: usize, elapsed: f64) -> String {
+    let [done, left] = [&shares[..index], &shares[index..]].map(|part| part.iter().sum::<f64>());
+    let seconds = (elapsed / done * left).ceil();
+    if done > 0.0 { format!(" (about {} left)", rough(seconds as u64)) } else { String::new() }
+}
+
+/// Prints how many tokens the scoring model will read and write, and how long that takes on this machine. Returns the
+/// seconds of each variant.
 async fn announce(
     variants: &[Variant],
     sample: &str,
     folder: &str,
     settings: &Settings,
     speed: impl AsyncFn(&Settings) -> Result<Speed, Failure>,
-) -> Result<(), Failure> {
-    let (mut scored, mut written) = (0, 0);
+) -> Result<Vec<f64>, Failure> {
+    let mut estimates = Vec::new();
     for variant in variants {
         let bar = Bar::new("estimating", true);
+        let begun = Instant::now();
         let found = estimate(variant.request(sample, folder, settings), &bar, std::future::pending()).await?;
-        (scored, written) = (scored + found.scored_tokens, written + found.written_tokens);
+        // A run plans, reads and cuts the chains as its estimate does, and takes about as long to write.
+        estimates.push((found.scored_tokens, found.written_tokens, 2.0 * begun.elapsed().as_secs_f64()));
     }
-    if scored > 0 {
-        let Speed { tokens_per_second, seconds_per_pass } = speed(settings).await?;
-        let read = scored - written;
-        let seconds = read as f64 / tokens_per_second + written as f64 / WRITTEN_AT_ONCE * seconds_per_pass;
-        note(format!(
-            "the scoring model reads about {} tokens and writes at most {}, which takes about {}",
-            count(read),
-            count(written),
-            rough(seconds.ceil() as u64)
-        ));
-        if settings.scorer_model == SMALL {
-            note("asap's small model states almost no answer, so this exam shows only how an exam works");
-        }
+    let scored: u64 = estimates.iter().map(|(scored, ..)| scored).sum();
+    let written: u64 = estimates.iter().map(|(_, written, _)| written).sum();
+    if scored == 0 {
+        return Ok(vec![0.0; variants.len()]);
     }
-    Ok(())
+    let Speed { tokens_per_second, seconds_per_pass } = speed(settings).await?;
+    let seconds = |(scored, written, other): &(u64, u64, f64)| {
+        let read = (scored - written) as f64 / tokens_per_second;
+        other + read + *written as f64 / WRITTEN_AT_ONCE * seconds_per_pass
+    };
+    let shares: Vec<f64> = estimates.iter().map(seconds).collect();
+    note(format!(
+        "the scoring model reads about {} tokens and writes at most {}, which takes about {}",
+        count(scored - written),
+        count(written),
+        rough(shares.iter().sum::<f64>().ceil() as u64)
+    ));
+    if settings.scorer_model == SMALL {
+        note("asap's small model states almost no answer, so this exam shows only how an exam works");
+    }
+    Ok(shares)
 }
 
 /// Prints each note of a run once. Returns whether all its rows are done, and whether it did any.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use asap_llm::Llm;
 use asap_pipelines::corpus::Corpus;
 use asap_pipelines::location;
+use asap_pipelines::outputs::status::status;
 use asap_pipelines::session::session;
 use asap_pipelines::whole_table;
 use asap_udfs::Settings;
@@ -27,6 +28,8 @@ pub(super) async fn take(from: &str, folder: &str, args: &Request, settings: &Se
     if earlier.batches.iter().any(|batch| batch.num_rows() > 0) {
         return Ok(sample);
     }
+    // What is no output of a run has no status.
+    status(from).await.ok().and_then(|status| status.pruned()).iter().for_each(note);
     let context = session(settings.clone(), &Llm::default())?;
     let state = context.state();
     let corpus = while_opening(&[from.to_string()], Corpus::open(&state, from, None)).await?;

@@ -2,6 +2,7 @@
 
 use std::path::{Path as FilePath, PathBuf};
 
+use asap_kernels::front_end::either;
 use asap_udfs::typo::nearest;
 use datafusion::catalog::Session;
 use datafusion::common::{Result, exec_err};
@@ -190,6 +191,13 @@ fn corpus_file(source: &Source, store_url: &ObjectStoreUrl, mut meta: ObjectMeta
 fn of_elsewhere(typed: &str) -> String {
     if typed.contains('\\') {
         return format!("; a path has slashes here: {}", typed.replace('\\', "/"));
+    }
+    if typed.contains(',') {
+        let several = either(
+            "asap run also takes several --from NAME=LOC",
+            "asap.run also takes a list, from_=['a=LOC', 'b=LOC']",
+        );
+        return format!("; a location has no commas: a pattern in quotes names several files ({several})");
     }
     let is_part = |part: &str| !part.is_empty() && !part.starts_with('.');
     let is_file = |name: &str| name.ends_with(".parquet") || is_other_format(name);
