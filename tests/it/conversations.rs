@@ -76,7 +76,7 @@ fn steps_are_shown_by_turn() {
     workplace.run("run without_anchor --from in --to out --ratio 0.5 -q".split(' ')).ok();
     let chain = workplace.run("inspect out --chain a.jsonl:0".split(' '));
     let part = |line: &str| match line {
-        line if ["turn ", "  call ", "  result "].iter().any(|begins| line.starts_with(begins)) => {
+        line if ["turn ", "  call ", "  result"].iter().any(|begins| line.starts_with(begins)) => {
             Some(line.to_string())
         }
         line if line.starts_with(['+', '-']) && line.contains(" token") => Some("step".to_string()),

@@ -9,6 +9,7 @@ const MARGIN: [f64; 4] = [52.0, 34.0, 24.0, 44.0];
 const PANELS_IN_A_ROW: usize = 3;
 /// The height of a row of the legend, and the width of a letter and of the rest of an entry.
 const LEGEND: [f64; 3] = [20.0, 6.2, 40.0];
+const RADIUS: f64 = 3.5;
 /// The least space from the middle of a number below a panel to that of the next.
 const BETWEEN_TICKS: f64 = 32.0;
 /// Colors that readers with color blindness can tell apart: first those of Okabe and Ito (2008).
@@ -72,7 +73,7 @@ impl Tables {
         for (index, (name, stroke, fill)) in legend.iter().enumerate() {
             let x = 16.0 + (index % in_a_row) as f64 * entry;
             let y = height + 8.0 + (index / in_a_row) as f64 * LEGEND[0];
-            svg += &circle(x, y, stroke, fill, "");
+            svg += &circle([x, y], RADIUS, stroke, fill, "");
             svg += &format!("<text x=\"{}\" y=\"{}\">{name}</text>\n", x + 9.0, y + 4.0);
         }
         svg + "</svg>\n"
@@ -105,6 +106,7 @@ impl Tables {
         let lines: Vec<Vec<Point>> = methods.iter().map(|method| self.points(method, bench, axis)).collect();
         let scale = Scale::of(lines.iter().flatten(), axis);
         let mut drawn = scale.frame(title(bench), axis);
+        let mut places = Vec::new();
         for (index, points) in lines.iter().enumerate() {
             let own = points.iter().filter(|point| !point.is_printed);
             let line: Vec<String> =
@@ -115,8 +117,16 @@ impl Tables {
                 color(index)
             );
             for Point { x, accuracy, words, is_printed } in points {
-                let fill = if *is_printed { "white" } else { color(index) };
-                drawn += &circle(scale.x(*x), scale.y(*accuracy), color(index), fill, words);
+                let place = [scale.x(*x), scale.y(*accuracy)];
+                // A point where others are is a ring around them.
+                let others = places.iter().filter(|other| **other == place).count();
+                places.push(place);
+                let fill = match (others, *is_printed) {
+                    (0, true) => "white",
+                    (0, false) => color(index),
+                    _ => "none",
+                };
+                drawn += &circle(place, RADIUS + 3.0 * others as f64, color(index), fill, words);
             }
         }
         drawn
@@ -198,9 +208,9 @@ impl Scale {
     }
 }
 
-fn circle(x: f64, y: f64, stroke: &str, fill: &str, words: &str) -> String {
+fn circle([x, y]: [f64; 2], radius: f64, stroke: &str, fill: &str, words: &str) -> String {
     format!(
-        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" stroke=\"{stroke}\" stroke-width=\"1.5\" fill=\"{fill}\"><title>{}</title></circle>\n",
+        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" stroke=\"{stroke}\" stroke-width=\"1.5\" fill=\"{fill}\"><title>{}</title></circle>\n",
         escaped(words)
     )
 }

@@ -93,10 +93,18 @@ enum Line {
 /// A text with fences around its code that has none. Markdown keeps the spaces of code only.
 pub(crate) fn with_fences(text: &str) -> String {
     let mut fence = Fence::default();
-    let lines: Vec<(&str, Line)> = text
-        .split_inclusive('\n')
-        .map(|line| (line, if fence.holds(line) { Line::Text } else { Line::of(line) }))
-        .collect();
+    let line = |line| {
+        let was_open = fence.open().is_some();
+        match (fence.holds(line), fence.open().is_some()) {
+            (false, _) => (line, Line::of(line)),
+            // To Markdown, a mark after four spaces is code.
+            (true, is_open) if is_open != was_open && (line.starts_with("    ") || line.starts_with('\t')) => {
+                (line.trim_start_matches([' ', '\t']), Line::Text)
+            }
+            (true, _) => (line, Line::Text),
+        }
+    };
+    let lines: Vec<(&str, Line)> = text.split_inclusive('\n').map(line).collect();
     let mut written = String::with_capacity(text.len());
     for run in lines.chunk_by(|one, next| (one.1 == Line::Text) == (next.1 == Line::Text)) {
         let whole: String = run.iter().map(|(line, _)| *line).collect();
@@ -228,5 +236,6 @@ mod tests {
         for text in texts {
             assert_eq!(with_fences(text), text);
         }
+        assert_eq!(with_fences("So:\n    ```\n    x\n    ```\nDone."), "So:\n```\n    x\n```\nDone.");
     }
 }

@@ -114,11 +114,13 @@ fn shown<'a>(event: Event<'a>, source: &'a str, range: &Range<usize>, events: &m
             events.extend([Event::End(TagEnd::Strong), Event::End(TagEnd::Paragraph)]);
         }
         Event::Html(text) | Event::InlineHtml(text) => events.push(Event::Text(text)),
-        Event::Start(Tag::Emphasis) | Event::End(TagEnd::Emphasis) if is_product(source, range) => {
-            events.push(Event::Text("*".into()));
-        }
-        Event::Start(Tag::Strong) | Event::End(TagEnd::Strong) if is_product(source, range) => {
-            events.push(Event::Text("**".into()));
+        Event::Start(Tag::Emphasis | Tag::Strong) | Event::End(TagEnd::Emphasis | TagEnd::Strong)
+            if is_product(source, range) =>
+        {
+            let marks = if matches!(event, Event::Start(Tag::Strong) | Event::End(TagEnd::Strong)) { 2 } else { 1 };
+            let is_start = matches!(event, Event::Start(_));
+            let begin = if is_start { range.start } else { range.end - marks };
+            events.push(Event::Text(source[begin..begin + marks].into()));
         }
         // Amounts of money.
         Event::InlineMath(_) if source[range.end..].starts_with(char::is_alphanumeric) => events.push(raw()),
@@ -132,7 +134,7 @@ fn shown<'a>(event: Event<'a>, source: &'a str, range: &Range<usize>, events: &m
     }
 }
 
-/// Whether stars stand between factors: `2*3*4`, `x**2 + y**2` and `(a)*(b)*(c)` have no emphasis.
+/// Whether marks stand between factors or in names: `2*3*4`, `x**2 + y**2`, `(a)*(b)*(c)` and `__init__(` have no emphasis.
 fn is_product(source: &str, range: &Range<usize>) -> bool {
     let ends = |letter: char| letter.is_alphanumeric() || ")]}".contains(letter);
     let begins = |letter: char| letter.is_alphanumeric() || "([{".contains(letter);
@@ -289,8 +291,8 @@ mod tests {
         assert_eq!(of("**So** `a<b`"), "<p><strong>So</strong> <code>a&lt;b</code></p>");
         assert_eq!(of("# Plan\n- a\n- b"), "<p><strong>Plan</strong></p>\n<ul>\n<li>a</li>\n<li>b</li>\n</ul>");
         assert_eq!(
-            of("2*3*4, x**2 + y**2, (a)*(b)*(c), `c`"),
-            "<p>2*3*4, x**2 + y**2, (a)*(b)*(c), <code>c</code></p>"
+            of("2*3*4, x**2 + y**2, (a)*(b)*(c), __f__(), `c`"),
+            "<p>2*3*4, x**2 + y**2, (a)*(b)*(c), __f__(), <code>c</code></p>"
         );
         assert_eq!(of("<think>\nSo 1.\n</think>"), "plain: <think>\nSo 1.\n</think>");
         let think = "<p>&lt;think&gt;<br />\nSo <code>1</code>.<br />\n&lt;/think&gt;</p>";

@@ -180,7 +180,7 @@ pub(crate) fn scatter(label: &str, series: &[Points], ticks: &[(f64, String)], m
                 @for (at, tick) in ticks {
                     line class="axis" x1=(x(0.0)) x2=(x(1.0)) y1=(y(*at)) y2=(y(*at)) {}
                     text class="tick" x=(share(0.11)) y=(px(TOP + 4.0 + (1.0 - at) * SIDE)) text-anchor="end" { (tick) }
-                    text class="tick" x=(x(*at)) y=(px(TOP + SIDE + 18.0)) text-anchor="middle" { (tick) }
+                    text class="tick" x=(x(*at)) y=(px(TOP + SIDE + 18.0)) text-anchor=(anchor(*at)) { (tick) }
                 }
                 line class="control" x1=(x(0.0)) y1=(y(0.0)) x2=(x(1.0)) y2=(y(1.0)) {}
                 @if let Some((at, _)) = &mark { line class="mark" x1=(x(0.0)) x2=(x(1.0)) y1=(y(*at)) y2=(y(*at)) {} }

@@ -39,12 +39,8 @@ pub(crate) fn turns(row: QueryRow<'_>, steps: usize) -> Vec<Turn> {
 pub(crate) fn of_message(message: QueryRow<'_>) -> Vec<(String, String)> {
     let (thought, text) = (message.text("reasoning_content"), message.text("content"));
     let content = if thought.is_empty() { text.to_string() } else { tags::wrap(thought, text) };
-    let called = message.list("tool_calls").map(|call| call.get("function"));
-    let field = |value: &'_ serde_json::Value, name: &str| {
-        value.get(name).and_then(|text| text.as_str()).unwrap_or_default().to_string()
-    };
-    let calls: Vec<_> = called.map(|function| (field(function, "name"), field(function, "arguments"))).collect();
-    let mut said = said(message, content, calls.iter().map(|(name, arguments)| (name.as_str(), arguments.as_str())));
+    let called = message.list("tool_calls").filter_map(|call| call.get("function").as_object()).map(QueryRow::of);
+    let mut said = said(message, content, called.map(|called| (called.text("name"), called.text("arguments"))));
     if said.is_empty() {
         said.push((message.text("role").to_string(), String::new()));
     }
