@@ -232,7 +232,8 @@ impl Chain {
                     (head("Answer"))
                     (shown(&self.answer))
                 }
-                div.seen role="region" aria-label="What the trainer sees" tabindex="0" {
+                // A report has several, and landmarks have names of their own.
+                div.seen role="region" aria-label={ "What the trainer sees of " (visible(&self.place.to_string())) } tabindex="0" {
                     (head("What the trainer sees"))
                     @for (role, content) in &self.messages {
                         @if is_folded(role) { details { summary { (visible(role)) } (shown(content)) } }
