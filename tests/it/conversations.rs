@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::common::{Workplace, json_lines, root};
+use crate::support::viewer::Viewer;
 
 /// Forms without a list of messages, to which an export writes no thoughts.
 const TEXTS: [&str; 2] = ["history of LLaMA-Factory", "rendered by ChatML, calls in tags"];
@@ -59,4 +60,40 @@ fn without(row: &Value, fields: &[&str]) -> Value {
         turn.retain(|name, _| name != "original_steps" && !fields.contains(&name.as_str()));
     }
     row
+}
+
+#[test]
+fn steps_are_shown_by_turn() {
+    let workplace = Workplace::new();
+    let call = r#"{"id": "c", "type": "function", "function": {"name": "add", "arguments": "{\"a\": 8}"}}"#;
+    let line = format!(
+        r#"{{"messages": [{{"role": "user", "content": "8 + 5?"}},
+        {{"role": "assistant", "content": "", "reasoning_content": "A sum.\n\nSo I add.", "tool_calls": [{call}]}},
+        {{"role": "tool", "tool_call_id": "c", "content": "13"}},
+        {{"role": "assistant", "content": "It is 13.", "reasoning_content": "So 13.\n\nGood."}}]}}"#
+    );
+    workplace.write("in/a.jsonl", line.replace('\n', "") + "\n");
+    workplace.run("run without_anchor --from in --to out --ratio 0.5 -q".split(' ')).ok();
+    let chain = workplace.run("inspect out --chain a.jsonl:0".split(' '));
+    let part = |line: &str| match line {
+        line if ["turn ", "  call ", "  result"].iter().any(|begins| line.starts_with(begins)) => {
+            Some(line.to_string())
+        }
+        line if line.starts_with(['+', '-']) && line.contains(" token") => Some("step".to_string()),
+        _ => None,
+    };
+    let parts: Vec<_> = chain.ok().lines().filter_map(part).collect();
+    let (first, last) = (["turn 2, assistant", "step", "step"], ["turn 4, assistant", "step", "step"]);
+    let between = ["  call of add: {\"a\": 8}", "turn 3, tool", "  result: 13"];
+    assert_eq!(parts, [&["turn 1, user"][..], &first, &between, &last].concat());
+    let found = workplace.run("inspect out --chain a.jsonl:0 --format json".split(' ')).json();
+    let turns = found["turns"].as_array().unwrap().iter().map(|turn| (turn["role"].clone(), turn["steps"].clone()));
+    let expected = [("user", 0), ("assistant", 2), ("tool", 0), ("assistant", 2)];
+    assert_eq!(turns.collect::<Vec<_>>(), expected.map(|(role, steps)| (role.into(), steps.into())));
+    let (_, page) = Viewer::of(&workplace).page("chain?at=0");
+    let turns: Vec<_> = page.split("<p class=\"role turn\">").skip(1).collect();
+    let steps = |turn: &&str| turn.split("Answer").next().unwrap().matches("class=\"fate\"").count();
+    assert_eq!(turns.iter().map(steps).collect::<Vec<_>>(), [0, 2, 0, 2]);
+    assert!(turns[1].contains("<summary>call of add: {&quot;a&quot;: 8}</summary>"), "{}", turns[1]);
+    assert!(turns[2].contains("<summary>result: 13</summary>") && turns[3].contains("<summary>It is 13."));
 }

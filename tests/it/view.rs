@@ -1,16 +1,16 @@
 //! `asap view` and `asap inspect --chain`: what pruning did, from queries that anyone can repeat.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::common::Workplace;
 use crate::runs::place::wait_until;
+use crate::support::viewer::Viewer;
 
 /// An output of the whole method in `out`, and one of random steps in `random`.
 fn pruned(rows: usize) -> (Workplace, Value) {
@@ -45,10 +45,11 @@ fn cells(page: &str, table: &str) -> Vec<String> {
     cells.map(|cell| cell[..cell.find("</td>").unwrap()].replace("&lt;", "<")).collect()
 }
 
-fn shown(value: &Value) -> String {
+fn shown(column: &str, value: &Value) -> String {
     match value {
         Value::Null => "–".to_string(),
         Value::String(text) => text.clone(),
+        number if column == "seconds" => format!("{:.1} s", number.as_f64().unwrap()),
         number if number.is_u64() => asap::output::count(number.as_u64().unwrap()),
         number => {
             let text = format!("{:.4}", number.as_f64().unwrap());
@@ -75,7 +76,9 @@ fn each_number_comes_from_the_query_below_it() {
         let again: Vec<Value> = serde_json::from_str(workplace.run(format).ok()).unwrap();
         assert_eq!(&again, rows, "{name}");
         let columns = picture["columns"].as_array().unwrap();
-        let expected = rows.iter().flat_map(|row| columns.iter().map(|column| shown(&row[column.as_str().unwrap()])));
+        let expected = rows
+            .iter()
+            .flat_map(|row| columns.iter().filter_map(Value::as_str).map(|column| shown(column, &row[column])));
         assert_eq!(cells(&page, name), expected.collect::<Vec<_>>(), "{name}");
     }
     let rows = |name: &str| pictures.iter().find(|picture| picture["name"] == name).unwrap()["rows"].clone();
@@ -119,6 +122,12 @@ fn a_comparison_is_about_the_chains_that_both_have_and_a_filter_is_named() {
     let tenths: Vec<_> = tenths.map(|row| (row["tokens"].as_f64() > Some(0.0), row["kept"] == row["tokens"])).collect();
     assert_eq!(tenths, [[(true, true); 5], [(true, false); 5]].concat());
     assert!(!page.contains("after stage 1") && !page.contains("dropped by stage"), "there are no stages 1 and 2");
+    assert!(!page.contains("Lengths of chains: ") && page.contains("<ul class=\"legend\">"));
+    let page = report(&workplace, "r.html", &more);
+    let titles = ["Lengths of chains: out<", "What happened to the rows: out<", "Original and kept tokens<"];
+    titles.iter().for_each(|title| assert!(page.contains(&format!("<h2>{title}")), "{title}"));
+    let none = report(&workplace, "none.html", &["--where", "id > 'r9'"]);
+    assert!(none.contains("No chain matches --where: id &gt; 'r9'.") && !none.contains("Chains of this report"));
 }
 
 #[test]
@@ -285,7 +294,7 @@ fn two_outputs_are_listed_by_their_difference() {
     assert_eq!(shown, expected);
     let (_, chain) = viewer.page("chain?at=0");
     assert!(
-        chain.contains("The other output, random: ") && chain.contains("<li class=\"r\">dropped by random"),
+        chain.contains("The other output, random: ") && chain.contains("<li class=\"o\">dropped by random"),
         "{chain}"
     );
     for sort in ["chain", "-chain", "before", "-after", "kept", "-other", "difference", "steps", "-question"] {
@@ -321,47 +330,6 @@ fn a_port_that_is_taken_is_named() {
     let refused = workplace.run(["view", "out", "--port", &port]);
     let refused = refused.ends(1, &["cannot listen on 127.0.0.1", "another --port"]);
     assert_eq!((refused.stdout.as_str(), refused.stderr.lines().count()), ("", 1), "{}", refused.stderr);
-}
-
-/// A server of `asap view` that ends with the test.
-struct Viewer {
-    child: Child,
-    host: String,
-    token: String,
-}
-
-impl Viewer {
-    fn of(workplace: &Workplace) -> Self {
-        Self::by(workplace.command(["view", "out"]))
-    }
-
-    fn by(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let (host, token) = line.trim().strip_prefix("http://").unwrap().split_once('/').unwrap();
-        Self { child, host: host.to_string(), token: token.trim_end_matches('/').to_string() }
-    }
-
-    fn request(&self, method: &str, host: &str, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.host).unwrap();
-        write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
-        let mut response = String::new();
-        stream.read_to_string(&mut response).unwrap();
-        (response[9..12].parse().unwrap(), response)
-    }
-
-    fn page(&self, page: &str) -> (u16, String) {
-        self.request("GET", &self.host, &format!("/{}/{page}", self.token))
-    }
-}
-
-impl Drop for Viewer {
-    fn drop(&mut self) {
-        // It may have ended.
-        drop(self.child.kill());
-        self.child.wait().unwrap();
-    }
 }
 
 /// The plan of a filter runs, and its text is never a part of another query.

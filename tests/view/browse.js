@@ -139,6 +139,8 @@ async function reading(browser) {
   assert.ok((await seen("math mfrac")) && (await seen(".md strong")) && (await seen(".md pre code")));
   const code = await page.locator(".steps .md pre code").allInnerTexts();
   assert.ok(code.some((text) => text.startsWith("    return 6 * a")), String(code));
+  assert.ok(code.includes("for boxes in range(9):\n    print(muffins(boxes, 1))\n"), "code without fences");
+  assert.ok(await seen(".boxed math"), "an answer in a box");
   const family = await page.locator(".md pre code").first().evaluate((box) => getComputedStyle(box).fontFamily);
   assert.match(family, /monospace/);
   assert.strictEqual(await seen(".raw"), 0);
@@ -177,7 +179,13 @@ async function pictures(browser) {
       getComputedStyle(document.querySelector(`#words .legend .${name}`), "::before").color], name);
     assert.strictEqual(bar, key, name);
   }
-  assert.match(await page.locator("#scatter svg").textContent(), /tokens after.*tokens before/s);
+  // Each output has its own colors, and a picture of its own that no dot of the other one hides.
+  const dropped = (selector) => page.locator(selector).evaluateAll((found) => found.map((each) =>
+    [...each.querySelectorAll("rect, li")].map((part) => part.getAttribute("class")).filter((name) => name !== "k")).flat());
+  for (const part of ["#tokens", "#reasons"]) assert.deepStrictEqual([...new Set(await dropped(part))].sort(), ["o", "r"], part);
+  assert.strictEqual(await page.locator("#scatter svg").count(), 2);
+  assert.match(await page.locator("#scatter svg").first().textContent(), /tokens after.*tokens before/s);
+  assert.match(await page.locator("#lengths h2").textContent(), /: .*without_anchor$/);
   await page.context().close();
 }
 

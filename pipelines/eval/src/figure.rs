@@ -7,7 +7,11 @@ const PANEL: [f64; 2] = [320.0, 240.0];
 /// Space for numbers and titles: left, top, right, bottom.
 const MARGIN: [f64; 4] = [52.0, 34.0, 24.0, 44.0];
 const PANELS_IN_A_ROW: usize = 3;
-const LEGEND: [f64; 2] = [160.0, 20.0];
+/// The height of a row of the legend, and the width of a letter and of the rest of an entry.
+const LEGEND: [f64; 3] = [20.0, 6.2, 40.0];
+const RADIUS: f64 = 3.5;
+/// The least space from the middle of a number below a panel to that of the next.
+const BETWEEN_TICKS: f64 = 32.0;
 /// Colors that readers with color blindness can tell apart: first those of Okabe and Ito (2008).
 const COLORS: [&str; 10] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8a8a00", "#882255", "#888888"];
@@ -19,6 +23,12 @@ pub(super) enum Axis {
     Tokens,
     /// The most tokens of a response.
     Budget,
+}
+
+impl Axis {
+    fn title(self) -> &'static str {
+        if self == Self::Tokens { "mean tokens of a response" } else { "token budget" }
+    }
 }
 
 /// A value in a panel, with the accuracy in percent.
@@ -42,25 +52,28 @@ impl Tables {
             }
         }
         let columns = benches.len().clamp(1, PANELS_IN_A_ROW);
-        let width = columns as f64 * PANEL[0];
-        let height = benches.len().div_ceil(columns) as f64 * PANEL[1];
-        let in_a_row = (width / LEGEND[0]) as usize;
         let mut legend: Vec<(String, &str, &str)> = Vec::new();
         legend.extend(methods.iter().enumerate().map(|(index, name)| (escaped(name), color(index), color(index))));
         legend.extend(self.published.iter().map(|_| ("printed value".to_string(), "#555", "white")));
-        let whole = height + LEGEND[1] * legend.len().div_ceil(in_a_row) as f64 + 8.0;
+        let letters = legend.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0);
+        let entry = letters as f64 * LEGEND[1] + LEGEND[2];
+        let width = (columns as f64 * PANEL[0]).max(entry);
+        let height = benches.len().div_ceil(columns) as f64 * PANEL[1];
+        let in_a_row = ((width / entry) as usize).max(1);
+        let whole = height + LEGEND[0] * legend.len().div_ceil(in_a_row) as f64 + 8.0;
         let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {whole}\" font-family=\"sans-serif\" font-size=\"11\">\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" viewBox=\"0 0 {width} {whole}\" font-family=\"sans-serif\" font-size=\"11\">\n\
+             <title>Accuracy by {}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
+            axis.title()
         );
         for (index, bench) in benches.iter().enumerate() {
             let (x, y) = ((index % columns) as f64 * PANEL[0], (index / columns) as f64 * PANEL[1]);
             svg += &format!("<g transform=\"translate({x} {y})\">\n{}</g>\n", self.panel(bench, &methods, axis));
         }
         for (index, (name, stroke, fill)) in legend.iter().enumerate() {
-            let x = 16.0 + (index % in_a_row) as f64 * LEGEND[0];
-            let y = height + 8.0 + (index / in_a_row) as f64 * LEGEND[1];
-            svg += &circle(x, y, stroke, fill, "");
+            let x = 16.0 + (index % in_a_row) as f64 * entry;
+            let y = height + 8.0 + (index / in_a_row) as f64 * LEGEND[0];
+            svg += &circle([x, y], RADIUS, stroke, fill, "");
             svg += &format!("<text x=\"{}\" y=\"{}\">{name}</text>\n", x + 9.0, y + 4.0);
         }
         svg + "</svg>\n"
@@ -93,6 +106,7 @@ impl Tables {
         let lines: Vec<Vec<Point>> = methods.iter().map(|method| self.points(method, bench, axis)).collect();
         let scale = Scale::of(lines.iter().flatten(), axis);
         let mut drawn = scale.frame(title(bench), axis);
+        let mut places = Vec::new();
         for (index, points) in lines.iter().enumerate() {
             let own = points.iter().filter(|point| !point.is_printed);
             let line: Vec<String> =
@@ -103,8 +117,16 @@ impl Tables {
                 color(index)
             );
             for Point { x, accuracy, words, is_printed } in points {
-                let fill = if *is_printed { "white" } else { color(index) };
-                drawn += &circle(scale.x(*x), scale.y(*accuracy), color(index), fill, words);
+                let place = [scale.x(*x), scale.y(*accuracy)];
+                // A point where others are is a ring around them.
+                let others = places.iter().filter(|other| **other == place).count();
+                places.push(place);
+                let fill = match (others, *is_printed) {
+                    (0, true) => "white",
+                    (0, false) => color(index),
+                    _ => "none",
+                };
+                drawn += &circle(place, RADIUS + 3.0 * others as f64, color(index), fill, words);
             }
         }
         drawn
@@ -165,15 +187,19 @@ impl Scale {
                 at + 4.0
             );
         }
-        for tick in &self.ticks {
+        let mut free = f64::MIN;
+        for tick in self.ticks.iter().filter(|tick| {
+            let is_free = self.x(**tick) >= free;
+            free = if is_free { self.x(**tick) + BETWEEN_TICKS } else { free };
+            is_free
+        }) {
             let words = match tick % 1024.0 == 0.0 && axis == Axis::Budget {
                 true => format!("{}K", tick / 1024.0),
                 false => count(tick.round() as u64),
             };
             drawn += &label(self.x(*tick), down + 16.0, &words);
         }
-        let words = if axis == Axis::Tokens { "mean tokens of a response" } else { "token budget" };
-        drawn += &label((from + to) / 2.0, down + 34.0, words);
+        drawn += &label((from + to) / 2.0, down + 34.0, axis.title());
         let middle = self.y((self.top + self.bottom) / 2.0);
         drawn
             + &format!(
@@ -182,9 +208,9 @@ impl Scale {
     }
 }
 
-fn circle(x: f64, y: f64, stroke: &str, fill: &str, words: &str) -> String {
+fn circle([x, y]: [f64; 2], radius: f64, stroke: &str, fill: &str, words: &str) -> String {
     format!(
-        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" stroke=\"{stroke}\" stroke-width=\"1.5\" fill=\"{fill}\"><title>{}</title></circle>\n",
+        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" stroke=\"{stroke}\" stroke-width=\"1.5\" fill=\"{fill}\"><title>{}</title></circle>\n",
         escaped(words)
     )
 }

@@ -1,19 +1,23 @@
 //! Chains with what pruning did to each step: as a part of a page, and for a terminal.
 
-use asap_kernels::tags;
+use std::ops::Range;
+
 use asap_pipelines::location::command;
 use datafusion::common::Result;
 use datafusion::logical_expr::{ident, lit};
 use maud::{Markup, html};
 use serde::Serialize;
 
+use super::code::Fence;
 use super::filter::Condition;
 use super::place::{BY_PLACE, InputRow, PLACE};
-use super::prose::{Fence, prose};
+use super::prose::prose;
 use super::reject;
 use super::source::{Listing, QueryRow, Source};
+use super::stages::{self, Stages, stage};
 use super::svg;
-use super::text::{FOLDED, beginning, folded};
+use super::text::{FOLDED, folded};
+use super::turns::{self, Turn, is_folded};
 use crate::failure::Failure;
 use crate::output::{count, percent, quoted, several};
 use crate::terminal::{one_line, visible};
@@ -24,16 +28,12 @@ pub(crate) const COUNTED_ALONE: &str =
 const SCORES: &str = " A high score marks a step that the scoring model did not expect.";
 
 /// Lines of the preview of a chain.
-const PREVIEW: usize = 10;
+const PREVIEW: usize = 12;
 /// Characters of each.
-const LINE: usize = 200;
+const LINE: usize = 300;
 
 /// Chains that an error names.
 const FOUND: u64 = 5;
-
-/// The roles of calls of tools and of their results begin with these words. Pages fold them.
-const CALL: &str = "call of";
-const RESULT: &str = "result";
 
 /// Where a chain is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,13 +62,15 @@ pub struct Chain {
     pub original_tokens: u64,
     pub pruned_tokens: u64,
     pub(crate) steps: Vec<Step>,
-    /// The messages of the example: role and content. Calls of tools, and their results, are messages whose roles begin with
-    /// [`CALL`] and [`RESULT`].
+    /// The turns of a conversation with several exchanges or tools.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) turns: Vec<Turn>,
+    /// The messages of the example: role and content. Calls of tools, and their results, are messages with roles of their own.
     pub messages: Vec<(String, String)>,
 }
 
-/// What a page reads of a chain.
-const COLUMNS: [&str; 10] = [
+/// What a page reads of a chain. Outputs of earlier versions have no turns.
+const COLUMNS: [&str; 11] = [
     PLACE[0],
     PLACE[1],
     "id",
@@ -79,6 +81,7 @@ const COLUMNS: [&str; 10] = [
     "steps",
     "cot_steps(original_cot) AS texts",
     "messages",
+    "turns",
 ];
 
 /// The condition of chains. Only the pages with these rows are read: a condition on a column that is no struct makes the
@@ -89,9 +92,11 @@ pub(crate) fn at(places: &[InputRow]) -> Condition {
     Condition::sql(expr, format!("original_tokens >= 0 AND ({text})"))
 }
 
-/// The query for the chains of a condition.
-pub(crate) fn query<'a>(table: &'a str, condition: &'a Condition) -> Listing<'a> {
-    Listing { table, columns: &COLUMNS, condition: Some(condition), order: &[], first: 0, rows: None }
+/// The query for the chains of a condition, with the turns of this output.
+pub(crate) fn query<'a>(source: &Source, table: &'a str, condition: &'a Condition) -> Listing<'a> {
+    let has_turns = source.has("turns") && table == source.location;
+    let columns = &COLUMNS[..COLUMNS.len() - usize::from(!has_turns)];
+    Listing { table, columns, condition: Some(condition), order: &[], first: 0, rows: None }
 }
 
 /// Reads chains of an output, in the order of `places`; some may be missing.
@@ -99,7 +104,7 @@ pub(crate) async fn read(source: &Source, location: &str, places: &[InputRow]) -
     if places.is_empty() {
         return Ok(vec![]);
     }
-    let rows = source.listed(&query(location, &at(places))).await?;
+    let rows = source.listed(&query(source, location, &at(places))).await?;
     let mut chains: Vec<_> = rows.iter().map(Chain::of).collect();
     chains.sort_by_key(|chain| places.iter().position(|place| *place == chain.place));
     Ok(chains)
@@ -154,6 +159,7 @@ pub async fn find(location: &str, named: &str) -> Result<Chain, Failure> {
 
 impl Chain {
     fn of(row: QueryRow<'_>) -> Self {
+        let steps = steps(row);
         Self {
             place: InputRow::of(row),
             id: row.get("id").as_str().map(str::to_string),
@@ -161,21 +167,14 @@ impl Chain {
             answer: row.text("answer").to_string(),
             original_tokens: row.count("original_tokens"),
             pruned_tokens: row.count("pruned_tokens"),
-            steps: steps(row),
-            messages: row.list("messages").flat_map(said).collect(),
+            turns: turns::turns(row, steps.len()),
+            steps,
+            messages: row.list("messages").flat_map(turns::of_message).collect(),
         }
     }
 
     fn kept(&self) -> usize {
         self.steps.iter().filter(|step| step.dropped.is_none()).count()
-    }
-
-    /// The stages that dropped its steps.
-    fn stages(&self) -> Vec<&str> {
-        let mut stages: Vec<_> = self.steps.iter().filter_map(|step| step.dropped.as_deref()).collect();
-        stages.sort_unstable();
-        stages.dedup();
-        stages
     }
 
     /// What is left of the chain, in words.
@@ -204,18 +203,71 @@ impl Chain {
         })
     }
 
-    pub(crate) fn strip(&self, name: &str) -> Markup {
+    fn strip(&self, name: &str, stages: &Stages<'_>, is_own: bool) -> Markup {
+        let class = |step: &Step| step.dropped.as_deref().map_or("k", |stage| stages.class(stage, is_own));
         let cells: Vec<_> = self.steps.iter().map(|step| (step.tokens as f64, class(step))).collect();
-        svg::strip(&format!("{name}: {}", self.summary()), &cells, 24)
+        html! { (svg::strip(&format!("{name}: {}", self.summary()), &cells, 24)) (stages.legend(is_own)) }
+    }
+
+    /// The steps as strips: those of this output, and of the other one.
+    fn strips(&self, other: Option<(&str, &Chain)>, stages: &Stages<'_>) -> Markup {
+        html! {
+            (self.strip("this output", stages, true))
+            @if let Some((location, other)) = other {
+                p.facts { "The other output, " (visible(location)) ": " (other.summary()) }
+                (other.strip("other output", stages, false))
+            }
+        }
     }
 
     /// The chain as a part of a page, next to the same chain of another output, with its location. Long texts are folded,
     /// except on [`On::WholePage`].
-    pub(crate) fn html(&self, other: Option<(&str, &Chain)>, on: On) -> Markup {
+    pub(crate) fn html(&self, other: Option<(&str, &Chain)>, on: On, stages: &Stages<'_>) -> Markup {
         let limit = if on == On::WholePage { usize::MAX } else { FOLDED };
         // The heading above is that of a page, or that of a chain among chains.
         let head = |text: &str| html! { @if on == On::Report { h4 { (text) } } @else { h2.part { (text) } } };
         let shown = |text: &str| self.shown(text, limit, &mut Fence::default());
+        html! {
+            p.facts { (self.summary()) @if let Some(id) = &self.id { ", id " span.id { (visible(id)) } } }
+            (self.strips(other, stages))
+            div.sides {
+                div {
+                    (head("Question"))
+                    (shown(&self.question))
+                    (head("Steps"))
+                    @if on != On::Report { p.about { (COUNTED_ALONE) @if self.steps.iter().any(|step| step.score.is_some()) { (SCORES) } } }
+                    @if let Some(masked) = self.masked() { p.about { (masked) } }
+                    @if self.turns.is_empty() { (self.list(0..self.steps.len(), other, on)) }
+                    @for (index, (turn, steps)) in self.by_turn().enumerate() {
+                        (turn.html(index + 1, html! { @if !steps.is_empty() { (self.list(steps, other, on)) } }, &shown))
+                    }
+                    (head("Answer"))
+                    (shown(&self.answer))
+                }
+                // A report has several, and landmarks have names of their own.
+                div.seen role="region" aria-label={ "What the trainer sees of " (visible(&self.place.to_string())) } tabindex="0" {
+                    (head("What the trainer sees"))
+                    @for (role, content) in &self.messages {
+                        @if is_folded(role) { details { summary { (visible(role)) } (shown(content)) } }
+                        @else { p.role { (visible(role)) } (shown(content)) }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The turns, with the places of the steps of each.
+    fn by_turn(&self) -> impl Iterator<Item = (&Turn, Range<usize>)> {
+        self.turns.iter().scan(0, |end, turn| {
+            let begin = *end;
+            *end += turn.steps;
+            Some((turn, begin..*end))
+        })
+    }
+
+    /// A list of steps: dropped steps in a row are folded in a report.
+    fn list(&self, steps: Range<usize>, other: Option<(&str, &Chain)>, on: On) -> Markup {
+        let limit = if on == On::WholePage { usize::MAX } else { FOLDED };
         let mut fence = Fence::default();
         let mut item = |place: usize, step: &Step| {
             let there =
@@ -231,44 +283,14 @@ impl Chain {
             }
         };
         html! {
-            p.facts { (self.summary()) @if let Some(id) = &self.id { ", id " span.id { (visible(id)) } } }
-            (self.strip("this output"))
-            @if let Some((location, other)) = other {
-                (legend("kept", &self.stages()))
-                p.facts { "The other output, " (visible(location)) ": " (other.summary()) }
-                (other.strip("other output"))
-                (legend("kept", &other.stages()))
-            }
-            div.sides {
-                div {
-                    (head("Question"))
-                    (shown(&self.question))
-                    (head("Steps"))
-                    @if on != On::Report { p.about { (COUNTED_ALONE) @if self.steps.iter().any(|step| step.score.is_some()) { (SCORES) } } }
-                    @if let Some(masked) = self.masked() { p.about { (masked) } }
-                    ol.steps {
-                        @for (place, run) in self.runs() {
-                            @if let [step] = run { (item(place, step)) } @else {
-                                li.run.(class(&run[0])) {
-                                    details open[on != On::Report] {
-                                        summary { (folded_steps(run)) }
-                                        ol.steps { @for (index, step) in run.iter().enumerate() { (item(place + index, step)) } }
-                                    }
-                                }
+            ol.steps {
+                @for (place, run) in self.runs(steps) {
+                    @if let [step] = run { (item(place, step)) } @else {
+                        li.run.(class(&run[0])) {
+                            details open[on != On::Report] {
+                                summary { (folded_steps(run)) }
+                                ol.steps { @for (index, step) in run.iter().enumerate() { (item(place + index, step)) } }
                             }
-                        }
-                    }
-                    (head("Answer"))
-                    (shown(&self.answer))
-                }
-                div {
-                    (head("What the trainer sees"))
-                    @for (role, content) in &self.messages {
-                        @if [CALL, RESULT].iter().any(|folded| role.starts_with(folded)) {
-                            details { summary { (visible(role)) } (shown(content)) }
-                        } @else {
-                            p.role { (visible(role)) }
-                            (shown(content))
                         }
                     }
                 }
@@ -276,20 +298,23 @@ impl Chain {
         }
     }
 
-    /// The beginning of the chain, a line per step.
-    pub(crate) fn preview(&self) -> Markup {
-        let runs: Vec<_> = self.runs().collect();
-        let line = |text: &str| match beginning(text, LINE) {
-            line if line.contains(['$', '\\']) => prose(&line, &mut Fence::default()),
-            line => html! { (visible(&line)) },
+    /// The beginning of the chain, a line per step, next to the same chain of another output.
+    pub(crate) fn preview(&self, other: Option<(&str, &Chain)>, stages: &Stages<'_>) -> Markup {
+        let runs: Vec<_> = self.runs(0..self.steps.len()).collect();
+        let mut fence = Fence::default();
+        let mut line = |step: &Step| {
+            let shown = prose(folded(&step.text, LINE).0, &mut fence.clone());
+            fence.pass(&step.text);
+            shown
         };
         html! {
-            div.line dir="auto" { (line(&self.question)) }
-            (self.strip("this output"))
+            div.line dir="auto" { (prose(folded(&self.question, LINE).0, &mut Fence::default())) }
+            (self.strips(other, stages))
             ol.steps.preview {
                 @for (place, run) in runs.iter().take(PREVIEW) {
+                    @let texts: Vec<_> = run.iter().map(&mut line).collect();
                     li class=(class(&run[0])) value=(place + 1) dir="auto" {
-                        @if let [step] = run { (line(&step.text)) } @else { (folded_steps(run)) }
+                        @if let [text] = texts.as_slice() { (text) } @else { (folded_steps(run)) }
                     }
                 }
             }
@@ -297,10 +322,11 @@ impl Chain {
         }
     }
 
-    /// The kept steps, and the dropped steps in a row with the same fate, each with the place of the first.
-    fn runs(&self) -> impl Iterator<Item = (usize, &[Step])> {
-        let runs = self.steps.chunk_by(|one, next| one.dropped.is_some() && one.dropped == next.dropped);
-        runs.scan(0, |place, run| {
+    /// Of these steps, the kept ones, and the dropped ones in a row with the same fate, each with the place of the first.
+    fn runs(&self, steps: Range<usize>) -> impl Iterator<Item = (usize, &[Step])> {
+        let first = steps.start;
+        let runs = self.steps[steps].chunk_by(|one, next| one.dropped.is_some() && one.dropped == next.dropped);
+        runs.scan(first, |place, run| {
             let first = *place;
             *place += run.len();
             Some((first, run))
@@ -322,41 +348,33 @@ impl Chain {
         let mut lines = vec![format!("{}: {}", one_line(&self.place.to_string()), self.summary())];
         lines.extend(self.id.as_ref().map(|id| format!("id {}", one_line(id))));
         lines.push(format!("\nquestion\n{}\n", indented(&self.question, "  ")));
-        for (index, step) in self.steps.iter().enumerate() {
+        if self.turns.is_empty() {
+            lines.extend(self.lines(0..self.steps.len(), has_color));
+        }
+        for (index, (turn, steps)) in self.by_turn().enumerate() {
+            lines.extend(turn.terminal(index + 1, self.lines(steps, has_color).collect()));
+        }
+        lines.push(format!("answer\n{}", indented(&self.answer, "  ")));
+        lines.join("\n")
+    }
+
+    /// Steps for a terminal.
+    fn lines(&self, steps: Range<usize>, has_color: bool) -> impl Iterator<Item = String> {
+        let first = steps.start + 1;
+        self.steps[steps].iter().enumerate().map(move |(index, step)| {
             // The colors of the pages: blue, olive and purple.
             let (mark, color) = match class(step) {
                 "k" => ('+', "34"),
                 "r" => ('-', "35"),
                 _ => ('-', "33"),
             };
-            let head = format!("{mark} {:>3}  {}, {}", index + 1, several(step.tokens, "token"), fate(step));
-            lines.push(match has_color {
-                true => format!("\u{1b}[{color}m{head}\u{1b}[0m"),
-                false => head,
-            });
-            lines.push(format!("{}\n", indented(&step.text, &format!("{mark} "))));
-        }
-        lines.push(format!("answer\n{}", indented(&self.answer, "  ")));
-        lines.join("\n")
+            let mut head = format!("{mark} {:>3}  {}, {}", first + index, several(step.tokens, "token"), fate(step));
+            if has_color {
+                head = format!("\u{1b}[{color}m{head}\u{1b}[0m");
+            }
+            format!("{head}\n{}\n", indented(&step.text, &format!("{mark} ")))
+        })
     }
-}
-
-/// What a message says, calls or returns, each with its role.
-fn said(message: QueryRow<'_>) -> Vec<(String, String)> {
-    let (role, thought, text) = (message.text("role"), message.text("reasoning_content"), message.text("content"));
-    if role == "tool" {
-        let name = Some(message.text("name")).filter(|name| !name.is_empty());
-        return vec![(name.map_or(RESULT.to_string(), |name| format!("{RESULT} of {name}")), text.to_string())];
-    }
-    let content = if thought.is_empty() { text.to_string() } else { tags::wrap(thought, text) };
-    let call = |call: QueryRow<'_>| {
-        let called = call.get("function");
-        let field = |name: &str| called.get(name).and_then(|text| text.as_str()).unwrap_or_default().to_string();
-        (format!("{CALL} {}", field("name")), field("arguments"))
-    };
-    let calls: Vec<_> = message.list("tool_calls").map(call).collect();
-    let own = (!content.is_empty() || calls.is_empty()).then(|| (role.to_string(), content));
-    own.into_iter().chain(calls).collect()
 }
 
 fn indented(text: &str, by: &str) -> String {
@@ -393,30 +411,7 @@ fn folded_steps(run: &[Step]) -> String {
 
 /// The class of a step on pages: kept, dropped by stage 1, or by another stage.
 fn class(step: &Step) -> &'static str {
-    step.dropped.as_deref().map_or("k", stage_class)
-}
-
-pub(crate) fn stage_class(stage: &str) -> &'static str {
-    if stage == "anchor" { "a" } else { "r" }
-}
-
-/// How pages and terminals name a stage that drops steps.
-pub(crate) fn stage(name: &str) -> String {
-    match name {
-        "anchor" => "stage 1".to_string(),
-        "surprisal" => "stage 2 (surprisal)".to_string(),
-        other => visible(other).into_owned(),
-    }
-}
-
-/// The steps of a chain by what happened to them, with colors.
-pub(crate) fn legend(kept: &str, stages: &[&str]) -> Markup {
-    html! {
-        ul.legend {
-            li.k { (kept) }
-            @for name in stages { li class=(stage_class(name)) { "dropped by " (stage(name)) } }
-        }
-    }
+    step.dropped.as_deref().map_or("k", stages::class)
 }
 
 fn outcome(step: &Step) -> String {

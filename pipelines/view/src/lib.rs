@@ -10,12 +10,14 @@
 //! | [`source`], [`place`] | an output at one version, the rows of a query, and the names of rows |
 //! | [`queries`], [`filter`], [`meant`] | the queries of the overview, filters and searches that users type, and what they mean |
 //! | [`pictures`], [`choices`], [`svg`] | pictures of the rows; those of outputs that choose among chains |
-//! | [`chain`], [`list`], [`reject`], [`prose`], [`report`], [`page`], [`text`] | parts of pages |
+//! | [`chain`], [`turns`], [`stages`], [`list`], [`reject`], [`report`], [`page`] | parts of pages |
+//! | [`prose`], [`code`], [`text`] | texts as pages show them |
 //! | [`server`], [`pages`] | the pages in the browser |
 //! | [`faults`], [`health`] | the kinds of faults of rows; how `asap inspect --health` counts them |
 
 pub mod chain;
 mod choices;
+mod code;
 pub mod faults;
 mod filter;
 pub mod health;
@@ -31,8 +33,10 @@ mod reject;
 mod report;
 mod server;
 mod source;
+mod stages;
 mod svg;
 mod text;
+mod turns;
 
 use std::path::{Path, PathBuf};
 

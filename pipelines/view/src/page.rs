@@ -32,7 +32,7 @@ pub(crate) fn search(page: &str, label: &str, filter: &str, order: &str) -> Mark
     let example = if page == "rejects" { "status = 'no_tags'" } else { "pruned_tokens > 100" };
     html! {
         form action=(page) method="get" {
-            label.wide { (label) input name="where" value=(filter) placeholder={ "words of a chain, or " (example) } autocomplete="off" spellcheck="false"; }
+            label.wide { (label) input name="where" value=(filter) placeholder={ "words, or " (example) } autocomplete="off" spellcheck="false"; }
             @if !order.is_empty() { input type="hidden" name="sort" value=(order); }
             button { "Search" }
         }

@@ -4,7 +4,7 @@ use datafusion::common::{DFSchema, Result};
 use maud::{Markup, html};
 use url::form_urlencoded;
 
-use super::chain::{self, On, legend, steps};
+use super::chain::{self, On, steps};
 use super::filter::{Condition, OtherMeaning};
 use super::list::{self, COLUMNS, Column, Entry, QUESTION};
 use super::page::search;
@@ -37,7 +37,8 @@ pub(super) struct Asked {
 struct Position {
     place: Option<InputRow>,
     at: u64,
-    has_next: bool,
+    /// The rows of the list.
+    of: u64,
 }
 
 impl Asked {
@@ -193,7 +194,7 @@ impl Report {
                 p { (visible(&place.to_string())) ": " (visible(&place.missing(source).await?)) "." }
             }
             @if !entries.is_empty() {
-                (legend("kept", &self.stages()))
+                (self.stages().legend(true))
                 (list::table("Chains", &entries, has_other, &head))
             }
             (pager(asked, "chains", total))
@@ -209,7 +210,7 @@ impl Report {
         let places: Vec<_> = rows.iter().map(InputRow::of).collect();
         let (source, condition) = (&self.source, chain::at(&places));
         let columns = &[PLACE[0], PLACE[1], "left(question, 300) AS question", "steps"];
-        source.listed(&Listing { columns, ..chain::query(&source.location, &condition) }).await
+        source.listed(&Listing { columns, ..chain::query(source, &source.location, &condition) }).await
     }
 
     /// None if there is no such chain.
@@ -236,9 +237,9 @@ impl Report {
                     @if !asked.is_whole { a href={ (own) "&whole=1" } { "all text" } }
                     a href=(asked.link("chains", &[])) { "list" }
                 }))
-                (chain.html(source.against.as_deref().zip(other.first()), if asked.is_whole { On::WholePage } else { On::Page }))
+                (chain.html(source.against.as_deref().zip(other.first()), if asked.is_whole { On::WholePage } else { On::Page }, &self.stages()))
             }
-            (self.shown(&chain::query(&source.location, &chain::at(std::slice::from_ref(place)))))
+            (self.shown(&chain::query(source, &source.location, &chain::at(std::slice::from_ref(place)))))
         }))
     }
 
@@ -310,9 +311,11 @@ impl Report {
             Some(place) => self.source.passed(table, &place.before().and(condition)).await?,
             None => asked.at.unwrap_or(0),
         };
-        let listing = Listing { table, columns: &PLACE, condition, order, first: at, rows: Some(2) };
-        let rows = self.source.listed(&listing).await?;
-        Ok(Position { place: rows.first().map(InputRow::of), at, has_next: rows.rows.len() > 1 })
+        let listing = Listing { table, columns: &PLACE, condition, order, first: at, rows: Some(1) };
+        let status = &self.source.status;
+        let all = if table == self.source.rejects() { status.rejects.values().sum() } else { status.rows };
+        let (rows, of) = self.source.counted(&listing, all).await?;
+        Ok(Position { place: rows.first().map(InputRow::of), at, of })
     }
 
     pub(super) async fn rejects_page(&self, asked: &Asked) -> Result<Markup> {
@@ -420,8 +423,8 @@ fn around(asked: &Asked, page: &str, place: &InputRow, position: &Position, more
     html! {
         nav.around aria-label="Around this row" {
             @if is_here && position.at > 0 { a rel="prev" href=(link(position.at - 1)) { "← previous" } }
-            @if is_here && position.has_next { a rel="next" href=(link(position.at + 1)) { "next →" } }
-            @if is_here { span { (page) " " (count(position.at + 1)) } }
+            @if is_here && position.at + 1 < position.of { a rel="next" href=(link(position.at + 1)) { "next →" } }
+            @if is_here { span { (page) " " (count(position.at + 1)) " of " (count(position.of)) } }
             (more)
         }
     }

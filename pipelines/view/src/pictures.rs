@@ -2,16 +2,19 @@
 
 use maud::{Markup, html};
 
-use super::chain::{legend, stage, stage_class};
 use super::choices;
+use super::place::InputRow;
 use super::queries::edge;
+use super::report::Link;
 use super::source::{Picture, QueryRow, Source};
+use super::stages::{Stages, stage};
 use super::svg::{Axis, Bar, Columns, Line, Points, bars, columns, lines, scatter};
+use super::text::{cell, head};
 use crate::output::{count, percent, several};
 use crate::terminal::visible;
 
 /// Draws a picture; the numbers of the others are enough.
-pub(crate) fn picture(of: &Picture, source: &Source, stages: &[&str]) -> Markup {
+pub(crate) fn picture(of: &Picture, source: &Source, stages: &Stages<'_>) -> Markup {
     let edge = edge(source);
     match of.name {
         "tokens" => tokens(of, source, stages),
@@ -26,13 +29,16 @@ pub(crate) fn picture(of: &Picture, source: &Source, stages: &[&str]) -> Markup 
         }
         "survival" => survival(of),
         "scores" => scores(of),
-        "reasons" => counted(of, |row| fate(row.text("fate")), "tokens"),
+        "reasons" => reasons(of, source, stages),
         "fates" => counted(
-            of,
+            of.title,
+            of.rows.iter(),
             |row| (row.text("fate").to_string(), if row.text("fate") == "pruned" { "k" } else { "u" }),
             "rows",
         ),
-        "rungs" => counted(of, |row| (format!("{:.0} %", 100.0 * row.number("rung")), "k"), "chains"),
+        "rungs" => {
+            counted(of.title, of.rows.iter(), |row| (format!("{:.0} %", 100.0 * row.number("rung")), "k"), "chains")
+        }
         "words" => words(of, stages),
         _ => html! {},
     }
@@ -78,35 +84,83 @@ fn with_highest(mut series: Vec<Columns>, thing: &str) -> Vec<Columns> {
     series
 }
 
-/// What happened to a step, with its class.
-fn fate(fate: &str) -> (String, &'static str) {
-    match fate {
-        "kept" => ("kept".to_string(), "k"),
-        // Next to its value, there is room for no more words.
-        name => (stage(name), stage_class(name)),
+/// The rows of each output.
+fn by_output(of: &Picture) -> Vec<(&str, Vec<QueryRow<'_>>)> {
+    let mut outputs: Vec<(&str, Vec<QueryRow<'_>>)> = Vec::new();
+    for row in of.rows.iter() {
+        match outputs.iter_mut().find(|(output, _)| *output == row.text("output")) {
+            Some((_, rows)) => rows.push(row),
+            None => outputs.push((row.text("output"), vec![row])),
+        }
+    }
+    outputs
+}
+
+fn reasons(of: &Picture, source: &Source, stages: &Stages<'_>) -> Markup {
+    let outputs = by_output(of);
+    html! {
+        @for (output, rows) in &outputs {
+            @if outputs.len() > 1 { p.facts { (visible(output)) } }
+            @let named = |row: QueryRow<'_>| match row.text("fate") {
+                "kept" => ("kept".to_string(), "k"),
+                // Next to its value, there is room for no more words.
+                name => (stage(name), stages.class(name, *output == source.location)),
+            };
+            (counted(of.title, rows.iter().copied(), named, "tokens"))
+        }
     }
 }
 
-fn tokens(of: &Picture, source: &Source, stages: &[&str]) -> Markup {
+fn tokens(of: &Picture, source: &Source, stages: &Stages<'_>) -> Markup {
     let several = of.rows.rows.len() > 1;
     // A pipeline without stage 1 has no bar for it.
     let staged = |row: &QueryRow<'_>| row.count("after_stage_1") < row.count("original");
     html! {
         @for row in of.rows.iter() {
             @if several { p.facts { (visible(row.text("output"))) } }
+            @let is_own = row.text("output") == source.location;
+            @let last = stages.of(is_own).map(|(_, class)| class).find(|class| *class != "a").unwrap_or("r");
             @let most = row.number("original").max(1.0);
             @let [original, coarse, pruned] = ["original", "after_stage_1", "pruned"].map(|name| row.number(name) / most);
             @let stage_1 = bar("after stage 1", row, "after_stage_1", vec![(coarse, "k"), (original - coarse, "a")]);
             (bars(of.title, &[bar("original", row, "original", vec![(original, "k")])].into_iter()
                 .chain(staged(&row).then_some(stage_1))
-                .chain([bar("pruned", row, "pruned", vec![(pruned, "k"), (coarse - pruned, "r")])]).collect::<Vec<_>>()))
-            // Only the stages of this output are known by name.
-            @if row.text("output") == source.location { (legend("kept", stages)) } @else {
-                ul.legend {
-                    li.k { "kept" }
-                    @if staged(&row) { li.a { "dropped by stage 1" } li.r { "dropped by stage 2" } } @else { li.r { "dropped" } }
+                .chain([bar("pruned", row, "pruned", vec![(pruned, "k"), (coarse - pruned, last)])]).collect::<Vec<_>>()))
+            (stages.legend(is_own))
+        }
+    }
+}
+
+/// The numbers of a picture and its query. Both are folded, except the numbers of one that has no picture. Rows of the
+/// input are links to their pages.
+pub(crate) fn numbers(of: &Picture, is_drawn: bool, link: Option<Link<'_>>) -> Markup {
+    let page = if of.name == "rejects" { "reject" } else { "chain" };
+    let address = |row: QueryRow<'_>, column: &str| {
+        let (place, link) = (InputRow::of(row), link.filter(|_| column == "row" && !row.get("file").is_null())?);
+        Some(link(page, &[("file", &place.file), ("row", &place.row.to_string())]))
+    };
+    let table = html! {
+        @if of.rows.rows.is_empty() { p.about { "No rows." } }
+        @else { div.scroll.list[!is_drawn] role="region" aria-label={ "Numbers: " (of.title) } tabindex="0" {
+            table id={ "numbers-" (of.name) } {
+                thead { tr { @for column in &of.rows.columns { th.n[of.rows.is_number(column)] scope="col" { (head(column)) } } } }
+                tbody {
+                    @for row in of.rows.iter() {
+                        tr { @for column in &of.rows.columns { td.n[of.rows.is_number(column)] data-head=[(!is_drawn).then(|| head(column))] {
+                            @let shown = cell(column, row.get(column));
+                            @if let Some(address) = address(row, column) { a href=(address) { (shown) } } @else { (visible(&shown)) }
+                        } } }
+                    }
                 }
             }
+        } }
+    };
+    html! {
+        @if !is_drawn { (table) }
+        details {
+            summary { @if is_drawn { "Numbers and SQL" } @else { "SQL" } }
+            @if is_drawn { (table) }
+            pre.sql tabindex="0" { code { (of.sql) } }
         }
     }
 }
@@ -117,24 +171,23 @@ fn bar(label: &str, row: QueryRow<'_>, column: &str, parts: Vec<(f64, &'static s
 }
 
 /// A bar per row, as long as the number in `column`.
-fn counted(of: &Picture, named: impl Fn(QueryRow<'_>) -> (String, &'static str), column: &str) -> Markup {
-    let total: f64 = of.rows.iter().map(|row| row.number(column)).sum();
+fn counted<'a>(
+    title: &str,
+    rows: impl Iterator<Item = QueryRow<'a>> + Clone,
+    named: impl Fn(QueryRow<'_>) -> (String, &'static str),
+    column: &str,
+) -> Markup {
+    let total: f64 = rows.clone().map(|row| row.number(column)).sum();
     let bar = |row: QueryRow<'_>| {
         let (label, class) = named(row);
         let value = format!("{} ({})", count(row.count(column)), percent(row.number(column), total));
         Bar { label, value, parts: vec![(row.number(column) / total.max(1.0), class)] }
     };
-    bars(of.title, &of.rows.iter().map(bar).collect::<Vec<_>>())
+    bars(title, &rows.map(bar).collect::<Vec<_>>())
 }
 
 fn tenths(of: &Picture) -> Markup {
-    let mut outputs: Vec<(&str, Vec<QueryRow<'_>>)> = Vec::new();
-    for row in of.rows.iter() {
-        match outputs.iter_mut().find(|(output, _)| *output == row.text("output")) {
-            Some((_, rows)) => rows.push(row),
-            None => outputs.push((row.text("output"), vec![row])),
-        }
-    }
+    let outputs = by_output(of);
     let several = outputs.len() > 1;
     let series: Vec<_> = outputs
         .iter()
@@ -206,10 +259,7 @@ fn kept_tokens(of: &Picture, edge: i64) -> Markup {
         let output = visible(row.text("output"));
         match series.iter_mut().find(|series| series.label == output) {
             Some(series) => series.points.push(point),
-            None => {
-                let class = if series.is_empty() { "k" } else { "s" };
-                series.push(Points { label: output.into_owned(), class, points: vec![point] });
-            }
+            None => series.push(Points { label: output.into_owned(), points: vec![point] }),
         }
     }
     scatter(of.title, &series, &ticks(place), budget(edge, place))
@@ -255,10 +305,10 @@ fn survival(of: &Picture) -> Markup {
     lines(of.title, &pipelines.into_iter().map(line).collect::<Vec<_>>())
 }
 
-fn words(of: &Picture, stages: &[&str]) -> Markup {
+fn words(of: &Picture, stages: &Stages<'_>) -> Markup {
     // Several stages share a color that none of them has.
-    let (dropped, class) = match stages {
-        [one] => (format!("dropped by {}", stage(one)), stage_class(one)),
+    let (dropped, class) = match stages.own.as_slice() {
+        [one] => (format!("dropped by {}", stage(one)), stages.class(one, true)),
         _ => ("dropped".to_string(), "u"),
     };
     let most = of.rows.iter().map(|row| row.number("dropped") + row.number("kept")).fold(1.0, f64::max);

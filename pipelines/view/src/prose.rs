@@ -10,34 +10,27 @@ use pulldown_latex::event::{Content, Event as Part};
 use pulldown_latex::{ParserError, RenderConfig, Storage, push_mathml};
 use std::ops::Range;
 
+use super::code::{Fence, with_fences};
 use crate::terminal::visible;
 
 /// The longest formula that is rendered, in bytes. The parser of LaTeX recurses, so it gets a stack for this length.
 const FORMULA: usize = 2_000;
 const STACK: usize = 32 << 20;
+/// A space that a page keeps.
+const NO_BREAK: &str = "\u{a0}";
+/// The box around an answer.
+const BOXED: &str = "\\boxed";
 /// Definitions expand, and colors and characters by number are not for a page that has its own.
 const REFUSED: [&str; 6] = ["\\def", "\\let", "\\futurelet", "command", "\\char", "color"];
-
-/// The fence of code that the texts before left open: code with blank lines spans several steps.
-#[derive(Debug, Default)]
-pub(crate) struct Fence(Option<String>);
 
 /// A text, rendered and raw; only once if both are equal.
 pub(crate) fn prose(text: &str, fence: &mut Fence) -> Markup {
     let text = visible(text);
-    let source = match &fence.0 {
+    let source = match fence.open() {
         Some(open) => format!("{open}\n{text}"),
         None => text.to_string(),
     };
-    for line in text.lines().map(str::trim_start) {
-        let mark = if line.starts_with("```") { "```" } else { "~~~" };
-        let marks = line.len() - line.trim_start_matches(&mark[..1]).len();
-        fence.0 = match fence.0.take() {
-            Some(open) if line.starts_with(&open) && line[marks..].trim().is_empty() => None,
-            None if marks >= 3 => Some(line[..marks].to_string()),
-            open => open,
-        };
-    }
+    fence.pass(&text);
     html! {
         @match rendered(&source) {
             Some(rendered) => {
@@ -52,14 +45,13 @@ pub(crate) fn prose(text: &str, fence: &mut Fence) -> Markup {
 
 /// None if the text is only text.
 fn rendered(source: &str) -> Option<String> {
-    let written = with_dollars(source);
-    if !written.contains('$') {
-        return markdown(&written, source);
+    let fenced = with_fences(source);
+    if !fenced.contains(['$', '\\']) {
+        return markdown(&with_dollars(&fenced), source);
     }
     std::thread::scope(|scope| {
-        let rendering =
-            std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || markdown(&written, source));
-        rendering.ok()?.join().ok()?
+        let render = || markdown(&with_dollars(&fenced), source);
+        std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, render).ok()?.join().ok()?
     })
 }
 
@@ -69,8 +61,13 @@ fn markdown(source: &str, text: &str) -> Option<String> {
         // A page would not show them.
         return None;
     }
-    let (mut events, mut depth) = (Vec::new(), 0usize);
+    let (mut events, mut depth, mut blocks) = (Vec::new(), 0usize, 0usize);
     for (event, range) in parser.into_offset_iter() {
+        blocks = match event {
+            Event::Start(Tag::Item | Tag::BlockQuote(_)) => blocks + 1,
+            Event::End(TagEnd::Item | TagEnd::BlockQuote(_)) => blocks - 1,
+            _ => blocks,
+        };
         match &event {
             // Within a link.
             _ if depth > 0 => {
@@ -84,6 +81,11 @@ fn markdown(source: &str, text: &str) -> Option<String> {
                 depth = 1;
                 events.push(Event::Text(source[range].into()));
             }
+            Event::SoftBreak | Event::HardBreak => {
+                events.push(Event::HardBreak);
+                // The spaces before an item are those of its list.
+                events.extend((blocks == 0).then(|| indent(&source[range.start..])).flatten());
+            }
             _ => shown(event, source, &range, &mut events),
         }
     }
@@ -93,6 +95,13 @@ fn markdown(source: &str, text: &str) -> Option<String> {
     let mut page = String::new();
     push_html(&mut page, events.into_iter());
     Some(page)
+}
+
+/// The spaces that begin the next line, as a page does not lose them.
+fn indent(rest: &str) -> Option<Event<'static>> {
+    let (_, next) = rest.split_once('\n')?;
+    let spaces = next.len() - next.trim_start_matches([' ', '\t']).len();
+    (spaces > 0).then(|| Event::Text(next[..spaces].replace('\t', "    ").replace(' ', NO_BREAK).into()))
 }
 
 /// What a page shows of an event.
@@ -105,12 +114,13 @@ fn shown<'a>(event: Event<'a>, source: &'a str, range: &Range<usize>, events: &m
             events.extend([Event::End(TagEnd::Strong), Event::End(TagEnd::Paragraph)]);
         }
         Event::Html(text) | Event::InlineHtml(text) => events.push(Event::Text(text)),
-        Event::SoftBreak => events.push(Event::HardBreak),
-        Event::Start(Tag::Emphasis) | Event::End(TagEnd::Emphasis) if is_product(source, range) => {
-            events.push(Event::Text("*".into()));
-        }
-        Event::Start(Tag::Strong) | Event::End(TagEnd::Strong) if is_product(source, range) => {
-            events.push(Event::Text("**".into()));
+        Event::Start(Tag::Emphasis | Tag::Strong) | Event::End(TagEnd::Emphasis | TagEnd::Strong)
+            if is_product(source, range) =>
+        {
+            let marks = if matches!(event, Event::Start(Tag::Strong) | Event::End(TagEnd::Strong)) { 2 } else { 1 };
+            let is_start = matches!(event, Event::Start(_));
+            let begin = if is_start { range.start } else { range.end - marks };
+            events.push(Event::Text(source[begin..begin + marks].into()));
         }
         // Amounts of money.
         Event::InlineMath(_) if source[range.end..].starts_with(char::is_alphanumeric) => events.push(raw()),
@@ -124,7 +134,7 @@ fn shown<'a>(event: Event<'a>, source: &'a str, range: &Range<usize>, events: &m
     }
 }
 
-/// Whether stars stand between factors: `2*3*4`, `x**2 + y**2` and `(a)*(b)*(c)` have no emphasis.
+/// Whether marks stand between factors or in names: `2*3*4`, `x**2 + y**2`, `(a)*(b)*(c)` and `__init__(` have no emphasis.
 fn is_product(source: &str, range: &Range<usize>) -> bool {
     let ends = |letter: char| letter.is_alphanumeric() || ")]}".contains(letter);
     let begins = |letter: char| letter.is_alphanumeric() || "([{".contains(letter);
@@ -141,7 +151,7 @@ fn is_plain(events: &[Event<'_>], text: &str) -> bool {
             _ => return false,
         }
     }
-    shown == text.trim()
+    shown.replace(NO_BREAK, " ") == text.trim().replace(NO_BREAK, " ")
 }
 
 /// Writes formulas between `\(…\)`, `\[…\]` and lines of dollars as Markdown does, and a tag that begins a line as text:
@@ -156,6 +166,16 @@ fn with_dollars(text: &str) -> String {
         let inner = pair.and_then(|(_, closing, _)| rest[2..].find(closing).map(|end| &rest[2..2 + end]));
         let is_formula =
             |inner: &&str| !inner.trim().is_empty() && !inner.contains(['$', '`']) && !inner.contains("\n\n");
+        let open = open_dollar(&written);
+        if let Some((tex, after)) =
+            boxed(rest).filter(|(_, after)| open.is_none() || !first_paragraph(after).contains('$'))
+        {
+            // This one is an amount of money.
+            open.into_iter().for_each(|at| written.insert(at, '\\'));
+            written += &format!("${tex}$");
+            rest = after;
+            continue;
+        }
         let end = match (pair, inner.filter(is_formula)) {
             (Some((.., dollars)), Some(inner)) => {
                 // A line of a formula is no item of a list.
@@ -184,12 +204,49 @@ fn with_dollars(text: &str) -> String {
     written + rest
 }
 
-/// LaTeX as MathML. None if the parser does not know it.
+/// The answer in a box that begins a text, as a formula, and what follows. None if it is empty, or no formula.
+fn boxed(text: &str) -> Option<(String, &str)> {
+    let (answer, after) = in_box(text)?;
+    let inner = answer.replace(['$', '`'], "").split_whitespace().collect::<Vec<_>>().join(" ");
+    let tex = format!("{BOXED}{{{inner}}}");
+    (!inner.is_empty() && formula(&tex, DisplayMode::Inline).is_some()).then_some((tex, after))
+}
+
+/// What is in the box that begins a text, and what follows.
+fn in_box(text: &str) -> Option<(&str, &str)> {
+    let answer = text.strip_prefix(BOXED)?.strip_prefix('{')?;
+    let mut depth = 1;
+    let (end, _) = answer.char_indices().find(|(at, letter)| {
+        depth += match letter {
+            _ if answer[..*at].ends_with('\\') => 0,
+            '{' => 1,
+            '}' => -1,
+            _ => 0,
+        };
+        depth == 0
+    })?;
+    Some((&answer[..end], &answer[end + 1..]))
+}
+
+/// The place of a dollar in the last paragraph that no other one closes.
+fn open_dollar(text: &str) -> Option<usize> {
+    let paragraph = text.rfind("\n\n").map_or(0, |end| end + 2);
+    let mut dollars = text[paragraph..].match_indices('$');
+    let last = dollars.next_back()?;
+    (dollars.count() % 2 == 0).then_some(paragraph + last.0)
+}
+
+fn first_paragraph(text: &str) -> &str {
+    text.split("\n\n").next().unwrap_or_default()
+}
+
+/// LaTeX as MathML. None if the parser does not know it. An answer in a box has a box.
 fn formula(tex: &str, display_mode: DisplayMode) -> Option<String> {
     if tex.len() > FORMULA || REFUSED.iter().any(|refused| tex.contains(refused)) {
         return None;
     }
-    let (storage, tex) = (Storage::new(), with_mod(&tex.replace("\\boxed", "")));
+    let is_boxed = in_box(tex.trim()).is_some_and(|(_, after)| after.is_empty());
+    let (storage, tex) = (Storage::new(), with_mod(&tex.replace(BOXED, "")));
     let parts: Vec<_> = pulldown_latex::Parser::new(&tex, &storage).collect::<Result<_, ParserError>>().ok()?;
     // The writer escapes texts, and neither names of functions nor single characters.
     let is_markup =
@@ -200,7 +257,8 @@ fn formula(tex: &str, display_mode: DisplayMode) -> Option<String> {
     let mut math = String::new();
     let config = RenderConfig { display_mode, ..RenderConfig::default() };
     push_mathml(&mut math, parts.into_iter().map(Ok::<_, ParserError>), config).ok()?;
-    Some(math.replace("><<", ">&lt;<").replace(">&<", ">&amp;<"))
+    let math = math.replace("><<", ">&lt;<").replace(">&<", ">&amp;<");
+    Some(if is_boxed { format!("<span class=\"boxed\">{math}</span>") } else { math })
 }
 
 /// Texts write the operator `mod` as three letters, which would be three factors, or as `\mod`. Words in braces are names.
@@ -233,13 +291,22 @@ mod tests {
         assert_eq!(of("**So** `a<b`"), "<p><strong>So</strong> <code>a&lt;b</code></p>");
         assert_eq!(of("# Plan\n- a\n- b"), "<p><strong>Plan</strong></p>\n<ul>\n<li>a</li>\n<li>b</li>\n</ul>");
         assert_eq!(
-            of("2*3*4, x**2 + y**2, (a)*(b)*(c), `c`"),
-            "<p>2*3*4, x**2 + y**2, (a)*(b)*(c), <code>c</code></p>"
+            of("2*3*4, x**2 + y**2, (a)*(b)*(c), __f__(), `c`"),
+            "<p>2*3*4, x**2 + y**2, (a)*(b)*(c), __f__(), <code>c</code></p>"
         );
         assert_eq!(of("<think>\nSo 1.\n</think>"), "plain: <think>\nSo 1.\n</think>");
         let think = "<p>&lt;think&gt;<br />\nSo <code>1</code>.<br />\n&lt;/think&gt;</p>";
         assert_eq!(of("<think>\nSo `1`.\n</think>"), think);
         assert_eq!(of("[1]: the first"), "plain: [1]: the first");
+        // Spaces that begin a line stay.
+        assert_eq!(of("So:\n  11 + 2\n  = 13"), "plain: So:\n  11 + 2\n  = 13");
+        assert_eq!(
+            of("**So**:\n  11\n- a\n  b"),
+            "<p><strong>So</strong>:<br />\n\u{a0}\u{a0}11</p>\n<ul>\n<li>a<br />\nb</li>\n</ul>"
+        );
+        let code =
+            "<p>So I <strong>write</strong>:</p>\n<pre><code>def f(x):\n    return x\n</code></pre>\n<p>Done.</p>";
+        assert_eq!(of("So I **write**:\ndef f(x):\n    return x\nDone."), code);
     }
 
     #[test]
@@ -252,7 +319,7 @@ mod tests {
             "{}",
             shown[1]
         );
-        assert!(fence.0.is_none() && shown[3].contains("So **x**"), "{shown:?}");
+        assert!(fence.open().is_none() && shown[3].contains("So **x**"), "{shown:?}");
     }
 
     #[test]
@@ -285,7 +352,13 @@ mod tests {
         assert!(
             of("\\[\nx\n= \\frac{1}{2}\n\\]").starts_with("<p><math display=\"block\"><mi>x</mi><mo>=</mo><mfrac>")
         );
+        let boxed = "<span class=\"boxed\"><math display=\"inline\"><mrow><mn>5</mn></mrow></math></span>";
         assert!(of("\\[ \\boxed{5} \\]").contains("<mn>5</mn>"));
+        for text in ["$\\boxed{5}$", "\\boxed{5}", "\\boxed{$5$}", "\\boxed{`5`}"] {
+            assert_eq!(of(text), format!("<p>{boxed}</p>"), "{text}");
+        }
+        assert!(of("It costs $8 in all: \\boxed{\\frac{8}{\\text{\\{a\\}}}}.").contains("$8 in all: <span"));
+        assert_eq!(of("Put it within \\boxed{}."), "plain: Put it within \\boxed{}.");
         for modulo in ["$17 mod 5$", "$17 \\mod 5$", "$17 \\bmod 5$"] {
             assert!(of(modulo).contains(">mod<"), "{}", of(modulo));
         }

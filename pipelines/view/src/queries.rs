@@ -105,9 +105,9 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
         "SELECT max_length, count(*) AS chains_before, sum(original_tokens - max_length) AS tokens_lost_before,\n       sum(CASE WHEN pruned_tokens > max_length THEN 1 ELSE 0 END) AS chains_after, sum(greatest(pruned_tokens - max_length, 0)) AS tokens_lost_after\nFROM {table} CROSS JOIN (VALUES {LIMITS}) AS limits(max_length)\nWHERE original_tokens > max_length GROUP BY max_length ORDER BY max_length"
     )).await?;
     pictures.extend((!limits.rows.rows.is_empty()).then_some(limits));
-    pictures.push(of("reasons", "What happened to the steps", &format!("Steps and tokens that are kept, or by the stage that dropped them. 'anchor' is stage 1: the direct thought does not need the step. {COUNTED_ALONE}"), format!(
-        "SELECT coalesce(s['dropped'], 'kept') AS fate, count(*) AS steps, sum(s['tokens']) AS tokens\nFROM (SELECT unnest(steps) AS s FROM {table}) GROUP BY fate ORDER BY tokens DESC, fate"
-    )).await?);
+    pictures.push(of("reasons", "What happened to the steps", &format!("Steps and tokens that are kept, or by the stage that dropped them. 'anchor' is stage 1: the direct thought does not need the step. {COUNTED_ALONE}{compared}"), both(source, &|name, rows| format!(
+        "SELECT {name} AS output, coalesce(s['dropped'], 'kept') AS fate, count(*) AS steps, sum(s['tokens']) AS tokens\nFROM (SELECT unnest(steps) AS s FROM {rows}) GROUP BY fate"
+    ), "output, tokens DESC, fate")).await?);
     pictures.push(
         of("fates", "What happened to the rows", "Pruned rows, and rejected rows by status.", fates(source, &table))
             .await?,
@@ -124,7 +124,7 @@ pub(crate) async fn overview(source: &Source) -> Result<Overview> {
         )).await?);
     }
     pictures.push(of("words", "First words of dropped steps", &format!("How often dropped and kept steps begin with these words, in {}.", said(source)), format!(
-        "SELECT words, sum(CASE WHEN dropped IS NULL THEN 0 ELSE 1 END) AS dropped, sum(CASE WHEN dropped IS NULL THEN 1 ELSE 0 END) AS kept FROM (\n  SELECT lower(btrim(split_part(ltrim(text), ' ', 1), ',.:;!*#(')) AS words, s['dropped'] AS dropped FROM (\n    SELECT unnest(cot_steps(original_cot)) AS text, unnest(steps) AS s FROM {table}{sampled}))\nWHERE words <> '' GROUP BY words ORDER BY dropped DESC, words LIMIT 8"
+        "SELECT words, sum(CASE WHEN dropped IS NULL THEN 0 ELSE 1 END) AS dropped, sum(CASE WHEN dropped IS NULL THEN 1 ELSE 0 END) AS kept FROM (\n  SELECT lower(btrim(split_part(ltrim(text), ' ', 1), ',.:;!*#([\\$`-')) AS words, s['dropped'] AS dropped FROM (\n    SELECT unnest(cot_steps(original_cot)) AS text, unnest(steps) AS s FROM {table}{sampled}))\nWHERE words <> '' GROUP BY words ORDER BY dropped DESC, words LIMIT 8"
     )).await?);
     let scores = of("scores", "Scores of kept and dropped steps", "Steps by their score in nats. A high score marks a step that the scoring model did not expect. Steps that stage 1 dropped have no score.", format!(
         "SELECT floor(2 * greatest(least(s['surprisal'], 20), -5)) / 2 AS score, sum(CASE WHEN s['dropped'] IS NULL THEN 1 ELSE 0 END) AS kept, sum(CASE WHEN s['dropped'] IS NULL THEN 0 ELSE 1 END) AS dropped\nFROM (SELECT unnest(steps) AS s FROM {table}) WHERE s['surprisal'] IS NOT NULL GROUP BY score ORDER BY score"

@@ -8,17 +8,18 @@ use datafusion::common::Result;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use super::chain::{self, COUNTED_ALONE, Chain, On, legend};
+use super::chain::{self, COUNTED_ALONE, Chain, On};
 use super::choices;
 use super::faults::{self, Kind};
 use super::filter::Condition;
 use super::list::{self, Entry, QUESTION};
 use super::page::{page, search};
-use super::pictures::{picture, reading};
+use super::pictures::{numbers, picture, reading};
 use super::place::InputRow;
 use super::queries::{Overview, drawn, example, overview, said};
 use super::source::{Picture, QueryRow, QueryRows, Source};
-use super::text::{beginning, cell};
+use super::stages::Stages;
+use super::text::{beginning, cell, head};
 use crate::output::{count, percent, several};
 use crate::terminal::visible;
 
@@ -31,8 +32,8 @@ pub(crate) type Link<'a> = &'a dyn Fn(&str, &[(&str, &str)]) -> String;
 pub(crate) struct Report {
     pub source: Source,
     pub overview: Overview,
-    /// A chain for the first screen.
-    pub example: Option<Chain>,
+    /// A chain for the first screen, and that of the other output.
+    pub example: Option<(Chain, Option<Chain>)>,
     /// The filter of the chains, and their number.
     pub selected: Option<(Condition, u64)>,
 }
@@ -41,8 +42,11 @@ impl Report {
     pub(crate) async fn of(source: Source) -> Result<Self> {
         let overview = overview(&source).await?;
         let example = example(&source).await?;
-        let example = chain::read(&source, &source.location, example.as_slice()).await?.pop();
-        Ok(Self { source, overview, example, selected: None })
+        let mut report = Self { source, overview, example: None, selected: None };
+        let chain = chain::read(&report.source, &report.source.location, example.as_slice()).await?.pop();
+        let other = report.other(example.as_slice()).await?.pop();
+        report.example = chain.map(|chain| (chain, other));
+        Ok(report)
     }
 
     /// Chains drawn with a seed among those that pass the filter, each with that of the other output. Without a filter, the
@@ -54,7 +58,7 @@ impl Report {
             Some(_) => vec![],
             None => {
                 let things = self.things().into_iter().filter_map(|(_, example, _)| InputRow::parse(&example));
-                self.example.iter().map(|chain| chain.place.clone()).chain(things).collect()
+                self.example.iter().map(|(chain, _)| chain.place.clone()).chain(things).collect()
             }
         };
         places.extend(drawn(source, filter, chains).await?);
@@ -91,7 +95,7 @@ impl Report {
             question: beginning(&chain.question, QUESTION),
         };
         let entries: Vec<_> = chains.iter().enumerate().map(entry).collect();
-        let against = self.source.against.as_deref();
+        let (against, stages) = (self.source.against.as_deref(), self.stages());
         let nav = html! {
             nav aria-label="Contents" { a href="#things" { "Things to look at" } a href="#numbers" { "Numbers" } a href="#chains" { "Chains" } }
         };
@@ -99,15 +103,26 @@ impl Report {
             (self.html(None, chains))
             section id="chains" {
                 h2.chains { "Chains" }
-                p.about { (self.chosen(chains.len() as u64)) ". Each bar shows the steps of a chain, as wide as their tokens; kept steps have the full height. " (COUNTED_ALONE) }
-                (legend("kept", &self.stages()))
-                (list::table("Chains of this report", &entries, against.is_some(), &|column| (html! { (column.head) }, None)))
+                @if entries.is_empty() { p { (self.no_chains()) } }
+                @else {
+                    p.about { (self.chosen(chains.len() as u64)) ". Each bar shows the steps of a chain, as wide as their tokens; kept steps have the full height. " (COUNTED_ALONE) }
+                    (stages.legend(true))
+                    (list::table("Chains of this report", &entries, against.is_some(), &|column| (html! { (column.head) }, None)))
+                }
                 @for (index, (chain, other)) in chains.iter().enumerate() {
-                    article id={ "chain-" (index + 1) } { h3 { (visible(&chain.place.to_string())) } (chain.html(against.zip(other.as_ref()), On::Report)) }
+                    article id={ "chain-" (index + 1) } { h3 { (visible(&chain.place.to_string())) } (chain.html(against.zip(other.as_ref()), On::Report, &stages)) }
                 }
             }
         };
         page(&format!("asap view {}", self.title()), "'none'", nav, body, true)
+    }
+
+    /// Why the report shows no chains.
+    fn no_chains(&self) -> String {
+        match &self.selected {
+            Some((filter, _)) => visible(&format!("No chain matches --where: {}.", filter.text)).into_owned(),
+            None => "There is no chain: all rows were rejected.".to_string(),
+        }
     }
 
     /// Which chains the report shows.
@@ -125,13 +140,31 @@ impl Report {
         }
     }
 
-    /// The stages that dropped steps, in their order.
-    pub(crate) fn stages(&self) -> Vec<&str> {
-        let fates = self.overview.pictures.iter().filter(|picture| picture.name == "reasons");
-        let fates = fates.flat_map(|picture| picture.rows.iter()).map(|row| row.text("fate"));
-        let mut stages: Vec<_> = fates.filter(|fate| *fate != "kept").collect();
-        stages.sort_by_key(|stage| *stage != "anchor");
-        stages
+    /// The stages that dropped steps.
+    pub(crate) fn stages(&self) -> Stages<'_> {
+        let of = |is_own: bool| {
+            let fates = self.overview.pictures.iter().filter(|picture| picture.name == "reasons");
+            let fates = fates.flat_map(|picture| picture.rows.iter());
+            let fates = fates.filter(|row| (row.text("output") == self.source.location) == is_own);
+            let mut stages: Vec<_> = fates.map(|row| row.text("fate")).filter(|fate| *fate != "kept").collect();
+            stages.sort_by_key(|stage| *stage != "anchor");
+            stages
+        };
+        Stages { own: of(true), other: of(false) }
+    }
+
+    /// A title of something that is about one of two outputs.
+    fn of_this(&self, title: &str) -> String {
+        match self.source.against {
+            Some(_) => format!("{title}: {}", self.source.location),
+            None => title.to_string(),
+        }
+    }
+
+    /// The title of a picture. Those of an exam are about a pipeline.
+    fn title_of(&self, of: &Picture) -> String {
+        let is_of_both = of.rows.iter().any(|row| Some(row.text("output")) == self.source.against.as_deref());
+        if is_of_both || of.name == "survival" { of.title.to_string() } else { self.of_this(of.title) }
     }
 
     pub(crate) fn title(&self) -> String {
@@ -289,6 +322,9 @@ impl Report {
     pub(crate) fn html(&self, link: Option<Link<'_>>, chains: &[(Chain, Option<Chain>)]) -> Markup {
         let (sentences, command) = self.sentences();
         let things = self.things();
+        // What happened to the rows is on the first screen, if there is one.
+        let is_first = |picture: &&Picture| picture.name == "fates" && self.source.status.rows > 0;
+        let (rows, pictures): (Vec<_>, Vec<_>) = self.overview.pictures.iter().partition(is_first);
         let named = |name: &str| {
             let place = InputRow::parse(name);
             let index = chains.iter().position(|(chain, _)| Some(&chain.place) == place.as_ref());
@@ -312,7 +348,7 @@ impl Report {
                 div {
                     (self.picture(&self.overview.tokens, link))
                     section.things.warning[!things.is_empty()] id="things" {
-                        h2 { "Things to look at" }
+                        h2 { (visible(&self.of_this("Things to look at"))) }
                         @if things.is_empty() { p { (self.no_things()) } }
                         @else {
                             p.about { "In " (said(&self.source)) ":" }
@@ -328,18 +364,18 @@ impl Report {
                         }
                         (numbers(&self.overview.things, true, link))
                     }
+                    @for each in &rows { (self.picture(each, link)) }
                 }
-                @if let Some(chain) = &self.example {
+                @if let Some((chain, other)) = &self.example {
                     section.picture {
-                        h2 { "A chain" }
+                        h2 { (visible(&self.of_this("A chain"))) }
                         p.about { (named(&chain.place.to_string())) ": " (chain.summary()) }
-                        (chain.preview())
-                        (legend("kept", &self.stages()))
+                        (chain.preview(self.source.against.as_deref().zip(other.as_ref()), &self.stages()))
                     }
                 }
             } }
             div.pictures id="numbers" {
-                @for each in &self.overview.pictures { (self.picture(each, link)) }
+                @for each in &pictures { (self.picture(each, link)) }
                 (self.picture(&self.overview.runs, link))
             }
         }
@@ -349,7 +385,7 @@ impl Report {
         let drawn = picture(of, &self.source, &self.stages());
         html! {
             section.picture.wide[drawn.0.is_empty()] id=(of.name) {
-                h2 { (of.title) }
+                h2 { (visible(&self.title_of(of))) }
                 p.about { (of.about) (reading(of.name)) }
                 (drawn)
                 (numbers(of, !drawn.0.is_empty(), link))
@@ -369,7 +405,11 @@ impl Report {
         lines.extend(self.warning().map(|warning| format!("\nNote: {}.", markdown(&warning))));
         let things = self.things();
         if !things.is_empty() {
-            lines.push(format!("\n### Things to look at\n\nIn {}:\n", said(&self.source)));
+            lines.push(format!(
+                "\n### {}\n\nIn {}:\n",
+                markdown(&self.of_this("Things to look at")),
+                said(&self.source)
+            ));
             lines.extend(things.iter().map(|(what, example, _)| format!("- {what}, such as {}", markdown(example))));
             lines.extend(with_sql.then(|| format!("\nTo read the first: {}", code(&self.reading(&things[0].1)))));
         }
@@ -378,7 +418,7 @@ impl Report {
         let is_written =
             |name| !matches!(name, "scatter" | "chosen") && (with_sql || !matches!(name, "rejects" | "runs"));
         for each in all.filter(|each| is_written(each.name)) {
-            lines.push(format!("\n### {}\n\n{}\n", each.title, markdown(&each.about)));
+            lines.push(format!("\n### {}\n\n{}\n", markdown(&self.title_of(each)), markdown(&each.about)));
             lines.push(table(&each.rows));
             lines.extend(with_sql.then(|| format!("\n```sql\n{}\n```", each.sql)));
         }
@@ -410,45 +450,13 @@ impl Report {
     }
 }
 
-/// The numbers of a picture and its query. Both are folded, except the numbers of one that has no picture. Rows of the
-/// input are links to their pages.
-fn numbers(of: &Picture, is_drawn: bool, link: Option<Link<'_>>) -> Markup {
-    let page = if of.name == "rejects" { "reject" } else { "chain" };
-    let address = |row: QueryRow<'_>, column: &str| {
-        let (place, link) = (InputRow::of(row), link.filter(|_| column == "row" && !row.get("file").is_null())?);
-        Some(link(page, &[("file", &place.file), ("row", &place.row.to_string())]))
-    };
-    let table = html! {
-        @if of.rows.rows.is_empty() { p.about { "No rows." } }
-        div.scroll role="region" aria-label={ "Numbers: " (of.title) } tabindex="0" {
-            table id={ "numbers-" (of.name) } {
-                thead { tr { @for column in &of.rows.columns { th.n[of.rows.is_number(column)] scope="col" { (column) } } } }
-                tbody {
-                    @for row in of.rows.iter() {
-                        tr { @for column in &of.rows.columns { td.n[of.rows.is_number(column)] {
-                            @let shown = cell(row.get(column));
-                            @if let Some(address) = address(row, column) { a href=(address) { (shown) } } @else { (visible(&shown)) }
-                        } } }
-                    }
-                }
-            }
-        }
-    };
-    html! {
-        @if !is_drawn { (table) }
-        details {
-            summary { @if is_drawn { "Numbers and SQL" } @else { "SQL" } }
-            @if is_drawn { (table) }
-            pre.sql tabindex="0" { code { (of.sql) } }
-        }
-    }
-}
-
 fn table(rows: &QueryRows) -> String {
     let line = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
-    let mut lines = vec![line(rows.columns.clone()), format!("|{}", "---|".repeat(rows.columns.len()))];
+    let heads = rows.columns.iter().map(|column| head(column).to_string()).collect();
+    let mut lines = vec![line(heads), format!("|{}", "---|".repeat(rows.columns.len()))];
     lines.extend(
-        rows.iter().map(|row| line(rows.columns.iter().map(|column| markdown(&cell(row.get(column)))).collect())),
+        rows.iter()
+            .map(|row| line(rows.columns.iter().map(|column| markdown(&cell(column, row.get(column)))).collect())),
     );
     lines.join("\n")
 }

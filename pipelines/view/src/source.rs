@@ -345,7 +345,7 @@ pub(crate) struct QueryRows {
 }
 
 impl QueryRows {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = QueryRow<'_>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = QueryRow<'_>> + Clone {
         self.rows.iter().map(QueryRow)
     }
 

@@ -151,7 +151,7 @@ pub(crate) fn strip(label: &str, cells: &[(f64, &'static str)], height: usize) -
     html! {
         svg class="strip" role="img" aria-label=(label) width="100%" height=(height) {
             @for (x, width, class) in placed(&widths) {
-                @let own = match class { "k" => height, "r" => height * 7 / 12, _ => height * 7 / 24 };
+                @let own = match class { "k" => height, "r" | "o" => height * 7 / 12, _ => height * 7 / 24 };
                 rect class=(class) x=(share(x)) y=(height - own) width=(share(width)) height=(own) {}
             }
         }
@@ -161,38 +161,41 @@ pub(crate) fn strip(label: &str, cells: &[(f64, &'static str)], height: usize) -
 /// Points of the same series.
 pub(crate) struct Points {
     pub label: String,
-    pub class: &'static str,
     /// x and y from 0 to 1, and what each point is.
     pub points: Vec<(f64, f64, String)>,
 }
 
-/// Points over two equal axes, on whose diagonal x is y. A mark is a horizontal line at a height.
+/// Points over two equal axes, on whose diagonal x is y. Each series has a picture of its own, so that none hides another.
+/// A mark is a horizontal line at a height.
 pub(crate) fn scatter(label: &str, series: &[Points], ticks: &[(f64, String)], mark: Option<(f64, String)>) -> Markup {
     const SIDE: f64 = 220.0;
     const TOP: f64 = 28.0;
     let y = |value: f64| px(TOP + (1.0 - value) * SIDE);
     let x = |value: f64| share(0.12 + 0.86 * value);
-    html! {
-        svg role="img" aria-label=(label) width="100%" height=(px(TOP + SIDE + 40.0)) {
-            text class="tick" x="0" y="12" { "↑ tokens after" }
-            text class="tick" x=(x(1.0)) y=(px(TOP + SIDE + 34.0)) text-anchor="end" { "tokens before →" }
-            @for (at, tick) in ticks {
-                line class="axis" x1=(x(0.0)) x2=(x(1.0)) y1=(y(*at)) y2=(y(*at)) {}
-                text class="tick" x=(share(0.11)) y=(px(TOP + 4.0 + (1.0 - at) * SIDE)) text-anchor="end" { (tick) }
-                text class="tick" x=(x(*at)) y=(px(TOP + SIDE + 18.0)) text-anchor="middle" { (tick) }
-            }
-            line class="control" x1=(x(0.0)) y1=(y(0.0)) x2=(x(1.0)) y2=(y(1.0)) {}
-            @if let Some((at, _)) = &mark { line class="mark" x1=(x(0.0)) x2=(x(1.0)) y1=(y(*at)) y2=(y(*at)) {} }
-            @for series in series {
-                g class=(series.class) {
+    let points = |series: &Points| {
+        html! {
+            svg role="img" aria-label={ (label) ": " (series.label) } width="100%" height=(px(TOP + SIDE + 40.0)) {
+                text class="tick" x="0" y="12" { "↑ tokens after" }
+                text class="tick" x=(x(1.0)) y=(px(TOP + SIDE + 34.0)) text-anchor="end" { "tokens before →" }
+                @for (at, tick) in ticks {
+                    line class="axis" x1=(x(0.0)) x2=(x(1.0)) y1=(y(*at)) y2=(y(*at)) {}
+                    text class="tick" x=(share(0.11)) y=(px(TOP + 4.0 + (1.0 - at) * SIDE)) text-anchor="end" { (tick) }
+                    text class="tick" x=(x(*at)) y=(px(TOP + SIDE + 18.0)) text-anchor=(anchor(*at)) { (tick) }
+                }
+                line class="control" x1=(x(0.0)) y1=(y(0.0)) x2=(x(1.0)) y2=(y(1.0)) {}
+                @if let Some((at, _)) = &mark { line class="mark" x1=(x(0.0)) x2=(x(1.0)) y1=(y(*at)) y2=(y(*at)) {} }
+                g class="k" {
                     @for (at, value, what) in &series.points { circle cx=(x(*at)) cy=(y(*value)) r="3" { title { (what) } } }
                 }
-            }
-            @if let Some((at, mark)) = &mark {
-                text class="tick" x=(x(1.0)) y=(px(TOP - 4.0 + (1.0 - at) * SIDE)) text-anchor="end" { (mark) }
+                @if let Some((at, mark)) = &mark {
+                    text class="tick" x=(x(1.0)) y=(px(TOP - 4.0 + (1.0 - at) * SIDE)) text-anchor="end" { (mark) }
+                }
             }
         }
-        @if series.len() > 1 { ul.legend { @for series in series { li class=(series.class) { (series.label) } } } }
+    };
+    match series {
+        [one] => points(one),
+        series => html! { div.pair { @for each in series { div { p.facts { (each.label) } (points(each)) } } } },
     }
 }
 

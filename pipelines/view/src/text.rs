@@ -2,6 +2,9 @@
 
 use crate::output::count;
 
+/// The column of times.
+const SECONDS: &str = "seconds";
+
 /// Characters of a text that a page with several chains shows.
 pub(crate) const FOLDED: usize = 4_000;
 
@@ -27,9 +30,15 @@ pub(crate) fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A value of a query as a cell of a table.
-pub(crate) fn cell(value: &serde_json::Value) -> String {
+/// How a table names a column of a query.
+pub(crate) fn head(column: &str) -> &str {
+    if column == SECONDS { "time" } else { column }
+}
+
+/// A value of a column of a query as a cell of a table.
+pub(crate) fn cell(column: &str, value: &serde_json::Value) -> String {
     match value {
+        value if column == SECONDS && value.is_number() => took(value.as_f64().unwrap_or_default()),
         serde_json::Value::Null => "–".to_string(),
         serde_json::Value::String(text) => text.clone(),
         value => match (value.as_u64(), value.as_f64()) {
@@ -37,6 +46,16 @@ pub(crate) fn cell(value: &serde_json::Value) -> String {
             (_, Some(number)) => rounded(number),
             _ => value.to_string(),
         },
+    }
+}
+
+/// A time for people, in its two largest units.
+fn took(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match whole {
+        0..60 => format!("{seconds:.1} s"),
+        60..3_600 => format!("{} min {} s", whole / 60, whole % 60),
+        _ => format!("{} h {} min", count(whole / 3_600), whole / 60 % 60),
     }
 }
 
@@ -51,9 +70,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fold_counts_characters() {
+    fn texts_and_numbers_are_short() {
         assert_eq!(folded("äöü", 3), ("äöü", 0));
         assert_eq!(folded("äöüß", 2), ("äö", 2));
+        let times = [2.04, 59.96, 163.8381, 7260.0].map(|seconds| cell("seconds", &seconds.into()));
+        assert_eq!(times, ["2.0 s", "1 min 0 s", "2 min 44 s", "2 h 1 min"]);
+        assert_eq!(cell("tokens", &163.8381.into()), "163.8381");
         assert_eq!((beginning("ä\n ö", 3), beginning("ä\n ö", 2)), ("ä ö".to_string(), "ä …".to_string()));
     }
 }

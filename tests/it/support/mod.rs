@@ -1,10 +1,11 @@
-//! Helpers of the run tests: object servers, a proxy that injects faults, and the check of a table.
+//! Helpers of the run tests: object servers, a proxy that injects faults, the check of a table, and a server of pages.
 
 pub(crate) mod anchorer;
 pub(crate) mod objects;
 pub(crate) mod proxy;
 pub(crate) mod s3;
 pub(crate) mod table;
+pub(crate) mod viewer;
 
 use std::net::SocketAddr;
 
