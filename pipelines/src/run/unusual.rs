@@ -2,12 +2,12 @@
 
 use asap_kernels::front_end::Flag;
 use datafusion::arrow::datatypes::Schema;
-use datafusion::common::{Result, config_err};
+use datafusion::common::{DataFusionError, Result, SchemaError, config_err, plan_datafusion_err};
 
 use super::output::Output;
 use super::request::Request;
 use crate::builtin;
-use crate::corpus::{CorpusFile, Table};
+use crate::corpus::{Corpus, CorpusFile, Table};
 use crate::location;
 use crate::run::ledger::{Ledger, RetriedSlice};
 use crate::run::output::provenance::Provenance;
@@ -31,6 +31,26 @@ pub(super) fn check_generations(request: &Request, corpus: &Schema) -> Result<()
     };
     let (name, from) = (&request.name, location::redact(&request.from.join(", ")));
     config_err!("the pipeline {name} chooses among several generations of a question, and {from} {why}")
+}
+
+/// The error of a pipeline that computes a column with the name of one of the input.
+pub(super) fn computed_twice(request: &Request, corpus: &Corpus, error: DataFusionError) -> DataFusionError {
+    let DataFusionError::SchemaError(found, _) = error.find_root() else { return error };
+    let name = match found.as_ref() {
+        SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => name,
+        SchemaError::AmbiguousReference { field } => &field.name,
+        SchemaError::FieldNotFound { .. } => return error,
+    };
+    if !corpus.original_columns().contains(name) {
+        return error;
+    }
+    plan_datafusion_err!(
+        "the pipeline {} computes a column {name}, and {} has a column of this name: rename the column of the input, or print \
+         the pipeline ({}), and rename its column",
+        request.name,
+        location::redact(&request.from.join(", ")),
+        Flag("--print")
+    )
 }
 
 /// A note on a new output whose name is that of a file.

@@ -25,6 +25,7 @@ use crate::text::prompt::PromptTemplate;
 use crate::text::prompt::chat_template::ChatTemplate;
 use crate::{LmError, Result, Tokenizer};
 use printed::as_json;
+pub use tools::tools_of_openai;
 
 type Tried<T> = std::result::Result<T, String>;
 
