@@ -156,7 +156,7 @@ pub async fn run(args: FeedArgs) -> Result<(), Failure> {
         };
         writer.write(&batch(&step, &deciding.to_string())?).and_then(|()| writer.flush()).map_err(failed)?;
     }
-    let Counts { examples, cut, too_long, rejected, reasons: why, without_system: unsaid } = feed.counts;
+    let Counts { examples, cut, too_long, rejected, reasons: why, without_system: unsaid, .. } = feed.counts;
     let [long, wrong] = [too_long, rejected].map(count);
     let lost = format!("{long} have more than {max_length} tokens, {wrong} rejected{}", reasons(&why));
     if examples == 0 {

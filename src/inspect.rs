@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use asap_llm::Llm;
 use asap_lm::locate_tokenizer;
+use asap_pipelines::PRUNED_BY;
 use asap_pipelines::corpus::inspect::{Inspected, InspectedRow};
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
 use asap_pipelines::location::{self, command};
@@ -70,7 +71,7 @@ pub struct InspectArgs {
     max_length: usize,
     #[cfg(feature = "view")]
     /// Check all rows for faults: cut_off, loop, mixed_scripts, hollow, wrong_answer, call_without_result,
-    /// result_without_call, arguments_not_json, duplicate and contaminated. Shows of each the number of rows, three
+    /// result_without_call, arguments_not_json, call_id_twice, duplicate and contaminated. Shows of each the number of rows, three
     /// examples, and the WHERE that removes the rows in asap sql. Removes nothing
     #[arg(long)]
     health: bool,
@@ -224,7 +225,10 @@ fn show_row(lines: &mut Vec<String>, row: &InspectedRow) {
     lines.extend(system.map(|system| format!("    system    {}", shortened(Some(system), SHOWN_CHARACTERS))));
     lines.extend(row.turns.iter().map(|turns| format!("    turns     {}", counted(turns, row.thought_tokens))));
     let rejected = row.status.as_ref().zip(row.error.as_ref());
-    lines.extend(rejected.map(|(status, error)| format!("    rejected  {status}: {error}")));
+    // A row without a thought has no turns to prune, and another status.
+    let is_pruned = row.turns.is_some() && row.status.as_deref() == Some("multi_turn");
+    let by = if is_pruned { format!(", except by {PRUNED_BY}") } else { String::new() };
+    lines.extend(rejected.map(|(status, error)| format!("    rejected  {status}: {error}{by}")));
 }
 
 /// The turns of a conversation in numbers.

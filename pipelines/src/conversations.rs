@@ -6,13 +6,15 @@
 use asap_udfs::reading::TURNS;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::{Expr, LogicalPlan, lit};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, ident, lit, when};
 
 use crate::system_prompts::{OF_PROMPTS, READ_PROMPT, SYSTEM, reads_turns};
 
 /// The status of each row, without that of the conversations that the pipeline prunes.
 pub(crate) const CLEARED: &str = "__cleared";
 pub(crate) const MULTI_TURN: &str = "multi_turn";
+/// The pipelines that prune conversations.
+pub const PRUNED_BY: &str = "without_anchor, spirit, verified, self_information_steps and the controls";
 /// The turns with the kept steps, in SQL. The engine computes equal expressions once.
 const PRUNED_TURNS: &str = "cot_pruned_turns(turns, kept, __pruned)";
 
@@ -120,6 +122,15 @@ impl Conversations {
 /// Whether a row of a corpus is a conversation that can be pruned. `column` names a column of the corpus.
 pub(crate) fn is_conversation(column: impl Fn(&str) -> Expr) -> Expr {
     column("status").eq(lit(MULTI_TURN)).and(column(TURNS).is_not_null())
+}
+
+/// The statuses with which the rows of a corpus begin in a pipeline.
+pub(crate) fn first_statuses(corpus: LogicalPlan, pipeline: &LogicalPlan) -> Result<LogicalPlan> {
+    let status = match are_pruned(pipeline)? {
+        true => when(is_conversation(|name| ident(name)).is_not_true(), ident("status")).end()?,
+        false => ident("status"),
+    };
+    LogicalPlanBuilder::from(corpus).project([status])?.build()
 }
 
 /// Whether a pipeline prunes conversations.

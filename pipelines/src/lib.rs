@@ -25,5 +25,7 @@ mod stopping;
 pub(crate) mod system_prompts;
 pub mod whole_table;
 
+pub use conversations::PRUNED_BY;
+
 /// The version of asap, with the commit that it was built from if known.
 pub const VERSION: &str = env!("ASAP_VERSION");

@@ -1,5 +1,7 @@
 //! Formats the summary of a run, and the estimate of a dry run.
 
+use std::collections::BTreeMap;
+
 use asap_pipelines::location::command;
 use asap_pipelines::run::{Estimate, Summary};
 use serde::Serialize;
@@ -29,6 +31,10 @@ pub(crate) fn estimate_table(estimate: &Estimate) -> String {
         },
     ];
     lines.extend(sampled(estimate.sample.as_ref()));
+    if !estimate.rejects.is_empty() {
+        let rows = count(estimate.rejects.values().sum());
+        lines.push(format!("rejects   at least {rows}: {}", by_status(&estimate.rejects)));
+    }
     if anchor.cache_hits > 0 {
         lines.push(format!("cached    {} requests, already paid or equal to another", count(anchor.cache_hits)));
     }
@@ -51,6 +57,10 @@ pub(crate) fn estimate_table(estimate: &Estimate) -> String {
         lines.push(format!("encoder   {place}"));
     }
     lines.join("\n")
+}
+
+fn by_status(rejects: &BTreeMap<String, u64>) -> String {
+    rejects.iter().map(|(status, rows)| format!("{status} {}", count(*rows))).collect::<Vec<_>>().join(", ")
 }
 
 fn sampled(sample: Option<&Value>) -> Option<String> {
@@ -90,8 +100,7 @@ pub(super) fn table(summary: &Summary) -> String {
         lines.push(format!("limit     {} rows are beyond the limit", count(summary.rows_beyond_limit)));
     }
     if !counts.rejects.is_empty() {
-        let reasons = counts.rejects.iter().map(|(status, rows)| format!("{status} {}", count(*rows)));
-        let reasons = reasons.collect::<Vec<_>>().join(", ");
+        let reasons = by_status(&counts.rejects);
         let rejects = format!("{}/.asap/rejects", summary.to);
         lines.push(format!("rejects   {reasons} ({} shows them)", command(&["asap", "inspect", &rejects])));
     }

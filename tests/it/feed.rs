@@ -339,8 +339,11 @@ fn the_examples_of_a_conversation_are_fed_together() {
     assert_eq!(ids(&kept), ids(&whole));
     assert!(kept.iter().map(learned).sum::<usize>() < whole.iter().map(learned).sum::<usize>());
 
-    let train = "train --model model --data out --out trained --epochs 1 --format json";
-    assert_eq!(workplace.run(train.split(' ')).json()["traces"], 30);
+    let train = "train --model model --data out --out trained --epochs 1 --held-out 0.4 --format json";
+    let trained = workplace.run(train.split(' ')).json();
+    let [learned, held_out] = [&trained["traces"], &trained["held_out"]["traces"]].map(|rows| rows.as_u64().unwrap());
+    assert_eq!(learned + held_out, 30);
+    assert!(learned > 10 && held_out > 0, "{held_out}");
     // A template without calls of tools, or none, learns only the rows of one exchange.
     let small = workplace.run("feed --data out --model data/model --count".split(' ')).json();
     assert_eq!((&small["examples"], &small["rejected"]), (&10.into(), &20.into()));

@@ -92,6 +92,10 @@ fn planted_faults_of_calls_are_found_and_nothing_else() {
         ("call_without_result", vec![calls(&[fine.clone(), call("c2", "{}")]), result(Some("c1")), said("3")]),
         ("result_without_call", vec![calls(from_ref(&fine)), result(Some("c1")), result(Some("c9")), said("3")]),
         ("arguments_not_json", vec![calls(&[call("c1", "{1, 2}")]), result(Some("c1")), said("3")]),
+        (
+            "call_id_twice",
+            vec![calls(&[fine.clone(), call("c1", "{}")]), result(Some("c1")), result(Some("c1")), said("3")],
+        ),
     ];
     let row = |n: usize| {
         let (fault, turns) = &conversations[n % conversations.len()];
@@ -166,7 +170,7 @@ fn two_hundred_planted_faults_are_found_and_nothing_else() {
     assert_eq!((&health["unknown_finish_reasons"], &health["not_checked"]), (&json!({ "whatever": 1 }), &json!([])));
     let faults = health["faults"].as_array().unwrap();
     // Those of conversations are planted below.
-    assert_eq!(faults.len(), planted.len() + 3);
+    assert_eq!(faults.len(), planted.len() + 4);
     for (fault, count) in planted {
         let found = faults.iter().find(|found| found["fault"] == fault).unwrap();
         let keep = found["keep"].as_str().unwrap();

@@ -166,7 +166,7 @@ def export(folder, template):
         assert len(texts) == len(kept) == 4, (trainer, len(texts))
         last = sorted(message["reasoning_content"] or "" for row in kept for message in row["messages"][-1:])
         assert all(sum(thought in text for text in texts) for thought in last), (trainer, texts, last)
-        assert all(part in text for text in texts for part in ["13</tool_response>".replace("13<", "13\n<"), '"name": "add"', "It is 13."]), texts
+        assert all(part in text for text in texts for part in ["13</tool_response>".replace("13<", "13\n<"), '"name": "add"', '"parameters": {"type": "object"', "It is 13."]), texts
         print(f"{trainer}: a step on an export of {len(kept)} conversations")
 
     line_of_export = line("TRL").replace('"pruned"', '"exported"').replace('["prompt", "completion"]', '["messages", "tools"]')

@@ -89,6 +89,8 @@ pub struct Survey {
     /// Those of `tokens` that are learned.
     pub learned: u64,
     pub longest: u64,
+    /// The tokens of the row with the most.
+    pub longest_row: u64,
     pub held_out: Vec<Example>,
 }
 
@@ -100,6 +102,7 @@ pub struct Counts {
     /// Those of `examples` that were cut.
     pub cut: u64,
     pub too_long: u64,
+    pub held_out: u64,
     /// Rows that the corpus or the chat template rejects.
     pub rejected: u64,
     /// Why: the status in the corpus, or what the chat template does.
@@ -306,7 +309,7 @@ impl Counts {
         match row {
             FedRow::Learned(_) => self.examples += 1,
             FedRow::Cut(_) => (self.examples, self.cut) = (self.examples + 1, self.cut + 1),
-            FedRow::HeldOut(_) => {}
+            FedRow::HeldOut(_) => self.held_out += 1,
             FedRow::TooLong => self.too_long += 1,
             FedRow::Rejected(why) => {
                 self.rejected += 1;
@@ -317,10 +320,11 @@ impl Counts {
         self.without_system += u64::from(is_learned && *lacks_system);
     }
 
-    fn add(&mut self, Self { examples, cut, too_long, rejected, reasons, without_system }: Self) {
+    fn add(&mut self, Self { examples, cut, too_long, held_out, rejected, reasons, without_system }: Self) {
         self.examples += examples;
         self.cut += cut;
         self.too_long += too_long;
+        self.held_out += held_out;
         self.rejected += rejected;
         self.reasons.add(&reasons);
         self.without_system += without_system;
@@ -332,8 +336,10 @@ impl Survey {
         self.counts.count(&found);
         match found.row {
             FedRow::Learned(examples) | FedRow::Cut(examples) => {
+                let tokens = examples.iter().map(|example| example.ids.len() as u64).sum();
+                self.tokens += tokens;
+                self.longest_row = self.longest_row.max(tokens);
                 for example in examples {
-                    self.tokens += example.ids.len() as u64;
                     self.learned += example.learned_tokens() as u64;
                     self.longest = self.longest.max(example.ids.len() as u64);
                 }

@@ -6,7 +6,11 @@ use std::sync::Arc;
 
 use asap_kernels::front_end::Flag;
 use asap_kernels::steps::Separator;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, new_empty_array, new_null_array};
+use asap_lm::example::tools_of_openai;
+use asap_udfs::messages::as_json;
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, ListArray, RecordBatch, StringArray, new_empty_array, new_null_array,
+};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{DataFusionError, Result, ScalarValue, config_err, exec_datafusion_err, exec_err};
@@ -36,6 +40,8 @@ pub(crate) const WRITTEN_BY: &str = "Written by asap ";
 const FILE_BYTES: u64 = 500 << 20;
 /// An object that exists until an export is complete.
 const UNFINISHED: &str = "_unfinished";
+/// The schemas of the tools of a conversation.
+const TOOLS: &str = "tools";
 
 #[derive(Debug, Serialize)]
 pub struct Exported {
@@ -51,7 +57,8 @@ pub struct Exported {
 /// The form in which an export has conversations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Messages {
-    /// The column `messages` alone has the pruned thoughts.
+    /// The column `messages` alone has the pruned thoughts, and `tools` is JSON text, as a list of structs has NULL for the fields
+    /// that other rows have.
     OpenAi,
     /// So do the columns that came in, each in its own form.
     Original,
@@ -88,7 +95,7 @@ pub async fn export(
     let mut bytes = 0;
     for (index, group) in groups.iter().enumerate() {
         let path = Path::from(format!("train-{index:05}-of-{:05}.parquet", groups.len()));
-        write(&output, group, &schema, &originals, Arc::clone(&store), &path, &mut counts).await?;
+        write(&output, group, &schema, (messages, &originals), Arc::clone(&store), &path, &mut counts).await?;
         bytes += store.head(&path).await?.size;
     }
     let exported = Exported {
@@ -109,7 +116,7 @@ pub async fn export(
     let parts = output.identity().map(|identity| identity.parts().clone()).unwrap_or_default();
     let card = card(output.provenance().as_ref(), &parts, &exported, &counts, &rejects);
     let about = about.map_or(String::new(), |about| format!("\n## What pruning did\n\n{about}"));
-    let info = info(&exported_schema(&schema), &exported);
+    let info = info(exported_schema(&schema, messages)?.as_ref(), &exported);
     store.put(&Path::from("dataset_info.json"), PutPayload::from(format!("{info:#}\n"))).await?;
     store.put(&Path::from("README.md"), PutPayload::from(card + &about)).await?;
     objects::delete(store.as_ref(), &Path::from(UNFINISHED)).await?;
@@ -159,14 +166,14 @@ async fn write(
     output: &Output,
     shards: &[&LiveFile],
     schema: &SchemaRef,
-    originals: &[String],
+    (messages, originals): (Messages, &[String]),
     store: Arc<dyn ObjectStore>,
     path: &Path,
     counts: &mut Counts,
 ) -> Result<()> {
     let properties = writer_properties()?.build();
     let object = BufWriter::new(store, path.clone());
-    let exported = exported_schema(schema);
+    let exported = exported_schema(schema, messages)?;
     let mut writer = AsyncArrowWriter::try_new(object, Arc::clone(&exported), Some(properties))?;
     let log = table(output)?;
     let separator = output.identity().and_then(|held| Separator::named(held.parts().get("asap.chain.steps")?));
@@ -176,7 +183,7 @@ async fn write(
         let opening = guarded_future(log.rows_of(shard, &[])).await;
         let mut batches = opening.unwrap_or_else(|panicked| exec_err!("{panicked}")).map_err(unreadable)?;
         while let Some(batch) = guarded_next(&mut batches).await.map_err(unreadable)? {
-            let batch = whole(&batch, shard, schema, &exported)?;
+            let batch = whole(&batch, shard, schema, messages)?;
             // Rows of an output have the list of their steps.
             counts.count_originals(&batch, Separator::default());
             counts.count_output(&batch);
@@ -226,7 +233,7 @@ fn unreadable(output: &Output, shard: &LiveFile, error: DataFusionError) -> Data
 
 /// The rows of a shard with all columns of the table. The values of partition columns are in the log, and columns added
 /// later are NULL.
-fn whole(batch: &RecordBatch, shard: &LiveFile, schema: &Schema, exported: &SchemaRef) -> Result<RecordBatch> {
+fn whole(batch: &RecordBatch, shard: &LiveFile, schema: &Schema, messages: Messages) -> Result<RecordBatch> {
     let column = |field: &Arc<Field>| -> Result<ArrayRef> {
         if let Some(column) = batch.column_by_name(field.name()) {
             return Ok(cast(column, field.data_type())?);
@@ -236,16 +243,29 @@ fn whole(batch: &RecordBatch, shard: &LiveFile, schema: &Schema, exported: &Sche
             None => Ok(new_null_array(field.data_type(), batch.num_rows())),
         }
     };
-    let columns = schema.fields().iter().map(|field| column(field).map(without_map)).collect::<Result<Vec<_>>>()?;
-    Ok(RecordBatch::try_new(Arc::clone(exported), columns)?)
+    let columns = schema.fields().iter().map(|field| for_trainers(field.name(), column(field)?, messages));
+    Ok(RecordBatch::try_new(exported_schema(schema, messages)?, columns.collect::<Result<_>>()?)?)
 }
 
-fn exported_schema(schema: &Schema) -> SchemaRef {
+fn exported_schema(schema: &Schema, messages: Messages) -> Result<SchemaRef> {
     let field = |field: &Arc<Field>| {
-        let kind = without_map(new_empty_array(field.data_type())).data_type().clone();
-        field.as_ref().clone().with_data_type(kind)
+        let column = for_trainers(field.name(), new_empty_array(field.data_type()), messages)?;
+        Ok(field.as_ref().clone().with_data_type(column.data_type().clone()))
     };
-    Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
+    Ok(Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Result<Vec<_>>>()?)))
+}
+
+/// A column in the type that the datasets library and trainers read.
+fn for_trainers(name: &str, column: ArrayRef, messages: Messages) -> Result<ArrayRef> {
+    match (name, messages, column.data_type()) {
+        (TOOLS, Messages::OpenAi, DataType::List(_)) => {
+            let texts = as_json(&column, |_| true)?.into_iter();
+            Ok(Arc::new(
+                texts.map(|text| text.map(|text| tools_of_openai(&text).unwrap_or(text))).collect::<StringArray>(),
+            ))
+        }
+        _ => Ok(without_map(column)),
+    }
 }
 
 /// Replaces a map by a list of keys and values, because the datasets library does not support maps.

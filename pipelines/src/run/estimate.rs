@@ -1,7 +1,12 @@
 //! Estimates the cost of a run before anything is paid. It executes the part of the plan that calls a model, over the
 //! stored answers. Rules replace the language model, and token counts replace the scoring model and the encoder.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::common::{Result, exec_err};
+use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
 use serde::Serialize;
 use serde_json::Value;
@@ -13,6 +18,9 @@ use asap_udfs::scorers::Place;
 use super::job::{Effort, Job};
 use super::work::read_slice;
 use super::{Observer, Request, Summary};
+use crate::builtin;
+use crate::conversations::first_statuses;
+use crate::run::ledger::OpenSlice;
 
 /// The cost of a run. The estimate calls no model, pays nothing and writes nothing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -25,6 +33,8 @@ pub struct Estimate {
     pub sample: Option<Value>,
     /// Rows that are not in the output yet.
     pub rows: u64,
+    /// Those of them that the run rejects because of what it reads, by status. Models may reject more.
+    pub rejects: BTreeMap<String, u64>,
     /// The calls for these rows, if the first coarse pruning of each is accepted. Equal or already paid requests are
     /// cache hits. Tokens are those of the scoring model's tokenizer: counted on a sample of the requests, and
     /// estimated from bytes for the others. Answer tokens are those of the rules that replace the model. For prompts of
@@ -63,24 +73,35 @@ pub async fn estimate(
     let used = used_models(&pipeline)?;
     let state = job.context.state();
     let mut slices = job.slices.as_slice();
+    let mut rejects = BTreeMap::new();
     tokio::pin!(stop);
     observer.begin(rows, 1);
     while let Some(first) = slices.first() {
         let (same, others) = slices.split_at(slices.partition_point(|slice| slice.group <= first.group));
         slices = others;
+        let statuses = state
+            .create_physical_plan(&first_statuses(job.corpus.view_of_slices(&state, first.group)?, &pipeline)?)
+            .await?;
         let part = calling_part(&state.optimize(&job.over_group(&pipeline, first.group)?)?)?;
-        let Some(part) = part else { break };
-        let template = state.query_planner().create_physical_plan(&part, &state).await?;
+        let calling = match &part {
+            Some(part) => Some(state.query_planner().create_physical_plan(part, &state).await?),
+            None => None,
+        };
         for slice in same {
-            let plan = read_slice(&template, slice)?;
-            let mut stream = plan.execute(0, job.context.task_ctx())?;
-            while let Some(batch) = tokio::select! {
-                batch = stream.next() => batch,
-                () = &mut stop => return exec_err!("interrupted"),
-            } {
-                observer.advance(batch?.num_rows() as u64, 0);
+            let count = |batch: RecordBatch| {
+                for status in batch.column(0).as_string::<i32>().iter().flatten() {
+                    *rejects.entry(status.to_string()).or_default() += 1;
+                }
+            };
+            read(&job, &statuses, slice, &mut stop, count).await?;
+            if let Some(calling) = &calling {
+                read(&job, calling, slice, &mut stop, |batch| observer.advance(batch.num_rows() as u64, 0)).await?;
             }
         }
+    }
+    if builtin::chooses(&request.name) || pipeline.schema().field_with_unqualified_name("status").is_err() {
+        // The status of the corpus is not that of the output.
+        rejects.clear();
     }
     let (Summary { pipeline, from, to, sample, .. }, anchor) = (job.summary, job.llm.usage());
     Ok(Estimate {
@@ -89,6 +110,7 @@ pub async fn estimate(
         to,
         sample,
         rows,
+        rejects,
         anchor,
         scored_tokens: job.models.counted(),
         written_tokens: job.models.counted_written(),
@@ -97,4 +119,22 @@ pub async fn estimate(
         scorer: used.scorer.then(|| Place::of_scorer_here(&request.settings)),
         encoder: used.encoder.then(|| Place::of_encoder_here(&request.settings)),
     })
+}
+
+/// Executes a plan over a slice.
+async fn read(
+    job: &Job,
+    template: &Arc<dyn ExecutionPlan>,
+    slice: &OpenSlice,
+    stop: &mut (impl Future<Output = ()> + Unpin),
+    mut each: impl FnMut(RecordBatch),
+) -> Result<()> {
+    let mut batches = read_slice(template, slice)?.execute(0, job.context.task_ctx())?;
+    while let Some(batch) = tokio::select! {
+        batch = batches.next() => batch,
+        () = &mut *stop => return exec_err!("interrupted"),
+    } {
+        each(batch?);
+    }
+    Ok(())
 }

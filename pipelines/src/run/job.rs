@@ -67,7 +67,7 @@ pub struct Job {
     pub gone: Vec<Gone>,
     /// Whether partly done files are missing from the input.
     pub lacks_half_done_files: bool,
-    corpus: Corpus,
+    pub(super) corpus: Corpus,
     pipeline: Option<LogicalPlan>,
     slice_rows: u64,
     sample: Option<Sample>,
@@ -143,7 +143,8 @@ async fn planned(context: &SessionContext, corpus: &Corpus, request: &Request) -
     context.register_table(CORPUS, Arc::new(plan::CorpusTable::new(corpus.schema())))?;
     check_text(&request.sql, &GenericDialect {})?;
     unusual::check_generations(request, &corpus.schema())?;
-    let pipeline = context.state().create_logical_plan(&request.sql).await?;
+    let pipeline = context.state().create_logical_plan(&request.sql).await;
+    let pipeline = pipeline.map_err(|error| unusual::computed_twice(request, corpus, error))?;
     plan::check(&pipeline)?;
     Ok(pipeline)
 }

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use asap_kernels::front_end::Flag;
 use datafusion::arrow::datatypes::Schema;
-use datafusion::common::{Result, config_err};
+use datafusion::common::{DataFusionError, Result, SchemaError, config_err, plan_datafusion_err};
 use url::Url;
 
 use super::output::Output;
 use super::request::Request;
 use crate::asap_folder::FOLDER;
 use crate::builtin;
-use crate::corpus::{CorpusFile, Table};
+use crate::corpus::{Corpus, CorpusFile, Table};
 use crate::delta;
 use crate::location;
 use crate::run::ledger::{Ledger, RetriedSlice};
@@ -50,6 +50,26 @@ pub(super) fn check_around(to: &Url) -> Result<()> {
         ),
         _ => Ok(()),
     }
+}
+
+/// The error of a pipeline that computes a column with the name of one of the input.
+pub(super) fn computed_twice(request: &Request, corpus: &Corpus, error: DataFusionError) -> DataFusionError {
+    let DataFusionError::SchemaError(found, _) = error.find_root() else { return error };
+    let name = match found.as_ref() {
+        SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => name,
+        SchemaError::AmbiguousReference { field } => &field.name,
+        SchemaError::FieldNotFound { .. } => return error,
+    };
+    if !corpus.original_columns().contains(name) {
+        return error;
+    }
+    plan_datafusion_err!(
+        "the pipeline {} computes a column {name}, and {} has a column of this name: rename the column of the input, or print \
+         the pipeline ({}), and rename its column",
+        request.name,
+        location::redact(&request.from.join(", ")),
+        Flag("--print")
+    )
 }
 
 /// A note on a new output whose name is that of a file.

@@ -37,7 +37,7 @@ impl Plan {
         let longest = survey.map_or(settings.max_length, |survey| survey.longest as usize);
         let together = survey.map_or(usize::MAX, |survey| survey.tokens as usize);
         let pass_tokens = longest.max(settings.pass_tokens.min(together));
-        let waiting = survey.map_or(0, |survey| survey.tokens.min(8192 * survey.longest)) * WAITING_BYTES;
+        let waiting = survey.map_or(0, |survey| survey.tokens.min(8192 * survey.longest_row)) * WAITING_BYTES;
         let free = free_memory();
         let left = free.map_or(u64::MAX, |free| free.saturating_sub(state + waiting));
         let Some(kept) = keep.or_else(|| Keep::most_within(left, config, pass_tokens)) else {
@@ -120,9 +120,10 @@ impl Plan {
 }
 
 fn examples_of(survey: &Survey) -> String {
-    let Survey { counts: Counts { examples, cut, too_long, rejected, .. }, tokens, learned, longest, .. } = *survey;
+    let Survey { counts: Counts { examples, cut, too_long, held_out, rejected, .. }, tokens, learned, longest, .. } =
+        *survey;
     let [examples, tokens, learned, longest] = [examples, tokens, learned, longest].map(count);
-    let [cut, too_long, held_out, rejected] = [cut, too_long, survey.held_out.len() as u64, rejected].map(count);
+    let [cut, too_long, held_out, rejected] = [cut, too_long, held_out, rejected].map(count);
     format!(
         "{examples} examples ({tokens} tokens, {learned} of them learned, the longest {longest}), {cut} cut, {too_long} \
          too long, {held_out} held out, {rejected} rejected{}",

@@ -265,7 +265,8 @@ impl Training {
         let end = self.encoder.template.end;
         let measured = model::write(&self.out, self.trainer.into_decoder(), &self.base, end, &survey.held_out).await?;
         let held_out = match measured {
-            Some(Measured { examples: traces, tokens, surprisal, unigram_entropy }) => {
+            Some(Measured { tokens, surprisal, unigram_entropy, .. }) => {
+                let traces = survey.counts.held_out as usize;
                 let mut losses = self.manifest.held_out.into_iter();
                 let before = match losses.next() {
                     Some(before) => before,
@@ -317,8 +318,7 @@ async fn planned(
     plan.check_disk(out, args.checkpoints).await?;
     match survey {
         Some(survey) if survey.counts.examples == 0 => {
-            let Counts { too_long, rejected, reasons: ref why, .. } = survey.counts;
-            let held_out = survey.held_out.len() as u64;
+            let Counts { too_long, held_out, rejected, reasons: ref why, .. } = survey.counts;
             let ([held_out, long, rejected], most) = ([held_out, too_long, rejected].map(count), settings.max_length);
             Err(Failure::Failed(format!(
                 "{} has no row to train on: {held_out} held out, {long} have more than {most} tokens (--max-length), {rejected} \

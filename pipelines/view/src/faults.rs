@@ -55,6 +55,11 @@ pub(crate) const NOT_JSON: Kind = of_rows(
     "whose conversation has a call with arguments that are not JSON",
     "cardinality(cot_call_faults(turns)['not_json']) > 0",
 );
+pub(crate) const SAME_ID: Kind = of_rows(
+    "call_id_twice",
+    "whose conversation has a call with the id of a call that has no result yet",
+    "cardinality(cot_call_faults(turns)['same_id']) > 0",
+);
 pub(crate) const DUPLICATE: Kind = of_rows(
     "duplicate",
     "whose question is a near duplicate of the question of an earlier row",
@@ -90,7 +95,7 @@ const ONE_STEP: Kind = Kind {
 };
 
 /// All kinds of faults: first those that `asap inspect --health` counts.
-pub const KINDS: [Kind; 13] = [
+pub const KINDS: [Kind; 14] = [
     CUT_OFF,
     LOOP,
     MIXED_SCRIPTS,
@@ -99,6 +104,7 @@ pub const KINDS: [Kind; 13] = [
     WITHOUT_RESULT,
     WITHOUT_CALL,
     NOT_JSON,
+    SAME_ID,
     DUPLICATE,
     CONTAMINATED,
     NO_ANSWER,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use asap_pipelines::PRUNED_BY;
 use asap_pipelines::corpus::{CORPUS, ColumnMapping, Corpus};
 use asap_pipelines::health::{Known, contaminated, near_duplicates};
 use asap_pipelines::location::command;
@@ -14,8 +15,8 @@ use futures::StreamExt;
 use serde::Serialize;
 
 use super::faults::{
-    CONTAMINATED, CUT_OFF, DUPLICATE, HOLLOW, Kind, LOOP, MIXED_SCRIPTS, NOT_JSON, WITHOUT_CALL, WITHOUT_RESULT,
-    WRONG_ANSWER,
+    CONTAMINATED, CUT_OFF, DUPLICATE, HOLLOW, Kind, LOOP, MIXED_SCRIPTS, NOT_JSON, SAME_ID, WITHOUT_CALL,
+    WITHOUT_RESULT, WRONG_ANSWER,
 };
 use crate::failure::Failure;
 use crate::output::{count, percent, quoted, several, shortened, table};
@@ -191,8 +192,7 @@ impl Health {
             let rows = several(self.rejected.values().sum(), "row");
             lines.push(format!("rejected     {rows} that asap run would reject, by status: {}", by_status.join(", ")));
             if self.rejected.contains_key("multi_turn") {
-                let pruned = "without_anchor, spirit, verified, self_information_steps and the controls prune";
-                lines.push(format!("multi_turn   {pruned} the conversations among these"));
+                lines.push(format!("multi_turn   {PRUNED_BY} prune the conversations among these"));
             }
         }
         lines.extend(self.not_checked.iter().map(|line| format!("not checked  {line}")));
@@ -265,6 +265,7 @@ fn checks(names: &[String]) -> (Vec<Check>, String) {
         of_calls(&WITHOUT_RESULT, "without_result"),
         of_calls(&WITHOUT_CALL, "without_call"),
         of_calls(&NOT_JSON, "not_json"),
+        of_calls(&SAME_ID, "same_id"),
     ];
     (checks, reason)
 }

@@ -46,7 +46,7 @@ pub(super) const COT_CUT_OFF: RowFunction<(), bool> = RowFunction {
 
 pub(super) const COT_CALL_FAULTS: RowFunction<(), CallFaults> = RowFunction {
     name: "cot_call_faults",
-    about: "The faults of calls of tools in a conversation, in three lists: calls `without_result` before the last turn, results `without_call`, and calls whose arguments are `not_json`. A result answers the call with its id. Without ids, it answers the first open call of its tool, else the first open call, also one in `<tool_call>` tags.",
+    about: "The faults of calls of tools in a conversation, in four lists: calls `without_result` before the last turn, results `without_call`, calls whose arguments are `not_json`, and calls with the `same_id` as a call that has no result yet. A result answers the call with its id. Without ids, it answers the first open call of its tool, else the first open call, also one in `<tool_call>` tags.",
     arguments: &[argument!(turns: Turns, "The column `turns` of a corpus.")],
     example: "select cardinality(cot_call_faults([{'role': 'assistant', 'calls': [{'name': 'add', 'arguments': '{8, 5}'}]}])['not_json']);\n-- 1",
     row: |_, row| Ok(CallFaults::of(&row.conversation(0)?)),
@@ -58,6 +58,7 @@ pub(super) struct CallFaults {
     without_result: Vec<String>,
     without_call: Vec<String>,
     not_json: Vec<String>,
+    same_id: Vec<String>,
 }
 
 impl CallFaults {
@@ -69,6 +70,9 @@ impl CallFaults {
             for call in &turn.calls {
                 if !call.arguments.as_deref().is_none_or(is_json) {
                     faults.not_json.push(shown(number, call.name.as_deref()));
+                }
+                if call.id.is_some() && open.iter().any(|(_, other)| other.id == call.id) {
+                    faults.same_id.push(shown(number, call.name.as_deref()));
                 }
                 open.push((number, call));
             }
@@ -105,6 +109,7 @@ struct_output!(faults: CallFaults =>
     "without_result": listed(&faults.without_result),
     "without_call": listed(&faults.without_call),
     "not_json": listed(&faults.not_json),
+    "same_id": listed(&faults.same_id),
 );
 
 /// A script and its share of words.

@@ -59,6 +59,9 @@ const FORMS: &[(Place, &str, Holds)] = &[
     // Agents in ms-swift: docs/source_en/Instruction/Agent-support.md of modelscope/ms-swift
     (Role, "tool_call", Call),
     (Role, "tool_response", Outcome),
+    // smolagents: src/smolagents/models.py of huggingface/smolagents
+    (Role, "tool-call", Call),
+    (Role, "tool-response", Outcome),
     // Harmony: docs/format.md of openai/harmony. A message with a recipient is a call, too
     (Channel, "analysis", Thought),
     // Llama 3.1: its prompt format in meta-llama/llama-models

@@ -29,6 +29,9 @@ use crate::corpus::shape::types::{
 };
 use crate::location::command;
 
+const MESSAGES: &str = "a list of structs with role and content (or from and value; the content is text or a list of parts), or a \
+    struct of lists";
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub rule: &'static str,
@@ -389,8 +392,8 @@ impl Shape {
 
     fn check_types(&self, schema: &Schema, file: &str) -> Result<()> {
         let misfit = |place: &dyn fmt::Display, expected: &str, found: Option<&DataType>| {
-            let cast = match found.is_some_and(DataType::is_binary) {
-                true => {
+            let cast = match found {
+                Some(found) if found.is_binary() => {
                     let (column, file) = (place.to_string().replace('"', "\"\""), file.replace('\'', "\'\'"));
                     let sql = format!(
                         "COPY (SELECT * REPLACE (CAST(\"{column}\" AS VARCHAR) AS \"{column}\") FROM '{file}') TO \
@@ -398,7 +401,11 @@ impl Shape {
                     );
                     format!("; if it is text, convert it: {}", command(&["asap", "sql", "-c", &sql]))
                 }
-                false => String::new(),
+                Some(found) if is_text(found) && expected == MESSAGES => {
+                    "; if it is JSON text, read it with json.loads in Python, and write the rows as JSON lines"
+                        .to_string()
+                }
+                _ => String::new(),
             };
             let found = found.map_or("nothing".to_string(), kind);
             exec_err!("column {place} of {file} must be {expected}, found {found}{cast}")
@@ -414,11 +421,7 @@ impl Shape {
         let turns = |path: &Path| match path.whole_type(schema) {
             Some(found) if are_turns(found) || is_message(found) => Ok(()),
             Some(found) if is_text(found) && [BY_TAGS, BY_USER].contains(&self.rule) => Ok(()),
-            found => misfit(
-                path,
-                "a list of structs with role and content (or from and value; the content is text or a list of parts), or a struct of lists",
-                found,
-            ),
+            found => misfit(path, MESSAGES, found),
         };
         match &self.question {
             Question::Text { text, input } => {

@@ -51,10 +51,20 @@ impl<'a> QuestionAndSteps<'a> {
         Self { question: self.question, steps: kept.iter().map(|step| self.steps[*step]).collect(), turns }
     }
 
-    /// The text before the answer: up to the last text of a conversation, or to the end of the thought.
-    fn before_answer(&self, prompt: &PromptTemplate, closing: impl FnOnce(&str) -> String) -> Result<String> {
+    /// The text before the answer: up to the last text of a conversation, or to the end of the thought. `asked` is the rendered
+    /// question; None if it is not rendered yet.
+    fn before_answer(
+        &self,
+        prompt: &PromptTemplate,
+        asked: &mut Option<String>,
+        closing: impl FnOnce(&str) -> String,
+    ) -> Result<String> {
         if self.turns.is_empty() {
-            return Ok([prompt.render(self.question)?, closing(&join(self.steps.iter().copied()))].concat());
+            let asked = match asked {
+                Some(asked) => asked,
+                None => asked.insert(prompt.render(self.question)?),
+            };
+            return Ok([asked.as_str(), &closing(&join(self.steps.iter().copied()))].concat());
         }
         let mut rendered = prompt.render_conversation(&self.turns, &self.steps)?;
         rendered.text.truncate(rendered.answer);
@@ -158,17 +168,17 @@ impl RowTokens {
         self.steps.iter().map(first)
     }
 
-    /// Tokenizes each chain with the prompt of its question, the closing tag and the answer as one text, whose answer is
-    /// to be scored. Tokens that a text shares with the first one are read once.
+    /// Tokenizes each chain of a question with its prompt, the closing tag and the answer as one text, whose answer is to be
+    /// scored. Tokens that a text shares with the first one are read once.
     pub(crate) fn with_answer<'a>(
         tokenizer: &Tokenizer,
         prompt: &PromptTemplate,
         chains: impl Iterator<Item = QuestionAndSteps<'a>>,
         answer: &str,
     ) -> Result<Self> {
-        let mut answers: Vec<Fork> = Vec::new();
+        let (mut answers, mut asked): (Vec<Fork>, _) = (Vec::new(), None);
         for chain in chains {
-            let before = chain.before_answer(prompt, |chain| [chain, CLOSING].concat())?;
+            let before = chain.before_answer(prompt, &mut asked, |chain| [chain, CLOSING].concat())?;
             let encoded = tokenizer.encode(&[&before, answer].concat(), prompt.adds_special())?;
             let span = (before.len() as u32, (before.len() + answer.len()) as u32);
             let scored = locate(&encoded.offsets, &[span]).remove(0).unwrap_or(0..0);
@@ -190,7 +200,8 @@ impl RowTokens {
         question: QuestionKey,
     ) -> Result<Self> {
         let answer_prompt = if states { ANSWER_PROMPT } else { "" };
-        let before = chain.before_answer(prompt, |chain| continuation(chain, BEFORE_ANSWER, ""))? + answer_prompt;
+        let before =
+            chain.before_answer(prompt, &mut None, |chain| continuation(chain, BEFORE_ANSWER, ""))? + answer_prompt;
         let whole = tokenizer.encode(&[&before, answer].concat(), prompt.adds_special())?;
         let span = (before.len() as u32, (before.len() + answer.len()) as u32);
         let scored = locate(&whole.offsets, &[span]).remove(0).unwrap_or(0..0);

@@ -13,10 +13,11 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use asap_kernels::steps::{separator, without_line_breaks};
+use minijinja::Value;
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
 
 use super::prompt::PromptTemplate;
+use super::prompt::chat_template::ChatTemplate;
 use crate::{LmError, Result};
 
 /// How marks end: a template that writes JSON escapes it.
@@ -37,6 +38,33 @@ pub struct Turn<'a> {
     pub name: Option<Cow<'a, str>>,
     /// How many of the conversation's steps are those of its thought.
     pub steps: usize,
+}
+
+impl Turn<'_> {
+    /// The message in OpenAI's form, as templates read it. A thought has the name of its field.
+    pub(super) fn message(
+        &self,
+        content: Value,
+        thought: Option<(&str, &str)>,
+        arguments: impl Fn(usize, &Call) -> Value,
+    ) -> Value {
+        let mut fields = vec![("role", self.role.into()), ("content", content)];
+        fields.extend(thought.map(|(field, text)| (field, text.into())));
+        if !self.calls.is_empty() {
+            let call = |(place, call): (usize, &Call)| -> Value {
+                let name = call.name.as_deref().map_or(().into(), Value::from);
+                let function = [("name", name), ("arguments", arguments(place, call))];
+                let id = call.id.as_deref().map(|id| ("id", id.into()));
+                let others = [("type", Value::from("function")), ("function", function.into_iter().collect())];
+                id.into_iter().chain(others).collect()
+            };
+            fields.push(("tool_calls", self.calls.iter().enumerate().map(call).collect()));
+        }
+        for (name, held) in [("tool_call_id", &self.call_id), ("name", &self.name)] {
+            fields.extend(held.as_deref().map(|text| (name, text.into())));
+        }
+        fields.into_iter().collect()
+    }
 }
 
 /// A call of a tool.
@@ -73,21 +101,13 @@ enum Content {
     Marked,
 }
 
-/// The first form in which nothing is lost counts.
-const FORMS: [Form; 6] = {
-    const fn form(content: Content, has_text_arguments: bool) -> Form {
-        Form { content, has_text_arguments }
-    }
-    use Content::{Empty, Marked, Null};
-    [
-        form(Empty, true),
-        form(Null, true),
-        form(Marked, true),
-        form(Empty, false),
-        form(Null, false),
-        form(Marked, false),
-    ]
-};
+/// The forms to try: the first in which nothing is lost counts.
+fn forms() -> impl Iterator<Item = Form> {
+    let contents = [Content::Empty, Content::Null, Content::Marked];
+    [true, false]
+        .into_iter()
+        .flat_map(move |has_text_arguments| contents.map(|content| Form { content, has_text_arguments }))
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Mark {
@@ -109,8 +129,8 @@ impl PromptTemplate {
             Self::Chat(template) => template,
         };
         let mut refusal = None;
-        for form in FORMS {
-            let rendered = template.render_marked(&conversation.messages(form));
+        for form in forms() {
+            let rendered = template.render_tooled(&conversation.messages(form, template), &().into(), false);
             let fill = |text: String| conversation.fill(&text, form.has_text_arguments, template.drops_system());
             match rendered.and_then(fill) {
                 Ok(rendered) => return Ok(rendered),
@@ -159,42 +179,25 @@ impl<'c> Conversation<'c> {
         format!("{}{kind}{turn}x{call}{MARK_END}", self.prefix)
     }
 
-    /// The messages in OpenAI's form, with marks.
-    fn messages(&self, form: Form) -> Vec<Value> {
+    /// The messages, with marks.
+    fn messages(&self, form: Form, template: &ChatTemplate) -> Vec<Value> {
         let each = self.turns.iter().enumerate();
         each.map(|(number, turn)| {
             let content = match (&turn.text, form.content) {
-                (Some(_), _) | (None, Content::Marked) => json!(self.mark(Mark::Text(number))),
-                (None, Content::Null) if turn.role == "assistant" => Value::Null,
-                (None, _) => json!(""),
+                (Some(_), _) | (None, Content::Marked) => template.content(&self.mark(Mark::Text(number))),
+                (None, Content::Null) if turn.role == "assistant" => ().into(),
+                (None, _) => template.content(""),
             };
-            let mut message = json!({ "role": turn.role, "content": content });
-            if turn.steps > 0 {
-                message["reasoning_content"] = json!(self.mark(Mark::Thought(number)));
-            }
-            if !turn.calls.is_empty() {
-                let calls = turn.calls.iter().enumerate();
-                message["tool_calls"] = calls.map(|(call, held)| self.call(held, number, call, form)).collect();
-            }
-            for (key, held) in [("tool_call_id", &turn.call_id), ("name", &turn.name)] {
-                held.iter().for_each(|text| message[key] = json!(text));
-            }
-            message
+            let thought = (turn.steps > 0).then(|| self.mark(Mark::Thought(number)));
+            let thought = thought.as_deref().map(|mark| ("reasoning_content", mark));
+            turn.message(content, thought, |place, call| {
+                let text = call.arguments.as_deref().unwrap_or("{}");
+                let has_text = form.has_text_arguments && call.arguments.is_some();
+                let object = if has_text { None } else { serde_json::from_str(text).ok() };
+                object.unwrap_or_else(|| self.mark(Mark::Arguments(number, place)).into())
+            })
         })
         .collect()
-    }
-
-    fn call(&self, call: &Call, turn: usize, number: usize, form: Form) -> Value {
-        let arguments = call.arguments.as_deref();
-        let object = arguments.filter(|_| !form.has_text_arguments).and_then(|text| serde_json::from_str(text).ok());
-        let arguments = match (object, arguments) {
-            (Some(object), _) => object,
-            (None, Some(_)) => json!(self.mark(Mark::Arguments(turn, number))),
-            (None, None) => json!({}),
-        };
-        let mut written = json!({ "type": "function", "function": { "name": call.name, "arguments": arguments } });
-        call.id.iter().for_each(|id| written["id"] = json!(id));
-        written
     }
 
     /// The turns of a model without a chat template, joined by blank lines.
@@ -312,7 +315,7 @@ impl Rendered {
     fn put(&mut self, text: &str, is_escaped: bool) {
         match is_escaped {
             true => {
-                let quoted = Value::from(text).to_string();
+                let quoted = serde_json::Value::from(text).to_string();
                 self.text.push_str(&quoted[1..quoted.len() - 1]);
             }
             false => self.text.push_str(text),
@@ -330,7 +333,7 @@ impl Rendered {
     }
 
     fn call(&mut self, call: &Call) {
-        let name = Value::from(call.name.as_deref().unwrap_or_default());
+        let name = serde_json::Value::from(call.name.as_deref().unwrap_or_default());
         let arguments = call.arguments.as_deref().unwrap_or("{}");
         self.text.push_str(&format!("\n<tool_call>\n{{\"name\": {name}, \"arguments\": {arguments}}}\n</tool_call>"));
     }
@@ -338,6 +341,8 @@ impl Rendered {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::testing::cases;
 

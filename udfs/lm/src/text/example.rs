@@ -16,7 +16,7 @@ use conversation::Thinks;
 use crate::text::prompt::{Asked, PromptTemplate, named_token, read_json};
 use crate::{LmError, Result, Tokenizer};
 
-pub use conversation::{Conversation, Thought};
+pub use conversation::{Conversation, Thought, tools_of_openai};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Example {

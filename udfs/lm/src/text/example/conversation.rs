@@ -11,19 +11,21 @@
 //! response after exactly what it is given before it writes this response.
 
 mod messages;
+mod printed;
 mod tools;
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use asap_kernels::tags;
 use minijinja::Value;
 
-use super::{Encoded, Example, ExampleTemplate, Long, SAID, THOUGHT, opening, tokens_of};
+use super::{Encoded, Example, ExampleTemplate, Long, SAID, THOUGHT, tokens_of};
 use crate::text::conversation::{Call, Turn};
-use crate::text::prompt::chat_template::{ChatTemplate, before_closed_thought};
-use crate::text::prompt::{PromptTemplate, opens_thought};
+use crate::text::prompt::PromptTemplate;
+use crate::text::prompt::chat_template::ChatTemplate;
 use crate::{LmError, Result, Tokenizer};
+use printed::as_json;
+pub use tools::tools_of_openai;
 
 type Tried<T> = std::result::Result<T, String>;
 
@@ -64,6 +66,7 @@ enum Place {
 }
 
 /// A text, and what is learned of it.
+#[derive(Debug, PartialEq, Eq)]
 struct Draft {
     text: String,
     /// The responses, each with its turn, in order.
@@ -83,6 +86,8 @@ struct Form<'f> {
     has_none: bool,
     /// The messages as they are.
     messages: Vec<Value>,
+    /// A short message, and a system prompt if the template needs one.
+    first: Vec<Value>,
 }
 
 /// A change of a message.
@@ -98,6 +103,8 @@ enum Change {
 const LOSES: &str = "loses";
 /// A mark as no text has it.
 const MARK: &str = "zq-asap-mark";
+/// A short message.
+const FIRST: &str = "?";
 
 impl Thinks {
     /// Finds out how a chat template reads thoughts, by a message of the assistant with a text, and by one that also calls a tool:
@@ -280,6 +287,7 @@ impl<'f> Form<'f> {
                     has_text_arguments,
                     has_none,
                     messages: vec![],
+                    first: vec![],
                 }
                 .with_messages()
             },
@@ -288,28 +296,68 @@ impl<'f> Form<'f> {
 
     /// The texts of the examples. Fails with what the template does.
     fn texts(&self, fits: &dyn Fn(&str) -> bool) -> Tried<Vec<Draft>> {
+        let drafts = self.drafts(fits, self.first_prompt().as_deref())?;
+        match drafts.iter().all(|draft| self.begins_as_prompted(draft)) {
+            true => Ok(drafts),
+            false => self.drafts(fits, None),
+        }
+    }
+
+    /// The same. With the prompt after the first message, responses are found from their own messages where that is possible.
+    fn drafts(&self, fits: &dyn Fn(&str) -> bool, first_prompt: Option<&str>) -> Tried<Vec<Draft>> {
         let is_said = |turn: &Turn| turn.role == "assistant" && (turn.text.is_some() || !turn.calls.is_empty());
         let turns = self.conversation.turns.iter().enumerate();
         let said = turns.filter(|(place, turn)| is_said(turn) || self.thought(*place).is_some());
-        let mut texts: Vec<Draft> = vec![];
+        let mut drafts: Vec<Draft> = vec![];
         for (place, _) in said.rev() {
+            if let (Some(draft), Some(prompt)) = (drafts.last_mut(), first_prompt)
+                && let Some(own) = self.held_before(place, draft, prompt)
+            {
+                draft.responses.insert(0, (own, place));
+                continue;
+            }
             let prompt = self.prompt(place)?;
             let response = self.response(place, &prompt)?;
-            let own = texts.last().and_then(|draft| self.held(place, &draft.text, &prompt, &response));
-            match (own, texts.last_mut()) {
+            let own = drafts.last().and_then(|draft| self.held(place, &draft.text, &prompt, &response));
+            match (own, drafts.last_mut()) {
                 (Some(own), Some(draft)) => draft.responses.insert(0, (own, place)),
                 _ => {
                     self.check_context(place, &prompt)?;
                     let own = prompt.len()..prompt.len() + response.len();
-                    texts.push(Draft { text: prompt + &response, responses: vec![(own, place)] });
-                    if texts.len() == 1 && !fits(&texts[0].text) {
-                        return Ok(texts);
+                    drafts.push(Draft { text: prompt + &response, responses: vec![(own, place)] });
+                    if drafts.len() == 1 && !fits(&drafts[0].text) {
+                        return Ok(drafts);
                     }
                 }
             }
         }
-        texts.reverse();
-        Ok(texts)
+        drafts.reverse();
+        Ok(drafts)
+    }
+
+    /// Where a text holds a response before its first known one, if the template prints the messages from one to the other after
+    /// one short message as it does in the text. This takes as long as these messages are, and not as all messages before them.
+    fn held_before(&self, place: usize, draft: &Draft, first_prompt: &str) -> Option<Range<usize>> {
+        let (next, until) = draft.responses.first()?;
+        let alone = [&self.first[..], &self.messages[place..*until]].concat();
+        let printed = self.before(&alone, &().into(), self.conversation.turns[until - 1].text.as_deref()).ok()?;
+        let finished = self.template.render_tooled(&alone[..=self.first.len()], &().into(), false).ok()?;
+        let response = finished.strip_prefix(first_prompt).filter(|response| self.lost(place, response).is_none())?;
+        let own = self.held(place, &printed, first_prompt, response)?;
+        let is_held = draft.text[..next.start].ends_with(&printed[own.start..]);
+        let shift = |at: usize| next.start + at - printed.len();
+        is_held.then(|| shift(own.start)..shift(own.end))
+    }
+
+    /// Whether the first response of a text follows its prompt there. Then so does each later one, as no template prints a message
+    /// otherwise in a longer conversation, and again as before in a still longer one.
+    fn begins_as_prompted(&self, draft: &Draft) -> bool {
+        let [(own, place), _, ..] = draft.responses.as_slice() else { return true };
+        let found = self.prompt(*place).and_then(|prompt| {
+            let response = self.response(*place, &prompt)?;
+            Ok(self.held(*place, &draft.text, &prompt, &response))
+        });
+        found.is_ok_and(|found| found.as_ref() == Some(own))
     }
 
     /// Where a text holds a prompt with its response. Later on, templates may leave out the empty tags of a message without a
@@ -321,112 +369,6 @@ impl<'f> Form<'f> {
             .filter(|begin| response.is_char_boundary(*begin));
         let begin = begins.find(|begin| rest.starts_with(&response[*begin..]))?;
         Some(prompt.len()..prompt.len() + response.len() - begin)
-    }
-
-    /// What a message begins with, besides its thought: its text, or the name of a tool.
-    fn content(&self, place: usize) -> Option<&str> {
-        let Turn { text, calls, .. } = &self.conversation.turns[place];
-        let name = calls.first().and_then(|call| call.name.as_deref());
-        text.as_deref().or(name).map(str::trim)
-    }
-
-    fn thought(&self, place: usize) -> Option<&str> {
-        let held = self.conversation.thoughts[place].as_ref().map(|thought| &*thought.text);
-        held.filter(|text| !text.trim().is_empty())
-    }
-
-    /// The text before a message.
-    fn prompt(&self, place: usize) -> Tried<String> {
-        let mut text = self.template.render_tooled(&self.messages[..place], self.tools, true)?;
-        // A tag that ends a message is not the template's.
-        let last = self.conversation.turns[..place].last().and_then(|turn| turn.text.as_deref()).unwrap_or_default();
-        let last = Some(last.trim()).filter(|last| !last.is_empty());
-        let after = last.and_then(|last| Some(text.rfind(last)? + last.len())).unwrap_or(0);
-        text.truncate(after + before_closed_thought(&text[after..]));
-        Ok(text)
-    }
-
-    /// The messages up to this one, as a template prints them.
-    fn finished(&self, place: usize, change: Change) -> Tried<String> {
-        let last = match change {
-            Change::None => self.messages[place].clone(),
-            _ => self.message(place, change),
-        };
-        self.template.render_tooled(&[&self.messages[..place], &[last]].concat(), self.tools, false)
-    }
-
-    /// What a model should write after a prompt: as the template prints the message, if nothing is lost.
-    fn response(&self, place: usize, prompt: &str) -> Tried<String> {
-        if let Some(response) = self.as_printed(place, prompt) {
-            return Ok(response);
-        }
-        let thought = self.thought(place);
-        if thought.is_none()
-            && let Ok(printed) = self.finished(place, Change::Thinks)
-            && let Some(response) = printed.strip_prefix(prompt).map(|response| response.replace(MARK, ""))
-            && self.lost(place, &response).is_none()
-        {
-            return Ok(response);
-        }
-        let printed = self.finished(place, Change::Says)?;
-        let Some((_, content)) = printed.rsplit_once(MARK) else {
-            return Err(self.loses(place, self.lost(place, &printed).unwrap_or("the text")));
-        };
-        let response = match (thought, &self.thinks.around) {
-            (None, _) if !opens_thought(prompt) => content.to_string(),
-            (Some(thought), Some([before, after])) => [before, thought, after, content].concat(),
-            (thought, _) => {
-                let said = tags::continuation(thought.unwrap_or_default(), self.before_answer, content);
-                [opening(prompt), &said].concat()
-            }
-        };
-        match self.lost(place, &response) {
-            Some(lost) => Err(self.loses(place, lost)),
-            None => Ok(response),
-        }
-    }
-
-    /// What the template prints of a message after the prompt before it, if nothing is lost. If it prints earlier messages
-    /// otherwise, a response begins after the last generation prompt.
-    fn as_printed(&self, place: usize, prompt: &str) -> Option<String> {
-        let printed = self.finished(place, Change::None).ok()?;
-        let whole = |response: &str| self.lost(place, response).is_none().then(|| response.to_string());
-        if let Some(response) = printed.strip_prefix(prompt) {
-            return whole(response);
-        }
-        let before = self.template.render_tooled(&self.messages[..place], self.tools, false).ok()?;
-        let begin = prompt.strip_prefix(before.as_str()).filter(|begin| !begin.is_empty())?;
-        let content = printed.rfind(self.thought(place).map(str::trim).or_else(|| self.content(place))?)?;
-        let own = printed[..content].rfind(begin)? + begin.len();
-        whole(&printed[own..])
-    }
-
-    /// What a response lacks of a message.
-    fn lost(&self, place: usize, response: &str) -> Option<&'static str> {
-        let Turn { text, calls, .. } = &self.conversation.turns[place];
-        let after =
-            |from: usize, text: &str| response[from..].find(text.trim()).map(|at| from + at + text.trim().len());
-        let Some(thought) = after(0, self.thought(place).unwrap_or_default()) else { return Some("the thought") };
-        let Some(said) = after(thought, text.as_deref().unwrap_or_default()) else { return Some("the text") };
-        // Some templates print calls before the text.
-        let (count, rest) = (|text: &str, held: &str| text.matches(held).count(), &response[thought..]);
-        let is_printed = |call: &Call| {
-            let Some(name) = call.name.as_deref().filter(|name| !name.is_empty()) else { return false };
-            let same = calls.iter().filter(|call| call.name.as_deref() == Some(name)).count();
-            let in_text = count(&response[thought..said], name).min(count(text.as_deref().unwrap_or_default(), name));
-            count(rest, name) - in_text >= same && self.prints_arguments(rest, call)
-        };
-        (!calls.iter().all(is_printed)).then_some("the calls")
-    }
-
-    fn prints_arguments(&self, printed: &str, call: &Call) -> bool {
-        let arguments = call.arguments.as_deref().unwrap_or_default();
-        match self.object(arguments).map(|object| {
-            object.try_iter().map(|mut keys| keys.all(|key| key.as_str().is_some_and(|key| printed.contains(key))))
-        }) {
-            Some(are_printed) => are_printed.unwrap_or(false),
-            None => printed.contains(arguments.trim()) || printed.contains(&as_json(arguments)),
-        }
     }
 
     /// Whether the template prints what others say before a message.
@@ -450,12 +392,6 @@ impl<'f> Form<'f> {
     fn loses(&self, place: usize, lost: &str) -> String {
         format!("{LOSES} {lost} of turn {} ({})", place + 1, self.conversation.turns[place].role)
     }
-}
-
-/// A text within a text in JSON.
-fn as_json(text: &str) -> String {
-    let quoted = serde_json::Value::from(text.trim()).to_string();
-    quoted[1..quoted.len() - 1].to_string()
 }
 
 #[cfg(test)]

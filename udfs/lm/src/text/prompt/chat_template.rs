@@ -155,11 +155,6 @@ impl ChatTemplate {
         self.render(&turns, false, true).map_err(failed)
     }
 
-    /// Renders finished messages. Fails with what the template does with them.
-    pub(in crate::text) fn render_marked(&self, messages: &[Value]) -> std::result::Result<String, String> {
-        self.render(&messages, false, true).map_err(|failure| failure.of("this conversation"))
-    }
-
     /// Renders messages with the schemas of tools, up to the end of the last one, or with `generates`, the text before an
     /// answer. Fails with what the template does with them.
     pub(in crate::text) fn render_tooled(
@@ -168,7 +163,7 @@ impl ChatTemplate {
         tools: &minijinja::Value,
         generates: bool,
     ) -> std::result::Result<String, String> {
-        let messages = minijinja::Value::from_serialize(messages);
+        let messages = messages.iter().cloned().collect();
         self.render_value(messages, tools.clone(), generates, true).map_err(|failure| failure.of("this conversation"))
     }
 
@@ -185,7 +180,7 @@ impl ChatTemplate {
         self.folder.display()
     }
 
-    pub(super) fn needs_system(&self) -> bool {
+    pub(in crate::text) fn needs_system(&self) -> bool {
         !self.prints_alone
     }
 

@@ -4,13 +4,15 @@ use asap_kernels::tags;
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
-use super::{Change, Form, MARK, Place};
-use crate::text::conversation::Call;
+use super::{Change, FIRST, Form, MARK, Place};
 
 impl Form<'_> {
     /// Adds the messages as they are, once for all prompts.
     pub(super) fn with_messages(mut self) -> Self {
         self.messages = (0..self.conversation.turns.len()).map(|place| self.message(place, Change::None)).collect();
+        let system = self.template.needs_system().then_some("system");
+        let first = |role: &str| Value::from_iter([("role", role.into()), ("content", self.template.content(FIRST))]);
+        self.first = system.into_iter().chain(["user"]).map(first).collect();
         self
     }
 
@@ -34,7 +36,6 @@ impl Form<'_> {
             Change::Says => None,
         };
         let text = turn.text.as_deref();
-        let mut fields: Vec<(&str, Value)> = vec![("role", turn.role.into())];
         let content = match (text, change, thought) {
             (_, Change::Says, _) => Some([MARK, text.unwrap_or_default()].concat()),
             (_, _, Some(thought)) if self.thinks.place == Place::Content => {
@@ -43,25 +44,14 @@ impl Form<'_> {
             (None, ..) if self.has_none && turn.role == "assistant" => None,
             _ => Some(text.unwrap_or_default().to_string()),
         };
-        fields.push(("content", content.map_or(().into(), |content| self.template.content(&content))));
-        if let (Some(thought), Place::Field(field)) = (thought, self.thinks.place) {
-            fields.push((field, thought.into()));
-        }
-        if !turn.calls.is_empty() {
-            fields.push(("tool_calls", turn.calls.iter().map(|call| self.call(call)).collect()));
-        }
-        for (name, held) in [("tool_call_id", &turn.call_id), ("name", &turn.name)] {
-            fields.extend(held.as_deref().map(|text| (name, text.into())));
-        }
-        fields.into_iter().collect()
-    }
-
-    fn call(&self, call: &Call) -> Value {
-        let arguments = call.arguments.as_deref().unwrap_or_default();
-        let arguments = self.object(arguments).unwrap_or_else(|| arguments.into());
-        let function = [("name", call.name.as_deref().map_or(().into(), Value::from)), ("arguments", arguments)];
-        let id = call.id.as_deref().map(|id| ("id", id.into()));
-        let others = [("type", Value::from("function")), ("function", function.into_iter().collect())];
-        id.into_iter().chain(others).collect()
+        let content = content.map_or(().into(), |content| self.template.content(&content));
+        let thought = match self.thinks.place {
+            Place::Field(field) => thought.map(|thought| (field, thought)),
+            Place::Content | Place::Nowhere => None,
+        };
+        turn.message(content, thought, |_, call| {
+            let arguments = call.arguments.as_deref().unwrap_or_default();
+            self.object(arguments).unwrap_or_else(|| arguments.into())
+        })
     }
 }

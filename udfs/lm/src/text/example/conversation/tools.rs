@@ -5,6 +5,13 @@ use minijinja::value::ValueKind;
 
 use super::Tried;
 
+/// The schemas of tools as JSON text in OpenAI's form, as trainers pass them to chat templates. None if they have another form, or
+/// if there is no tool.
+pub fn tools_of_openai(text: &str) -> Option<String> {
+    let tools = read(text).ok().filter(|tools| !tools.is_none())?;
+    serde_json::to_string(&tools).ok()
+}
+
 /// The schemas of tools in the order of OpenAI's form. A schema within may be JSON text.
 pub(super) fn read(text: &str) -> Tried<Value> {
     let wrong = || "expected tools as a list of objects in JSON".to_string();
