@@ -117,7 +117,7 @@ fn ratios_are_shown_by_teacher() {
     }
     workplace.run(["view", "out", "--to", "report.html"]).ok();
     let page = std::fs::read_to_string(workplace.path("report.html")).unwrap();
-    let one = format!(">one: 6 chains, {} chosen</text>", of("one", "chosen"));
+    let one = format!(">6 chains, {} chosen</text>", of("one", "chosen"));
     assert!(page.contains(&one) && page.contains(">chosen: 6 chains</text>"), "{page}");
 }
 

@@ -117,17 +117,17 @@ pub(crate) fn ratios(of: &Picture) -> Markup {
     let is_choice = chosen.0 < all.0;
     let mut series = Vec::new();
     if teachers.len() == 1 || teachers.len() > MOST_TEACHERS {
-        series.push(Columns { label: several(all.0, "chain"), class: "k", heights: all.1, line: None });
+        series.push(Columns { label: several(all.0, "chain"), class: "k", heights: all.1, ..Columns::default() });
     } else {
         series.extend(teachers.into_iter().map(|teacher| {
             let ((chains, heights), (chosen, _)) = (sum(Some(teacher), "chains"), sum(Some(teacher), "chosen"));
-            let label = format!("{}: {}, {} chosen", visible(teacher), several(chains, "chain"), count(chosen));
-            Columns { label, class: "k", heights, line: None }
+            let value = format!("{}, {} chosen", several(chains, "chain"), count(chosen));
+            Columns { label: visible(teacher).to_string(), value, class: "k", heights, line: None }
         }));
     }
     if is_choice {
         let label = format!("chosen: {}", several(chosen.0, "chain"));
-        series.push(Columns { label, class: "s", heights: chosen.1, line: None });
+        series.push(Columns { label, class: "s", heights: chosen.1, ..Columns::default() });
     }
     let tick = |bin: i64| format!("{:.2}", (bin as f64 / BINS as f64).exp2());
     let axis = Axis { ticks: vec![(0.0, tick(least)), (1.0, tick(most + 1))], unit: "" };

@@ -79,7 +79,7 @@ fn ticks(place: impl Fn(f64) -> f64) -> Vec<(f64, String)> {
 fn with_highest(mut series: Vec<Columns>, thing: &str) -> Vec<Columns> {
     for columns in &mut series {
         let most = columns.heights.iter().copied().fold(0.0, f64::max);
-        columns.label += &format!(" (highest column: {})", several(most as u64, thing));
+        columns.value = format!("highest column: {}", several(most as u64, thing));
     }
     series
 }
@@ -200,14 +200,10 @@ fn tenths(of: &Picture) -> Markup {
             }
             let sum = |name: &str| rows.iter().map(|row| row.number(name)).sum::<f64>();
             let line = sum("kept") / sum("tokens").max(f64::MIN_POSITIVE);
-            let name = if several { format!("{}: ", visible(output)) } else { String::new() };
             let most = heights.iter().copied().fold(0.0, f64::max);
-            Columns {
-                label: format!("{name}even cut {:.1} %, highest tenth {:.1} %", 100.0 * line, 100.0 * most),
-                class: "k",
-                heights,
-                line: Some(line),
-            }
+            let shares = format!("even cut {:.1} %, at most {:.1} %", 100.0 * line, 100.0 * most);
+            let (label, value) = if several { (visible(output).to_string(), shares) } else { (shares, String::new()) };
+            Columns { label, value, class: "k", heights, line: Some(line) }
         })
         .collect();
     let highest = series.iter().flat_map(|series| &series.heights).copied().fold(f64::MIN_POSITIVE, f64::max);
@@ -229,7 +225,7 @@ fn lengths(of: &Picture, edge: i64) -> Markup {
         for row in of.rows.iter().filter(|row| row.text("series") == name) {
             heights[(bin(row) - least) as usize] = row.number("chains");
         }
-        Columns { label: label.to_string(), class: "k", heights, line: None }
+        Columns { label: label.to_string(), class: "k", heights, ..Columns::default() }
     });
     // Without stage 1, its chains are those before.
     let mut series = Vec::from(series);
@@ -273,7 +269,7 @@ fn scores(of: &Picture) -> Markup {
     let series = [("kept", "kept", "k"), ("dropped", "dropped", "r")].map(|(name, label, class)| {
         let mut heights = vec![0.0; (most + 1 - least) as usize];
         of.rows.iter().for_each(|row| heights[(bin(row) - least) as usize] = row.number(name));
-        Columns { label: label.to_string(), class, heights, line: None }
+        Columns { label: label.to_string(), class, heights, ..Columns::default() }
     });
     let series = with_highest(Vec::from(series), "step");
     // Each nat is two columns.

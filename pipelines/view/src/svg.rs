@@ -22,14 +22,21 @@ pub(crate) fn bars(label: &str, bars: &[Bar]) -> Markup {
         svg role="img" aria-label=(label) width="100%" height=(bars.len() * ROW) {
             @for (index, bar) in bars.iter().enumerate() {
                 @let y = index * ROW;
-                @let label = beginning(&bar.label, LINE.saturating_sub(bar.value.chars().count()));
-                text x="0" y=(y + 13) { (label) @if label != bar.label { title { (bar.label) } } }
-                text x="100%" y=(y + 13) text-anchor="end" { (bar.value) }
+                (heading(&bar.label, &bar.value, (y + 13) as f64))
                 @for (x, width, class) in placed(&bar.parts) {
                     rect class=(class) x=(share(x)) y=(y + 18) width=(share(width)) height="12" {}
                 }
             }
         }
+    }
+}
+
+/// A label and a value on one line, with the whole label where it is cut.
+fn heading(label: &str, value: &str, y: f64) -> Markup {
+    let shown = beginning(label, LINE.saturating_sub(value.chars().count()));
+    html! {
+        text x="0" y=(px(y)) { (shown) @if shown != label { title { (label) } } }
+        @if !value.is_empty() { text x="100%" y=(px(y)) text-anchor="end" { (value) } }
     }
 }
 
@@ -42,9 +49,11 @@ fn placed<'a>(parts: &'a [(f64, &'static str)]) -> impl Iterator<Item = (f64, f6
     })
 }
 
-/// Columns of one series over an axis.
+/// Columns of one series over an axis, with a label and a value above them.
+#[derive(Default)]
 pub(crate) struct Columns {
     pub label: String,
+    pub value: String,
     pub class: &'static str,
     /// The height of each column.
     pub heights: Vec<f64>,
@@ -83,7 +92,7 @@ pub(crate) fn columns(
                 @let full = full.unwrap_or_else(|| columns.heights.iter().copied().fold(f64::MIN_POSITIVE, f64::max));
                 @let base = top + index as f64 * ROW + ROW - 2.0;
                 @let width = 1.0 / columns.heights.len().max(1) as f64;
-                text x="0" y=(px(base - HEIGHT - 6.0)) { (columns.label) }
+                (heading(&columns.label, &columns.value, base - HEIGHT - 6.0))
                 @if let Some((x, _)) = &mark { line class="mark" x1=(share(*x)) x2=(share(*x)) y1=(px(base - HEIGHT)) y2=(px(base)) {} }
                 @for (place, height) in columns.heights.iter().enumerate() {
                     @if *height > 0.0 {
