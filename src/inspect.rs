@@ -227,7 +227,7 @@ fn show_row(lines: &mut Vec<String>, row: &InspectedRow) {
     let rejected = row.status.as_ref().zip(row.error.as_ref());
     // A row without a thought has no turns to prune, and another status.
     let is_pruned = row.turns.is_some() && row.status.as_deref() == Some("multi_turn");
-    let by = if is_pruned { format!(", except by {PRUNED_BY}") } else { String::new() };
+    let by = if is_pruned { format!("; only {PRUNED_BY} prune conversations") } else { String::new() };
     lines.extend(rejected.map(|(status, error)| format!("    rejected  {status}: {error}{by}")));
 }
 

@@ -258,7 +258,7 @@ fn exported_schema(schema: &Schema, messages: Messages) -> Result<SchemaRef> {
 /// A column in the type that the datasets library and trainers read.
 fn for_trainers(name: &str, column: ArrayRef, messages: Messages) -> Result<ArrayRef> {
     match (name, messages, column.data_type()) {
-        (TOOLS, Messages::OpenAi, DataType::List(_)) => {
+        (TOOLS, Messages::OpenAi, DataType::List(item)) if item.data_type().is_nested() => {
             let texts = as_json(&column, |_| true)?.into_iter();
             Ok(Arc::new(
                 texts.map(|text| text.map(|text| tools_of_openai(&text).unwrap_or(text))).collect::<StringArray>(),

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Result, exec_err};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
 use serde::Serialize;
@@ -33,7 +35,8 @@ pub struct Estimate {
     pub sample: Option<Value>,
     /// Rows that are not in the output yet.
     pub rows: u64,
-    /// Those of them that the run rejects because of what it reads, by status. Models may reject more.
+    /// Those of them that the run rejects because of what it reads, by status. Models may reject more. Empty if the pipeline
+    /// calls no model, or chooses rows.
     pub rejects: BTreeMap<String, u64>,
     /// The calls for these rows, if the first coarse pruning of each is accepted. Equal or already paid requests are
     /// cache hits. Tokens are those of the scoring model's tokenizer: counted on a sample of the requests, and
@@ -74,34 +77,27 @@ pub async fn estimate(
     let state = job.context.state();
     let mut slices = job.slices.as_slice();
     let mut rejects = BTreeMap::new();
+    let keeps_rows = keeps_rows(&request.name, &pipeline)?;
     tokio::pin!(stop);
     observer.begin(rows, 1);
     while let Some(first) = slices.first() {
         let (same, others) = slices.split_at(slices.partition_point(|slice| slice.group <= first.group));
         slices = others;
-        let statuses = state
-            .create_physical_plan(&first_statuses(job.corpus.view_of_slices(&state, first.group)?, &pipeline)?)
-            .await?;
-        let part = calling_part(&state.optimize(&job.over_group(&pipeline, first.group)?)?)?;
-        let calling = match &part {
-            Some(part) => Some(state.query_planner().create_physical_plan(part, &state).await?),
-            None => None,
-        };
+        let Some(part) = calling_part(&state.optimize(&job.over_group(&pipeline, first.group)?)?)? else { continue };
+        let calling = state.query_planner().create_physical_plan(&part, &state).await?;
+        let statuses = first_statuses(job.corpus.view_of_slices(&state, first.group)?, &pipeline)?;
+        let statuses = state.create_physical_plan(&statuses).await?;
         for slice in same {
+            read(&job, &calling, slice, &mut stop, |batch| observer.advance(batch.num_rows() as u64, 0)).await?;
             let count = |batch: RecordBatch| {
                 for status in batch.column(0).as_string::<i32>().iter().flatten() {
                     *rejects.entry(status.to_string()).or_default() += 1;
                 }
             };
-            read(&job, &statuses, slice, &mut stop, count).await?;
-            if let Some(calling) = &calling {
-                read(&job, calling, slice, &mut stop, |batch| observer.advance(batch.num_rows() as u64, 0)).await?;
+            if keeps_rows {
+                read(&job, &statuses, slice, &mut stop, count).await?;
             }
         }
-    }
-    if builtin::chooses(&request.name) || pipeline.schema().field_with_unqualified_name("status").is_err() {
-        // The status of the corpus is not that of the output.
-        rejects.clear();
     }
     let (Summary { pipeline, from, to, sample, .. }, anchor) = (job.summary, job.llm.usage());
     Ok(Estimate {
@@ -119,6 +115,13 @@ pub async fn estimate(
         scorer: used.scorer.then(|| Place::of_scorer_here(&request.settings)),
         encoder: used.encoder.then(|| Place::of_encoder_here(&request.settings)),
     })
+}
+
+/// Whether a row of the corpus with a status is a row of the output with it.
+fn keeps_rows(name: &str, pipeline: &LogicalPlan) -> Result<bool> {
+    let has_status = pipeline.schema().has_column_with_unqualified_name("status");
+    let chooses = builtin::chooses(name) || pipeline.exists(|node| Ok(matches!(node, LogicalPlan::Filter(_))))?;
+    Ok(has_status && !chooses)
 }
 
 /// Executes a plan over a slice.

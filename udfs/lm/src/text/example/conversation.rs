@@ -24,7 +24,7 @@ use crate::text::conversation::{Call, Turn};
 use crate::text::prompt::PromptTemplate;
 use crate::text::prompt::chat_template::ChatTemplate;
 use crate::{LmError, Result, Tokenizer};
-use printed::as_json;
+use printed::escaped;
 pub use tools::tools_of_openai;
 
 type Tried<T> = std::result::Result<T, String>;
@@ -86,8 +86,6 @@ struct Form<'f> {
     has_none: bool,
     /// The messages as they are.
     messages: Vec<Value>,
-    /// A short message, and a system prompt if the template needs one.
-    first: Vec<Value>,
 }
 
 /// A change of a message.
@@ -103,8 +101,6 @@ enum Change {
 const LOSES: &str = "loses";
 /// A mark as no text has it.
 const MARK: &str = "zq-asap-mark";
-/// A short message.
-const FIRST: &str = "?";
 
 impl Thinks {
     /// Finds out how a chat template reads thoughts, by a message of the assistant with a text, and by one that also calls a tool:
@@ -287,35 +283,20 @@ impl<'f> Form<'f> {
                     has_text_arguments,
                     has_none,
                     messages: vec![],
-                    first: vec![],
                 }
                 .with_messages()
             },
         )
     }
 
-    /// The texts of the examples. Fails with what the template does.
+    /// The texts of the examples. Fails with what the template does. The template prints all earlier messages before each
+    /// response: what it prints of them may depend on any message, so that no shorter text proves a prompt.
     fn texts(&self, fits: &dyn Fn(&str) -> bool) -> Tried<Vec<Draft>> {
-        let drafts = self.drafts(fits, self.first_prompt().as_deref())?;
-        match drafts.iter().all(|draft| self.begins_as_prompted(draft)) {
-            true => Ok(drafts),
-            false => self.drafts(fits, None),
-        }
-    }
-
-    /// The same. With the prompt after the first message, responses are found from their own messages where that is possible.
-    fn drafts(&self, fits: &dyn Fn(&str) -> bool, first_prompt: Option<&str>) -> Tried<Vec<Draft>> {
         let is_said = |turn: &Turn| turn.role == "assistant" && (turn.text.is_some() || !turn.calls.is_empty());
         let turns = self.conversation.turns.iter().enumerate();
         let said = turns.filter(|(place, turn)| is_said(turn) || self.thought(*place).is_some());
         let mut drafts: Vec<Draft> = vec![];
         for (place, _) in said.rev() {
-            if let (Some(draft), Some(prompt)) = (drafts.last_mut(), first_prompt)
-                && let Some(own) = self.held_before(place, draft, prompt)
-            {
-                draft.responses.insert(0, (own, place));
-                continue;
-            }
             let prompt = self.prompt(place)?;
             let response = self.response(place, &prompt)?;
             let own = drafts.last().and_then(|draft| self.held(place, &draft.text, &prompt, &response));
@@ -333,31 +314,6 @@ impl<'f> Form<'f> {
         }
         drafts.reverse();
         Ok(drafts)
-    }
-
-    /// Where a text holds a response before its first known one, if the template prints the messages from one to the other after
-    /// one short message as it does in the text. This takes as long as these messages are, and not as all messages before them.
-    fn held_before(&self, place: usize, draft: &Draft, first_prompt: &str) -> Option<Range<usize>> {
-        let (next, until) = draft.responses.first()?;
-        let alone = [&self.first[..], &self.messages[place..*until]].concat();
-        let printed = self.before(&alone, &().into(), self.conversation.turns[until - 1].text.as_deref()).ok()?;
-        let finished = self.template.render_tooled(&alone[..=self.first.len()], &().into(), false).ok()?;
-        let response = finished.strip_prefix(first_prompt).filter(|response| self.lost(place, response).is_none())?;
-        let own = self.held(place, &printed, first_prompt, response)?;
-        let is_held = draft.text[..next.start].ends_with(&printed[own.start..]);
-        let shift = |at: usize| next.start + at - printed.len();
-        is_held.then(|| shift(own.start)..shift(own.end))
-    }
-
-    /// Whether the first response of a text follows its prompt there. Then so does each later one, as no template prints a message
-    /// otherwise in a longer conversation, and again as before in a still longer one.
-    fn begins_as_prompted(&self, draft: &Draft) -> bool {
-        let [(own, place), _, ..] = draft.responses.as_slice() else { return true };
-        let found = self.prompt(*place).and_then(|prompt| {
-            let response = self.response(*place, &prompt)?;
-            Ok(self.held(*place, &draft.text, &prompt, &response))
-        });
-        found.is_ok_and(|found| found.as_ref() == Some(own))
     }
 
     /// Where a text holds a prompt with its response. Later on, templates may leave out the empty tags of a message without a
@@ -382,7 +338,7 @@ impl<'f> Form<'f> {
             let found = |from: usize| prompt[from..].find(text).map(|begin| from + begin + text.len());
             match found(at) {
                 Some(end) => at = end,
-                None if found(0).is_some() || prompt.contains(&as_json(text)) => {}
+                None if found(0).is_some() || prompt.contains(&escaped(text)) => {}
                 None => return Err(self.loses(number, "the text")),
             }
         }

@@ -180,7 +180,7 @@ impl ChatTemplate {
         self.folder.display()
     }
 
-    pub(in crate::text) fn needs_system(&self) -> bool {
+    pub(super) fn needs_system(&self) -> bool {
         !self.prints_alone
     }
 

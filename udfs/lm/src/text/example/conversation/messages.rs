@@ -4,15 +4,12 @@ use asap_kernels::tags;
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
-use super::{Change, FIRST, Form, MARK, Place};
+use super::{Change, Form, MARK, Place};
 
 impl Form<'_> {
     /// Adds the messages as they are, once for all prompts.
     pub(super) fn with_messages(mut self) -> Self {
         self.messages = (0..self.conversation.turns.len()).map(|place| self.message(place, Change::None)).collect();
-        let system = self.template.needs_system().then_some("system");
-        let first = |role: &str| Value::from_iter([("role", role.into()), ("content", self.template.content(FIRST))]);
-        self.first = system.into_iter().chain(["user"]).map(first).collect();
         self
     }
 

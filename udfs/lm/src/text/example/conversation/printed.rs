@@ -3,7 +3,7 @@
 use asap_kernels::tags;
 use minijinja::Value;
 
-use super::{Change, FIRST, Form, MARK, Tried};
+use super::{Change, Form, MARK, Tried};
 use crate::text::conversation::{Call, Turn};
 use crate::text::example::opening;
 use crate::text::prompt::chat_template::before_closed_thought;
@@ -24,19 +24,10 @@ impl Form<'_> {
 
     /// The text before a message.
     pub(super) fn prompt(&self, place: usize) -> Tried<String> {
-        let last = self.conversation.turns[..place].last().and_then(|turn| turn.text.as_deref());
-        self.before(&self.messages[..place], self.tools, last)
-    }
-
-    /// The text before a message that follows only one short message.
-    pub(super) fn first_prompt(&self) -> Option<String> {
-        self.before(&self.first, &().into(), Some(FIRST)).ok()
-    }
-
-    /// The text before a message, after messages of which `last` is the last text.
-    pub(super) fn before(&self, messages: &[Value], tools: &Value, last: Option<&str>) -> Tried<String> {
-        let mut text = self.template.render_tooled(messages, tools, true)?;
+        let before = &self.messages[..place];
+        let mut text = self.template.render_tooled(before, self.tools, true)?;
         // A tag that ends a message is not the template's.
+        let last = self.conversation.turns[..place].last().and_then(|turn| turn.text.as_deref());
         let last = last.map(str::trim).filter(|last| !last.is_empty());
         let after = last.and_then(|last| Some(text.rfind(last)? + last.len())).unwrap_or(0);
         text.truncate(after + before_closed_thought(&text[after..]));
@@ -122,13 +113,13 @@ impl Form<'_> {
             object.try_iter().map(|mut keys| keys.all(|key| key.as_str().is_some_and(|key| printed.contains(key))))
         }) {
             Some(are_printed) => are_printed.unwrap_or(false),
-            None => printed.contains(arguments.trim()) || printed.contains(&as_json(arguments)),
+            None => printed.contains(arguments.trim()) || printed.contains(&escaped(arguments)),
         }
     }
 }
 
 /// A text within a text in JSON.
-pub(super) fn as_json(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let quoted = serde_json::Value::from(text.trim()).to_string();
     quoted[1..quoted.len() - 1].to_string()
 }

@@ -105,39 +105,6 @@ fn each_response_follows_what_its_model_is_given() {
     }
 }
 
-/// The conversations of the goldens, over and over, of which a text holds many responses.
-#[test]
-fn responses_are_found_from_their_own_messages_as_from_all_messages() {
-    let (mut found_alone, mut all) = (0, 0);
-    for Case { why, template, special, .. } in cases("lessons.jsonl") {
-        let (_, template) = load(Some(&template), &special);
-        let PromptTemplate::Chat(chat) = &template.prompt else { panic!("{why}") };
-        for Conversation { turns, thoughts, tools } in conversations() {
-            let talk: Vec<_> = turns.into_iter().zip(thoughts).collect();
-            // Only one system prompt.
-            let talks = talk.iter().chain(&talk[1..]).chain(&talk[1..]).cloned();
-            let (turns, thoughts) = talks.unzip();
-            let conversation = Conversation { turns, thoughts, tools };
-            let tools = tools::read(TOOLS).unwrap();
-            for form in Form::of(chat, &conversation, &template.thinks, &template.before_answer, &tools) {
-                let (Ok(expected), found) = (form.drafts(&|_| true, None), form.texts(&|_| true)) else { continue };
-                assert_eq!(found.unwrap(), expected, "{why}");
-                let prompt = form.first_prompt().unwrap();
-                for Draft { text, responses } in &expected {
-                    for (number, (own, place)) in responses[..responses.len() - 1].iter().enumerate() {
-                        let draft = Draft { text: text.clone(), responses: responses[number + 1..].to_vec() };
-                        let alone = form.held_before(*place, &draft, &prompt);
-                        assert!(alone.is_none() || alone.as_ref() == Some(own), "{why} {place}: {alone:?}");
-                        all += 1;
-                        found_alone += usize::from(alone.is_some());
-                    }
-                }
-            }
-        }
-    }
-    assert!(found_alone * 10 > all * 9, "{found_alone} of {all}");
-}
-
 #[test]
 fn a_response_without_tokens_of_its_own_ends() {
     let (tokenizer, template) = load(Some("{% for m in messages %}{{ m.content }}{% endfor %}"), &[]);
