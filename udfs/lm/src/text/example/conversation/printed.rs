@@ -1,7 +1,6 @@
 //! What a template prints before a message, and of it.
 
 use asap_kernels::tags;
-use minijinja::Value;
 
 use super::{Change, Form, MARK, Tried};
 use crate::text::conversation::{Call, Turn};
