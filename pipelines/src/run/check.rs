@@ -31,6 +31,7 @@ use crate::{builtin, location};
 /// As a run does before it reads a row, and if a file of the input fails.
 pub async fn check(mut request: Request) -> Result<Option<String>> {
     let (sources, to) = locations(&request)?;
+    check_sql(&request.sql)?;
     if let Some(missing) = missing(&request, &sources, &to) {
         sketch(request).await?;
         return Ok(Some(missing));
@@ -134,8 +135,6 @@ fn real_path(path: &Path) -> Option<PathBuf> {
 
 pub(super) async fn planned(context: &SessionContext, corpus: &Corpus, request: &Request) -> Result<LogicalPlan> {
     context.register_table(CORPUS, Arc::new(plan::CorpusTable::new(corpus.schema())))?;
-    check_text(&request.sql, &GenericDialect {})?;
-    check_statement(&request.sql)?;
     unusual::check_generations(request, &corpus.schema())?;
     let pipeline = context.state().create_logical_plan(&request.sql).await;
     let pipeline = pipeline.map_err(|error| unusual::explained(request, corpus, error))?;
@@ -143,8 +142,9 @@ pub(super) async fn planned(context: &SessionContext, corpus: &Corpus, request: 
     Ok(pipeline)
 }
 
-/// Checks that a pipeline is one query. What cannot be parsed is an error of the planner.
-fn check_statement(sql: &str) -> Result<()> {
+/// Checks that a pipeline is one query that can be planned. What cannot be parsed is an error of the planner.
+pub(super) fn check_sql(sql: &str) -> Result<()> {
+    check_text(sql, &GenericDialect {})?;
     let statements = DFParser::parse_sql_with_dialect(sql, &GenericDialect {}).unwrap_or_default();
     let is_query = |statement: &Statement| matches!(statement, Statement::Statement(sql) if matches!(**sql, SqlStatement::Query(_)));
     if statements.len() > 1 {

@@ -16,7 +16,7 @@ use asap_llm::Llm;
 use asap_udfs::plan::used_models;
 use asap_udfs::{Models, scorers};
 
-use super::check::{locations, planned};
+use super::check::{check_sql, locations, planned};
 use super::output::Output;
 use super::progress::Progress;
 use super::request::{OnChange, OnSchemaChange, Originals, Request};
@@ -316,6 +316,7 @@ impl Job {
     /// cannot be read are in [`Self::summary`]; if there is nothing else to do, the first of them is the error.
     pub async fn open(request: &mut Request, effort: Effort) -> Result<Self> {
         let (sources, to) = locations(request)?;
+        check_sql(&request.sql)?;
         let mut opened = Opened::new(request, &to, effort).await?;
         let listed = opened.list(request, &sources).await?;
         opened.divide(request, listed).await
