@@ -3,13 +3,15 @@
 mod flags;
 mod outputs;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use asap_schedule::{check, jobs};
+use asap_schedule::check;
+use asap_schedule::jobs::{self, Job};
 use clap::Args;
 
 use crate::failure::Failure;
 use crate::output::{SummaryFormat, note, print_as};
+use crate::run;
 use flags::Flags;
 
 /// Run pipelines on cron schedules: each job is a separate `asap run`
@@ -45,7 +47,8 @@ pub struct ScheduleArgs {
     /// The jobs file
     #[arg(value_name = "JOBS.TOML")]
     jobs: PathBuf,
-    /// Report the errors of the jobs file, and run nothing. Without errors, report when each job runs next
+    /// Report the errors of the jobs file and of each run before its first row, and run nothing. Without errors, report
+    /// when each job runs next
     #[arg(long)]
     check: bool,
     /// Set the output format of --check; json prints a single line
@@ -59,11 +62,24 @@ pub async fn run(args: ScheduleArgs) -> Result<(), Failure> {
     outputs::check(&flags, &jobs)
         .map_err(|fault| Failure::Usage(format!("the jobs file {} is wrong:\n{fault}", args.jobs.display())))?;
     if args.check {
-        for (job, from) in check::missing_inputs(&jobs) {
-            note(format!("jobs.{job}.from: there is no file or folder {from} yet"));
-        }
+        check_runs(&jobs, &args.jobs).await?;
         let outlook = check::outlook(&jobs, chrono::Utc::now());
         return Ok(print_as(args.format, &outlook, || check::table(&outlook))?);
     }
     asap_schedule::run(jobs, &args.jobs).await
+}
+
+/// Checks the run of each job, as far as that needs nothing outside this machine.
+async fn check_runs(jobs: &[Job], file: &Path) -> Result<(), Failure> {
+    let mut faults = Vec::new();
+    for Job { name, arguments, .. } in jobs {
+        match run::check(arguments.clone()).await {
+            Ok(notes) => notes.iter().for_each(|text| note(format!("jobs.{name}: {text}"))),
+            Err(failure) => faults.push(format!("jobs.{name}: {}", failure.message())),
+        }
+    }
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Usage(format!("the jobs file {} is wrong:\n{}", file.display(), faults.join("\n")))),
+    }
 }

@@ -183,6 +183,11 @@ fn with_hint(error: DataFusionError, sql: &str) -> DataFusionError {
     let mut after_where = words.iter().skip_while(|word| !word.eq_ignore_ascii_case("where"));
     let is_given = words.windows(2).any(|pair| pair[0].eq_ignore_ascii_case("as") && pair[1] == name)
         && after_where.any(|word| word.starts_with(name));
+    let is_path =
+        |function: &str| sql.contains(&format!("{function}({name}/")) || sql.contains(&format!("{function}({name})"));
+    if ["cot_history", "cot_corpus", "corpus_shapes"].into_iter().any(is_path) {
+        return plan_datafusion_err!("a location is in single quotes: cot_history('out/pruned')");
+    }
     match sql.contains(&format!("\"{name}\"")) {
         true => plan_datafusion_err!("{message}. A text is in single quotes: '{name}'"),
         false if is_given && field.relation.is_none() => plan_datafusion_err!(

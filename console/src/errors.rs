@@ -118,18 +118,20 @@ fn advice(said: &str) -> Option<&'static str> {
 }
 
 const ITEM: &str = "a list has no fields, but its items may have: write both in brackets, such as steps[1]['tokens']";
+const DOT: &str = "a dot names a field only right after a column: write brackets, such as steps[1]['tokens'] or cot_anchor(…)['thought']";
 const JSON: &str =
     "SQL here does not read JSON in a text: a column with fields has them in brackets, such as source['file']";
 const PATTERNS: &str = "x ~ 'parcel|ticket' looks for a regular expression, x LIKE 'a%' for a pattern, and contains(x, 'parcel') for a part";
 const UNNEST: &str =
     "SQL here unnests a list only in SELECT: SELECT s['tokens'] FROM (SELECT unnest(steps) AS s FROM 'out/pruned')";
 const TWO_SIDES: &str = "a comparison has two sides: x > 200 AND x < 220";
+const BY_PATH: &str = "a file or a folder is a table by its path, in single quotes: FROM 'out/pruned'";
 const WRITTEN: &str =
     "COPY writes a file by its ending: .parquet, .csv, .json, .jsonl or .arrow; to a folder, add STORED AS PARQUET";
 
 /// How messages of the engine begin that name its own types, and what they mean. `{}` is the word after the beginning.
 #[rustfmt::skip]
-const WORDS: [(&str, &str); 40] = [
+const WORDS: [(&str, &str); 44] = [
     ("Cannot infer common argument type for comparison operation List", "a list is compared by its items: cardinality(steps) > 2, array_has(labels, 'core')"),
     ("Cannot infer common argument type for comparison operation Struct", "a column with fields is compared by one of them: source['file'] = 'a.parquet'"),
     ("Cannot infer common argument type for comparison operation Boolean <", TWO_SIDES),
@@ -150,6 +152,8 @@ const WORDS: [(&str, &str); 40] = [
     ("Unsupported ast node in sqltorel: RLike", "SQL here has no REGEXP and RLIKE: write x ~ 'parcel|ticket', or x !~ 'parcel|ticket'"),
     ("Unsupported ast node in sqltorel: ", "SQL here has no expression {}: SHOW FUNCTIONS lists the functions"),
     ("Unsupported ast node ", "SQL here has no {}: write subqueries, CASE and GROUP BY"),
+    ("Unsupported SQL statement: VACUUM", "SQL here only reads outputs: asap table vacuum LOC removes the files that an output no longer uses"),
+    ("Unsupported SQL statement: OPTIMIZE", "SQL here only reads outputs: asap table optimize LOC merges small shards of an output"),
     ("Unsupported SQL statement: USE", "SQL here has no databases: a table is a path, FROM 'out/pruned'"),
     ("Unsupported SQL statement: ", "SQL here has no statement {}: it has SELECT, COPY, CREATE, DESCRIBE, EXPLAIN, SET and SHOW TABLES"),
     ("Unsupported logical plan: ", "SQL here has no statement {}: it has SELECT, COPY, CREATE, DESCRIBE, EXPLAIN, SET and SHOW TABLES"),
@@ -166,9 +170,11 @@ const WORDS: [(&str, &str); 40] = [
     ("Ambiguous reference to unqualified field ", "several tables of the query have a column {}: name the table, as in a.{}"),
     ("Cannot coerce arithmetic expression Utf8", "expected numbers, found a text: || joins texts, and CAST(x AS DOUBLE) makes a number of one"),
     ("Unavailable default cast for native type String from physical type List", "expected a text, found a list: cardinality(steps) counts its items"),
-    ("table function 'read_", "a file or a folder is a table by its path, in single quotes: FROM 'out/pruned'"),
+    ("table function 'read_", BY_PATH),
+    ("table function 'delta_scan", BY_PATH),
+    ("failed to resolve schema: ", "there is no schema {}: a table of the session has a plain name, as in CREATE TABLE t AS SELECT …, and COPY (SELECT …) TO 'rows.parquet' writes a file"),
     ("Cannot access field at argument 1: type List", ITEM),
-    ("Dot access not supported", ITEM),
+    ("Dot access not supported", DOT),
     ("The context currently only supports a single", "expected one SQL statement, found several: leave one of them"),
 ];
 
@@ -244,10 +250,10 @@ pub fn no_table<'a>(table: &str, known: impl IntoIterator<Item = &'a str>) -> St
     if let Some(output) = table.trim_end_matches('/').strip_suffix("/.asap/rejects") {
         return format!("{output} has no rejects, or is not an output of asap run");
     }
-    if Path::new(table).metadata().is_ok_and(|file| file.is_file() && file.len() > 0) {
-        return format!(
-            "a pipeline reads the table corpus and the sources that --from names, not '{table}': pass --from NAME={table}"
-        );
+    if let Some(output) = table.trim_end_matches('/').strip_suffix("/rejects")
+        && Path::new(output).join(".asap").exists()
+    {
+        return format!("there is no table '{table}': the rejects of an output are '{output}/.asap/rejects'");
     }
     if let Some((_, advice)) = TABLES.iter().find(|(names, _)| names.contains(&table)) {
         return format!("there is no table {table}: {advice}");

@@ -39,6 +39,25 @@ pub enum Failure {
     ReaderGone,
 }
 
+impl Failure {
+    /// What failed; nothing if the reader of the output is gone.
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Usage(message)
+            | Self::Refused(message)
+            | Self::Failed(message)
+            | Self::BudgetSpent { message, .. }
+            | Self::TooManyRejects(message)
+            | Self::FileFailed(message)
+            | Self::OtherRun(message)
+            | Self::TryLater(message)
+            | Self::Conflict(message)
+            | Self::Stopped(message) => message,
+            Self::ReaderGone => "",
+        }
+    }
+}
+
 impl From<DataFusionError> for Failure {
     fn from(error: DataFusionError) -> Self {
         if is_broken_pipe(&error) {

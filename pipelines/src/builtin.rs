@@ -73,6 +73,9 @@ pub fn pipeline(named: &str) -> Result<String, String> {
             ),
             false => {
                 let hint = match named {
+                    _ if named.split(',').all(|part| names().contains(&part)) => {
+                        ": a run takes one pipeline, and asap exam compares several".to_string()
+                    }
                     _ if named.contains(' ') => " (write SQL to a file, such as mine.sql, and name the file)".to_string(),
                     "help" | "list" | "ls" => {
                         either(" (asap run --help shows the help)", " (help(asap.run) shows the help)").to_string()

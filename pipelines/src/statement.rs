@@ -56,17 +56,39 @@ pub fn check_text(sql: &str, dialect: &dyn Dialect) -> Result<()> {
 
 const SAMPLE: &str = "SQL here takes no sample of a table: write ORDER BY random() LIMIT 5";
 const VERSIONS: &str = "SQL here reads the newest version of a table, and no earlier one: leave AS OF out";
+const OPTIONS: &str = "COPY takes options after the word OPTIONS, and the format from the ending: COPY (SELECT …) TO 'rows.csv' \
+                       OPTIONS ('format.has_header' 'true', 'format.delimiter' ',')";
+const FORMAT: &str = "the format of rows is a flag, and no part of SQL: asap sql --format json";
+const DATABASES: &str = "SQL here has no databases: a table is a path, FROM 'out/pruned', COPY (SELECT …) TO 'rows.parquet' writes \
+                         rows, and asap export a whole output";
+const TEMPLATES: &str =
+    "SQL here has no templates: write the value in the place of {{ … }}, or read a setting, as cot_budget does";
+const BRACKETS: &str = "pruned takes a query in its own parentheses and, as text, the name of the stage that drops steps: write \
+                        pruned((SELECT *, … AS kept FROM corpus), 'random')";
 const LAMBDA: &str = "x -> … is a lambda only in the dialect of DuckDB: run SET datafusion.sql_parser.dialect = 'duckdb' before \
                       this, as a command of its own; or query the items: SELECT s['tokens'] FROM (SELECT unnest(steps) AS s FROM \
                       'out/pruned')";
 
-/// Words of other engines that follow each other; `0` is a number and `w` a word. The engine ignores or misreads them.
-const FORMS: [(&[&str], &str); 7] = [
+/// Words of other engines that follow each other; `0` is a number, `s` a text and `w` a word. The engine ignores or misreads them.
+const FORMS: [(&[&str], &str); 20] = [
     (&["TABLESAMPLE"], SAMPLE),
     (&["SAMPLE", "0"], SAMPLE),
     (&["VERSION", "AS", "OF"], VERSIONS),
     (&["TIMESTAMP", "AS", "OF"], VERSIONS),
     (&["SYSTEM_TIME", "AS", "OF"], VERSIONS),
+    (&["AS", "OF", "VERSION"], VERSIONS),
+    (&["AS", "OF", "TIMESTAMP"], VERSIONS),
+    (&["TO", "s", "("], OPTIONS),
+    (&["FORMAT", "JSON"], FORMAT),
+    (&["FORMAT", "JSONEACHROW"], FORMAT),
+    (&["FORMAT", "CSV"], FORMAT),
+    (&["FORMAT", "TSV"], FORMAT),
+    (&["ATTACH", "s"], DATABASES),
+    (&["ATTACH", "DATABASE"], DATABASES),
+    (&["EXPORT", "DATABASE"], DATABASES),
+    (&["IMPORT", "DATABASE"], DATABASES),
+    (&["{", "{"], TEMPLATES),
+    (&["PRUNED", "(", "SELECT"], BRACKETS),
     (&["LAMBDA", "w", ":"], LAMBDA),
     (&["w", "->", "w"], LAMBDA),
 ];
@@ -74,7 +96,10 @@ const FORMS: [(&[&str], &str); 7] = [
 fn foreign(tokens: &[Token], dialect: &dyn Dialect) -> Option<&'static str> {
     let words: Vec<&Token> = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect();
     let is = |token: &Token, part: &str| match (token, part) {
-        (Token::Number(..), "0") | (Token::Colon, ":") | (Token::Arrow, "->") => true,
+        (Token::Number(..), "0") | (Token::SingleQuotedString(_), "s") | (Token::Colon, ":") | (Token::Arrow, "->") => {
+            true
+        }
+        (Token::LParen, "(") | (Token::LBrace, "{") => true,
         (Token::Word(word), "w") => word.quote_style.is_none(),
         (Token::Word(word), part) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case(part),
         _ => false,

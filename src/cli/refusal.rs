@@ -12,7 +12,7 @@ use crate::config;
 /// What to type instead of commands and flags, by the command that they follow. `LOC` is an argument that no flag takes.
 /// Former commands that [`crate::table`] took over are not here.
 #[rustfmt::skip]
-const INSTEAD: [(&str, &str, &str); 44] = [
+const INSTEAD: [(&str, &str, &str); 47] = [
     ("asap", "cache", "asap cache gc is now asap table vacuum LOC --answers; for ls and stats, query 'LOC/.asap/cache' with asap sql, as docs/runs.md shows"),
     ("asap", "sample", "asap sample has gone; data/README.md names the commit whose asap sample made the sample"),
     ("asap", "experiment", "asap experiment has gone: docs/evidence.md of commit 48353b40 has its figures, and python -m asap.paper run docs/recipes/paper/student.toml repeats its arms"),
@@ -43,12 +43,15 @@ const INSTEAD: [(&str, &str, &str); 44] = [
     ("asap inspect", "--where|--filter|--query", "asap inspect has no --where: asap sql --from LOC -c \"SELECT * FROM corpus WHERE …\" filters rows"),
     ("asap model", "--model", "asap model takes the model without a flag: asap model small"),
     ("asap run", "LOC", "it takes one pipeline; name the input with --from, and the output with --to"),
+    ("asap run", "--pipeline|--pipelines|--method", "asap run takes the pipeline without a flag: asap run truncate --from LOC --to LOC"),
     ("asap run", "--resume", "asap run resumes by itself: run the same command again"),
     ("asap run", "--max-steps|--steps", "asap run has no --max-steps: the budget counts tokens, --max-tokens N, or is a share of each chain, --ratio R"),
     ("asap run", "--jobs|--threads|--workers", "asap run computes on all cores; --part K/N shares the work among processes"),
+    ("asap schedule", "LOC", "name one jobs file: asap schedule JOBS.TOML --check reports its errors, and runs nothing"),
     ("asap schedule", "--dry-run", "asap schedule JOBS.TOML --check reports errors of the jobs and their next times, and runs nothing"),
     ("asap sql", "--where|--filter|--select", "asap sql has no flags for parts of a query: write SELECT … FROM … WHERE … after -c"),
     ("asap sql", "--format", "asap sql --format takes csv, tsv, table, json, nd-json (JSON lines) or automatic"),
+    ("asap table vacuum", "--retention-hours|--retention|--older-than", "asap table vacuum has no such flag: --retain 168h keeps the files of the last week"),
     ("asap train", "LOC", "name the corpus with --data, and the model's folder with --out"),
     ("asap view", "LOC", "to compare it with a second output, pass that one to --against"),
     ("asap view", "--from|--data", "asap view takes the output without a flag: asap view out/pruned"),
@@ -63,6 +66,7 @@ const INSTEAD: [(&str, &str, &str); 44] = [
 /// `-c`.
 pub(super) fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let kind = match error.kind() {
+        ErrorKind::ArgumentConflict => return conflict(error),
         ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
         ErrorKind::UnknownArgument | ErrorKind::InvalidValue => ContextKind::InvalidArg,
         _ => return None,
@@ -114,6 +118,15 @@ pub(super) fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<Str
         _ => unknown_flag(error, &command, &path, typed),
     };
     Some(format!("error: {what}"))
+}
+
+/// Two flags that exclude each other, without the usage of the command.
+fn conflict(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    let Some(ContextValue::String(other)) = error.get(ContextKind::PriorArg) else { return None };
+    let name = |flag: &str| flag.split([' ', '=', '[']).next().unwrap_or_default().to_string();
+    let [flag, other] = [flag, other].map(|flag| name(flag));
+    (flag != other).then(|| format!("error: {flag} cannot be used with {other}: leave one of them out"))
 }
 
 /// The answer to the word help after a command, which would be taken as a location or a pipeline.
@@ -251,10 +264,12 @@ fn unexpected(command: &clap::Command, path: &str, typed: &str, arguments: &[OsS
 }
 
 /// Commands, and words for the same.
-const COMMANDS: [(&str, &[&str]); 8] = [
+const COMMANDS: [(&str, &[&str]); 10] = [
     ("eval", &["evaluate", "bench", "benchmark"]),
     ("export", &["convert", "push", "upload"]),
+    ("history", &["log", "commits"]),
     ("inspect", &["show", "describe", "head", "stats", "count", "validate", "tokenize"]),
+    ("optimize", &["compact", "merge"]),
     ("run", &["prune", "compress", "score"]),
     ("schedule", &["cron"]),
     ("sql", &["query", "filter", "select"]),

@@ -66,13 +66,19 @@ impl Figures {
     }
 }
 
+/// Checks that only this machine can read the metrics.
+pub(super) fn check(address: SocketAddr) -> Result<(), Failure> {
+    match address.ip().is_loopback() {
+        true => Ok(()),
+        false => Err(Failure::Usage(format!(
+            "--metrics-addr {address} is open to other machines: name a loopback address, such as 127.0.0.1:9400"
+        ))),
+    }
+}
+
 impl Metrics {
     pub(crate) async fn serve(address: SocketAddr) -> Result<Self, Failure> {
-        if !address.ip().is_loopback() {
-            return Err(Failure::Usage(format!(
-                "--metrics-addr {address} is open to other machines: name a loopback address, such as 127.0.0.1:9400"
-            )));
-        }
+        check(address)?;
         let listener = TcpListener::bind(address)
             .await
             .map_err(|error| Failure::Usage(format!("cannot serve --metrics-addr {address}: {error}")))?;

@@ -141,6 +141,9 @@ pub struct RunArgs {
     settings: SettingArgs,
 }
 
+/// What the SQL of a pipeline contains if it asks a language model.
+const ASKING: [&str; 3] = ["cot_anchor(", "cot_coarse(", "ai_complete("];
+
 impl RunArgs {
     fn request(mut self) -> Result<Request, Failure> {
         if self.seed.is_some() && self.sample.is_none() {
@@ -155,6 +158,14 @@ impl RunArgs {
         if has_budget && !sql.contains(builtin::BUDGET) {
             let (tokens, ratio) = (Flag("--max-tokens"), Flag("--ratio"));
             note(format!("the pipeline {} ignores {tokens} and {ratio}: it calls no cot_budget", self.pipeline));
+        }
+        let is_limited =
+            self.settings.set.iter().any(|pair| pair.trim_start_matches("asap.").starts_with("anchor.max_c"));
+        if is_limited && !ASKING.iter().any(|function| sql.contains(function)) {
+            note(format!(
+                "the pipeline {} asks no language model: the limits on its calls have no effect",
+                self.pipeline
+            ));
         }
         Ok(Request {
             sql,
@@ -206,10 +217,7 @@ pub async fn run_quietly(
     bar: &Bar,
     stop: Stop,
 ) -> Result<String, Failure> {
-    let command = RunArgs::augment_args(clap::Command::new("run"));
-    let matches = command.try_get_matches_from(["run".to_string()].into_iter().chain(arguments));
-    let args = matches.and_then(|matches| RunArgs::from_arg_matches(&matches));
-    let args = args.map_err(|error| Failure::Usage(first_paragraph(&error)))?;
+    let args = parse(arguments)?;
     let dry_run = args.dry_run;
     let request = args.request()?;
     if dry_run {
@@ -221,6 +229,36 @@ pub async fn run_quietly(
     }
     verdict(&summary, returns_rejects || request.retry_rejects.is_some())?;
     Ok(serde_json::to_string(&summary)?)
+}
+
+fn parse(arguments: Vec<String>) -> Result<RunArgs, Failure> {
+    let command = RunArgs::augment_args(clap::Command::new("run"));
+    let matches = command.try_get_matches_from(["run".to_string()].into_iter().chain(arguments));
+    let args = matches.and_then(|matches| RunArgs::from_arg_matches(&matches));
+    args.map_err(|error| Failure::Usage(first_paragraph(&error)))
+}
+
+/// Checks a run without doing it. Returns notes on it.
+///
+/// # Errors
+/// As `asap run` does before it reads a row.
+#[cfg(feature = "schedule")]
+pub(crate) async fn check(arguments: Vec<String>) -> Result<Vec<String>, Failure> {
+    let args = parse(arguments)?;
+    args.metrics_addr.map_or(Ok(()), metrics::check)?;
+    let mut notes = Vec::new();
+    if args.new_generation {
+        notes.push("new-generation = true deletes all rows of the output at each time of the job".to_string());
+    }
+    if args.watch.is_some() {
+        notes.push("with watch, the run does not end, so the job starts only once".to_string());
+    }
+    let missing = asap_pipelines::run::check(args.request()?).await?;
+    notes.extend(
+        missing
+            .map(|missing| format!("{missing}: the columns of the input and the rows of the output are not checked")),
+    );
+    Ok(notes)
 }
 
 pub async fn run(args: RunArgs) -> Result<(), Failure> {
@@ -237,6 +275,7 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
         let result = estimate(request, &bar, stop.asked()).await;
         bar.finish();
         let estimate = result?;
+        estimate.notes.iter().for_each(note);
         return Ok(print_as(format, &estimate, || tables::estimate_table(&estimate))?);
     }
     let metrics = match metrics_addr {
@@ -404,6 +443,12 @@ fn verdict(summary: &Summary, may_be_empty: bool) -> Result<(), Failure> {
     if summary.slices == 0 && summary.slices_lost > 0 {
         let what = "another run committed all these rows first";
         return Err(Failure::OtherRun(format!("{what}; {Again} if their files have changed since")));
+    }
+    if summary.began_empty && counts.rows_filtered > 0 && counts.rows_out + counts.rows_rejected == 0 && !may_be_empty {
+        return Err(Failure::TooManyRejects(format!(
+            "none of {} rows reached the output: the WHERE of the pipeline filters all of them out",
+            counts.rows_in
+        )));
     }
     // Retried rows that fail again are no worse than before, and a few new rows may all be rejects.
     let says_something = summary.began_empty || counts.rows_rejected >= MANY_REJECTS;

@@ -30,6 +30,8 @@ pub(crate) fn estimate_table(estimate: &Estimate) -> String {
             calls => format!("calls     {}, if the first answer for each row is accepted", count(calls)),
         },
     ];
+    let deleted = estimate.rows_deleted.filter(|rows| *rows > 0);
+    lines.extend(deleted.map(|rows| format!("deleted   {} rows of {to}, before the first new row", count(rows))));
     lines.extend(sampled(estimate.sample.as_ref()));
     if !estimate.rejects.is_empty() {
         let rows = count(estimate.rejects.values().sum());

@@ -11,7 +11,7 @@ use asap_pipelines::statement::{check_text, surprise};
 use asap_pipelines::{corpus, location};
 use datafusion::arrow::util::display::FormatOptions;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{TableReference, plan_datafusion_err, plan_err};
+use datafusion::common::{TableReference, config_err, plan_datafusion_err, plan_err};
 use datafusion::dataframe::DataFrame;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryConsumer;
@@ -21,7 +21,7 @@ use datafusion::physical_plan::spill::get_record_batch_memory_size;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::sqlparser::ast::{
-    ObjectName, ObjectNamePart, SelectFlavor, SetExpr, Statement as SqlStatement, TableObject,
+    ObjectName, ObjectNamePart, SelectFlavor, Set, SetExpr, Statement as SqlStatement, TableObject,
 };
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use futures::StreamExt;
@@ -71,6 +71,7 @@ async fn run_one(context: &SessionContext, statement: Statement, print: &Print) 
             {
                 return plan_err!("a query names its columns: write SELECT * before FROM");
             }
+            SqlStatement::Set(Set::SingleAssignment { variable, .. }) => check_setting(context, &variable.to_string())?,
             SqlStatement::ShowColumns { .. } => note("DESCRIBE 'out/pruned' shows the columns of a location"),
             _ => {}
         }
@@ -105,6 +106,19 @@ async fn run_one(context: &SessionContext, statement: Statement, print: &Print) 
     }
     let options = FormatOptions::try_from(&task.session_config().options().format)?;
     print.print(&rows, &options)
+}
+
+/// Names the setting that is meant by the end of its name.
+fn check_setting(context: &SessionContext, name: &str) -> Result<()> {
+    if name.starts_with("asap.") || name.starts_with("datafusion.") {
+        return Ok(());
+    }
+    let mut known = context.state().config_options().entries();
+    known.extend(context.runtime_env().config_entries());
+    match known.into_iter().find(|known| known.key.ends_with(&format!(".{}", name.to_lowercase()))) {
+        Some(meant) => config_err!("there is no setting {name}: did you mean {}?", meant.key),
+        None => Ok(()),
+    }
 }
 
 /// Advice on the first expression of a plan that does not say what it seems to.

@@ -272,7 +272,7 @@ fn a_check_tells_the_next_times() {
                 [jobs.weekly]\ncron = '30 4 * * MON'\npipeline = 'mine.sql'\nfrom = 'a'\nto = 'b'\n";
     let commands = ["asap schedule jobs.toml --check", "asap schedule jobs.toml --check --format json"];
     let workplace = workplace(jobs);
-    workplace.write("mine.sql", "");
+    workplace.write("mine.sql", "SELECT * FROM corpus WHERE level > 3");
     insta::assert_snapshot!(transcript(&workplace, &commands));
     // The dates, which the snapshot masks, follow one another.
     let shown = workplace.run(["schedule", "jobs.toml", "--check", "--format", "json"]).json();

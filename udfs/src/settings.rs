@@ -377,6 +377,11 @@ impl Settings {
 }
 
 fn unknown_setting(key: &str) -> Result<()> {
+    if key.starts_with("datafusion.") {
+        return config_err!(
+            "{key} is a setting of the SQL engine, which only SET in asap sql takes: -c \"SET {key} = '…'\" before the query"
+        );
+    }
     let near = typo::nearest(key, Settings::KEYS.iter().copied());
     let is_without_group = |known: &&&str| known.rsplit('.').next() == Some(key);
     let spelled = |key: &str| Setting(&format!("asap.{key}")).to_string();

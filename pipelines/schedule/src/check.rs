@@ -1,7 +1,5 @@
 //! Lists when each job runs next, for people and programs.
 
-use asap_pipelines::corpus::Source;
-use asap_pipelines::location;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 
@@ -33,21 +31,6 @@ pub fn outlook(jobs: &[Job], now: DateTime<Utc>) -> Vec<Outlook> {
         }
     };
     jobs.iter().map(of).collect()
-}
-
-/// Jobs with a local input that does not exist. A job may be scheduled before its input is there.
-pub fn missing_inputs(jobs: &[Job]) -> Vec<(&str, &str)> {
-    let is_missing = |from: &str| {
-        let source = from.parse::<Source>().ok();
-        let path = source.and_then(|source| location::local_path(&source.url));
-        path.is_some_and(|path| !path.exists())
-    };
-    let mut missing = Vec::new();
-    for job in jobs {
-        let inputs = job.arguments.iter().filter_map(|argument| argument.strip_prefix("--from="));
-        missing.extend(inputs.filter(|from| is_missing(from)).map(|from| (job.name.as_str(), from)));
-    }
-    missing
 }
 
 pub fn table(outlook: &[Outlook]) -> String {

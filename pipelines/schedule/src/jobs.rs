@@ -95,7 +95,10 @@ fn zone(value: Option<&Value>) -> Result<Tz, String> {
     match value {
         None => Ok(Tz::UTC),
         Some(Value::String(name)) => name.parse().map_err(|_| {
-            format!("there is no time zone {name}{}", typo::hint(name, TZ_VARIANTS.iter().map(|zone| zone.name())))
+            let mut names = TZ_VARIANTS.iter().map(|zone| zone.name());
+            let city = names.clone().find(|zone| zone.ends_with(&format!("/{name}")));
+            let hint = city.map_or_else(|| typo::hint(name, &mut names), |zone| format!(" (did you mean {zone}?)"));
+            format!("there is no time zone {name}{hint}")
         }),
         Some(other) => Err(format!("expected a text such as \"Europe/Berlin\", found {other}")),
     }

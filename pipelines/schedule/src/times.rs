@@ -22,6 +22,10 @@ impl Times {
                 "expected a cron expression such as \"0 2 * * *\" (minute 0-59, hour 0-23, day 1-31, month 1-12, weekday 0-7), found \"{cron}\": {error}"
             )
         };
+        let fields = cron.split_whitespace().count();
+        if !cron.starts_with('@') && !(5..=6).contains(&fields) {
+            return Err(fault(&format!("it has {fields} fields, not five or six")));
+        }
         let parser = CronParser::builder().year(Year::Disallowed).build();
         let parsed = parser.parse(cron).map_err(|error| fault(&error))?;
         let every_hour = parsed.pattern.hours.values().len() == HOURS;

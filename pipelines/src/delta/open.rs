@@ -180,7 +180,9 @@ async fn missing<T>(
                 "version {version} is missing, and its checkpoints use the feature v2Checkpoint, which is not supported"
             )
         }
-        _ => exec_err!("version {version} is missing; the newest version is {last}"),
+        _ => exec_err!(
+            "version {version} is missing; the newest version is {last}. Restore its file in _delta_log, or fill a new output"
+        ),
     }
 }
 

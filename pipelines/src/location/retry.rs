@@ -77,7 +77,8 @@ pub(crate) fn failed(attempted: &str, error: DataFusionError) -> DataFusionError
     if is_unavailable(&error) {
         return DataFusionError::External(Box::new(Failed { attempted: attempted.to_string(), source: error }));
     }
-    exec_datafusion_err!("{attempted}: {}", error.strip_backtrace())
+    let said = error.strip_backtrace();
+    exec_datafusion_err!("{attempted}: {}", said.strip_prefix("Execution error: ").unwrap_or(&said))
 }
 
 fn later() -> &'static str {

@@ -13,13 +13,14 @@ use futures::StreamExt;
 use serde::Serialize;
 use serde_json::Value;
 
+use asap_kernels::front_end::Setting;
 use asap_llm::Usage;
 use asap_udfs::plan::{calling_part, used_models};
 use asap_udfs::scorers::Place;
 
 use super::job::{Effort, Job};
 use super::work::read_slice;
-use super::{Observer, Request, Summary};
+use super::{Observer, Request, Summary, unusual};
 use crate::builtin;
 use crate::conversations::first_statuses;
 use crate::run::ledger::OpenSlice;
@@ -53,6 +54,11 @@ pub struct Estimate {
     pub scored_is_estimate: bool,
     /// Tokens that the encoder of `asap.compressor.model` would read.
     pub encoder_tokens: u64,
+    /// Rows of the output that a new table generation would delete first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows_deleted: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Where the scoring model would run; None if the pipeline has no scores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scorer: Option<Place>,
@@ -99,7 +105,19 @@ pub async fn estimate(
             }
         }
     }
-    let (Summary { pipeline, from, to, sample, .. }, anchor) = (job.summary, job.llm.usage());
+    let shards = job.output.table().filter(|_| job.new_generation).map(|log| log.state.files.values());
+    let rows_deleted = shards.map(|shards| shards.filter_map(|shard| shard.rows()).sum());
+    let prunes_nothing = unusual::prunes_nothing(&request, &pipeline);
+    let (Summary { pipeline, from, to, sample, mut notes, .. }, anchor) = (job.summary, job.llm.usage());
+    notes.extend(prunes_nothing);
+    let most = request.settings.anchor_max_cost.as_ref().map(|most| most.0).filter(|most| anchor.cost > *most);
+    notes.extend(most.map(|most| {
+        format!(
+            "the run would end before its last row: the estimated cost, {:.4}, is above {} = {most}",
+            anchor.cost,
+            Setting("asap.anchor.max_cost")
+        )
+    }));
     Ok(Estimate {
         pipeline,
         from,
@@ -107,6 +125,8 @@ pub async fn estimate(
         sample,
         rows,
         rejects,
+        rows_deleted,
+        notes,
         anchor,
         scored_tokens: job.models.counted(),
         written_tokens: job.models.counted_written(),

@@ -1,7 +1,6 @@
 //! A run before its first row: the existing tables, the open slices, and how to read them.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use asap_kernels::front_end::Flag;
@@ -9,7 +8,6 @@ use datafusion::common::{DataFusionError, Result, config_err, exec_err};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use object_store::ObjectStore;
 use serde_json::json;
 use url::Url;
@@ -18,6 +16,7 @@ use asap_llm::Llm;
 use asap_udfs::plan::used_models;
 use asap_udfs::{Models, scorers};
 
+use super::check::{check_sql, locations, planned};
 use super::output::Output;
 use super::progress::Progress;
 use super::request::{OnChange, OnSchemaChange, Originals, Request};
@@ -39,7 +38,6 @@ use crate::run::output::provenance::Provenance;
 use crate::run::output::table_properties::{Design, HeldOriginals, slice_rows};
 use crate::run::output::write_shards::Writing;
 use crate::run::sample::Sample;
-use crate::statement::check_text;
 use crate::{answers, builtin, location};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,53 +98,11 @@ struct Listed {
 
 const PARTITION_BY: Flag<'_> = Flag("--partition-by");
 
-/// The locations of input and output. They must not overlap, or the next run would read its own output.
-fn locations(request: &Request) -> Result<(Vec<Source>, Url)> {
-    let sources = request.from.iter().map(|from| from.parse()).collect::<Result<Vec<Source>>>()?;
-    let to = location::folder(&request.to)?;
-    let text = |url: &Url| {
-        // Compare the targets of links, since these are read and written.
-        let real =
-            location::local_path(url).and_then(|path| real_path(&path)).and_then(|path| Url::from_file_path(path).ok());
-        let text = real.as_ref().unwrap_or(url).as_str().replacen("s3a://", "s3://", 1);
-        if text.ends_with('/') { text } else { format!("{text}/") }
-    };
-    for source in &sources {
-        let (from, to_text) = (text(&source.url), text(&to));
-        if to_text.starts_with(&from) && !source.url.path().ends_with(".parquet") {
-            return config_err!(
-                "the output {} is inside the input {}: choose another output",
-                location::display(&to),
-                source.typed
-            );
-        }
-        if from.starts_with(&to_text) {
-            return config_err!(
-                "the input {} is inside the output {}: choose another output",
-                source.typed,
-                location::display(&to)
-            );
-        }
-    }
-    unusual::check_around(&to)?;
-    Ok((sources, to))
-}
-
 /// Runs that fill one output at the same time start at different slices and skip those that others have committed. With
 /// a local output they claim each call instead.
 fn starts_anywhere(request: &Request, output: &Output) -> bool {
     let is_asked = request.settings.anchor_provider.is_endpoint();
     is_asked && output.url.scheme() != "file" && request.part.is_none()
-}
-
-async fn planned(context: &SessionContext, corpus: &Corpus, request: &Request) -> Result<LogicalPlan> {
-    context.register_table(CORPUS, Arc::new(plan::CorpusTable::new(corpus.schema())))?;
-    check_text(&request.sql, &GenericDialect {})?;
-    unusual::check_generations(request, &corpus.schema())?;
-    let pipeline = context.state().create_logical_plan(&request.sql).await;
-    let pipeline = pipeline.map_err(|error| unusual::computed_twice(request, corpus, error))?;
-    plan::check(&pipeline)?;
-    Ok(pipeline)
 }
 
 fn lost_of_tables(output: &Output, on_change: OnChange) -> Result<bool> {
@@ -164,10 +120,6 @@ fn lost_of_tables(output: &Output, on_change: OnChange) -> Result<bool> {
         location::display(&output.url),
         Flag("--on-change reprocess")
     )
-}
-
-fn real_path(path: &Path) -> Option<PathBuf> {
-    path.ancestors().find_map(|above| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?)))
 }
 
 fn check_partition_by(output: &Output, request: &Request) -> Result<()> {
@@ -259,6 +211,12 @@ impl Opened {
         notes.extend(input_files::keep_old_names(&mut files, ledger, contents, &state).await);
         let began = tables.iter().filter(|_| summary.began_empty);
         notes.extend(began.filter_map(|table| unusual::pruned_input(request, table)));
+        notes.extend(
+            sources
+                .iter()
+                .filter(|_| summary.began_empty)
+                .filter_map(|source| unusual::exported_input(request, source)),
+        );
         notes.extend(tables.is_empty().then(|| unusual::other_input(output, ledger, &files, request)).flatten());
         output.marks = inputs.marks;
         let here: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
@@ -358,6 +316,7 @@ impl Job {
     /// cannot be read are in [`Self::summary`]; if there is nothing else to do, the first of them is the error.
     pub async fn open(request: &mut Request, effort: Effort) -> Result<Self> {
         let (sources, to) = locations(request)?;
+        check_sql(&request.sql)?;
         let mut opened = Opened::new(request, &to, effort).await?;
         let listed = opened.list(request, &sources).await?;
         opened.divide(request, listed).await

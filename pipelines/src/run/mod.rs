@@ -25,6 +25,7 @@
 //! | [`errors`] | reasons for the end of a run that have exit codes of their own |
 //! | [`estimate`](mod@estimate) | the cost of a run (`--dry-run`) |
 
+pub(crate) mod check;
 pub(crate) mod content_hashes;
 pub(crate) mod delta_inputs;
 pub mod errors;
@@ -53,6 +54,7 @@ use asap_llm::Usage;
 use asap_udfs::llm::failed;
 
 use crate::answers::spent::Spent;
+pub use check::check;
 pub use errors::RunError;
 pub use estimate::{Estimate, estimate};
 use job::{Effort, Job};
@@ -152,6 +154,7 @@ async fn begin<'a>(
 ) -> Result<Work<'a>> {
     let first = job.slices.first().map_or(0, |slice| slice.group);
     let template = job.template(&pipeline, first).await?;
+    job.summary.notes.extend(unusual::prunes_nothing(request, &pipeline));
     let writing = job.writing(&pipeline, template.as_ref(), request)?;
     job.output.check_writable().await?;
     job.llm.spend_from(Arc::new(Spent::today(&job.output.asap_folder)?));

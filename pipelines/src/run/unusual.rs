@@ -3,17 +3,21 @@
 use std::path::Path;
 
 use asap_kernels::front_end::Flag;
+use asap_udfs::typo;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{DataFusionError, Result, SchemaError, config_err, plan_datafusion_err};
+use datafusion::logical_expr::LogicalPlan;
 use url::Url;
 
 use super::output::Output;
 use super::request::Request;
 use crate::asap_folder::FOLDER;
 use crate::builtin;
-use crate::corpus::{Corpus, CorpusFile, Table};
+use crate::corpus::{CORPUS, Corpus, CorpusFile, Source, Table};
 use crate::delta;
 use crate::location;
+use crate::outputs::export::WRITTEN_BY;
+use crate::passed_on::passed_on;
 use crate::run::ledger::{Ledger, RetriedSlice};
 use crate::run::output::provenance::Provenance;
 use crate::run::output::table_properties::{PROVENANCE, decode};
@@ -52,8 +56,18 @@ pub(super) fn check_around(to: &Url) -> Result<()> {
     }
 }
 
-/// The error of a pipeline that computes a column with the name of one of the input.
-pub(super) fn computed_twice(request: &Request, corpus: &Corpus, error: DataFusionError) -> DataFusionError {
+/// The error of a pipeline that reads another table, or computes a column with the name of one of the input.
+pub(super) fn explained(request: &Request, corpus: &Corpus, error: DataFusionError) -> DataFusionError {
+    if let DataFusionError::Plan(said) = error.find_root()
+        && let Some(table) =
+            said.strip_prefix("table 'datafusion.public.").and_then(|rest| rest.strip_suffix("' not found"))
+        && typo::nearest(table, [CORPUS]).is_none()
+    {
+        return plan_datafusion_err!(
+            "a pipeline reads only the table corpus, which has the rows of all sources, found '{table}': it cannot contain joins. \
+             Write the joined rows with asap sql (COPY … TO), and run over these"
+        );
+    }
     let DataFusionError::SchemaError(found, _) = error.find_root() else { return error };
     let name = match found.as_ref() {
         SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => name,
@@ -92,6 +106,30 @@ pub(crate) fn pruned_by(location: &str, made: &Provenance) -> Option<String> {
             "{location} is an output of the pipeline {}: chains that it pruned are pruned a second time. Their originals are in {}",
             made.pipeline,
             made.input.join(", ")
+        )
+    })
+}
+
+/// A note on an input that is an export of a pruned output: its card names the pipeline.
+pub(super) fn exported_input(request: &Request, source: &Source) -> Option<String> {
+    let path = location::local_path(&source.url).filter(|_| request.sql.contains(builtin::BUDGET))?;
+    let folder = if path.is_file() { path.parent()? } else { &path };
+    let card = std::fs::read_to_string(folder.join("README.md")).ok().filter(|card| card.contains(WRITTEN_BY))?;
+    let pipeline = card.lines().find_map(|line| line.strip_prefix("| pipeline | ")?.strip_suffix(" |"))?;
+    (!builtin::prunes_nothing(pipeline)).then(|| {
+        let shown = location::display(&source.url);
+        format!("{shown} is an export of the pipeline {pipeline}: chains that it pruned are pruned a second time")
+    })
+}
+
+/// A note on a pipeline of a user that passes chains on as they are.
+pub(super) fn prunes_nothing(request: &Request, pipeline: &LogicalPlan) -> Option<String> {
+    let is_meant = builtin::names().contains(&request.name.as_str());
+    (!is_meant && passed_on(pipeline, "cot", &[]).as_deref() == Some("cot")).then(|| {
+        format!(
+            "the pipeline {} prunes nothing: its column cot is that of corpus. pruned((SELECT *, … AS kept FROM corpus), 'mine') \
+             returns the kept steps",
+            request.name
         )
     })
 }
