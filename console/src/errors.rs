@@ -19,11 +19,23 @@ pub fn error_line(error: &DataFusionError) -> String {
     let (said, _) = message.split_once("\nThis issue was likely caused by").unwrap_or((&message, ""));
     let said = said.strip_prefix("Internal error: ").unwrap_or(said).trim_end_matches('.');
     let said = in_words(said).unwrap_or(said.to_string());
-    match said.strip_prefix("Cast error: Cannot cast string ") {
+    match said.strip_prefix("Cast error: Cannot cast string ").map(with_short_value) {
         Some(what) => redact(&format!(
             "cannot convert the text {what}: compare texts with texts in single quotes (id = '17'), and numbers with numbers"
         )),
         None => redact(&said),
+    }
+}
+
+/// What cannot be converted, with the beginning of its value: a text may have pages.
+fn with_short_value(what: &str) -> String {
+    let Some((value, kind)) = what.strip_prefix('\'').and_then(|rest| rest.rsplit_once("' to ")) else {
+        return what.to_string();
+    };
+    let line = value.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(40) {
+        Some((end, _)) => format!("'{}…' to {kind}", &line[..end]),
+        None => format!("'{value}' to {kind}"),
     }
 }
 

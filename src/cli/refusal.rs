@@ -233,6 +233,15 @@ fn unexpected(command: &clap::Command, path: &str, typed: &str, arguments: &[OsS
     if with_equals.any(|flag| before.strip_prefix("--") == Some(flag)) {
         return Some(format!("the value of {before} follows an equals sign: {before}={typed}"));
     }
+    let takes_none = |argument: &clap::Arg| !argument.get_action().takes_values();
+    let before_it = command.get_arguments().find(|argument| argument.get_long() == before.strip_prefix("--"));
+    if before.starts_with("--") && before_it.is_some_and(takes_none) {
+        return Some(format!("{before} takes no value, found '{typed}': leave it out"));
+    }
+    let is_row = typed.rsplit_once(':').is_some_and(|(_, row)| row.parse::<u64>().is_ok());
+    if path == "asap inspect" && is_row {
+        return Some(format!("asap inspect shows one chain of an output with {}", copied(&["--chain", typed])));
+    }
     if at > 1 && arguments[at - 2] == "--set" {
         return Some(format!("--set takes one word: {}", copied(&["--set", &format!("{before}={typed}")])));
     }

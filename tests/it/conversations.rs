@@ -94,6 +94,7 @@ fn steps_are_shown_by_turn() {
     let turns: Vec<_> = page.split("<p class=\"role turn\">").skip(1).collect();
     let steps = |turn: &&str| turn.split("Answer").next().unwrap().matches("class=\"fate\"").count();
     assert_eq!(turns.iter().map(steps).collect::<Vec<_>>(), [0, 2, 0, 2]);
-    assert!(turns[1].contains("<summary>call of add: {&quot;a&quot;: 8}</summary>"), "{}", turns[1]);
-    assert!(turns[2].contains("<summary>result: 13</summary>") && turns[3].contains("<summary>It is 13."));
+    // A text of one line is not folded.
+    assert!(turns[1].contains("<p class=\"call\">call of add: {&quot;a&quot;: 8}</p>"), "{}", turns[1]);
+    assert!(turns[2].contains("<p class=\"call\">result: 13</p>") && turns[3].contains(">It is 13."), "{}", turns[3]);
 }

@@ -13,10 +13,11 @@ use datafusion::common::{DFSchema, DataFusionError, Result, plan_datafusion_err,
 use datafusion::functions::string::expr_fn::{contains, lower, starts_with};
 use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator, Volatility, cast, ident, lit};
-use datafusion::sql::sqlparser::ast::{AccessExpr, Expr as SqlExpr, visit_expressions};
+use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, visit_expressions};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 
-use super::meant::{self, expression, is_like_sql, parsed, straight};
+use super::meant::{self, alternatives, expression, is_like_sql, parsed, straight};
+use super::rewrite::{advice, advice_on_fields, looser, mismatch};
 use super::text::identifier;
 use crate::output::{error_line, quoted};
 
@@ -34,8 +35,6 @@ const NOT_LONGER: [&str; 33] = [
 pub(crate) const OTHER_TOKENS: &str = "other_tokens";
 /// The columns of chains in which words are searched. Of rejects, all texts are.
 const SEARCHED: [&str; 3] = ["question", "original_cot", "answer"];
-/// Words of a search; what follows the others is searched as it is.
-const WORDS: usize = 16;
 
 /// A condition as it runs, and as it is shown.
 #[derive(Debug, Clone)]
@@ -62,14 +61,16 @@ pub(crate) struct OtherMeaning {
 pub(crate) struct NotSql {
     pub why: String,
     pub meant: Option<String>,
+    /// What to do, in a sentence.
+    pub advice: Option<String>,
     /// Whether it looks like SQL.
     pub is_like_sql: bool,
 }
 
 /// Why a typed text is no condition.
 enum Wrong {
-    /// It is no SQL over the columns, but perhaps another text is.
-    NotSql(DataFusionError, Option<String>),
+    /// It is no SQL over the columns, but perhaps another text is, or a sentence says what to do.
+    NotSql { why: DataFusionError, meant: Option<String>, advice: Option<String> },
     /// It is SQL that a filter may not have.
     Refused(DataFusionError),
 }
@@ -95,6 +96,12 @@ impl Condition {
     /// This condition of a text that may mean something else too.
     pub(crate) fn or_else(self, said: String, filter: Option<String>) -> Self {
         Self { other: Some(OtherMeaning { said, filter }), ..self }
+    }
+
+    /// What to type if it finds nothing because it asks for a whole text, or for one case.
+    pub(crate) fn looser(&self, schema: &DFSchema) -> Option<OtherMeaning> {
+        let (said, filter) = looser(&self.text, schema).filter(|_| self.not_sql.is_none())?;
+        Some(OtherMeaning { said: format!("{said} Did you mean"), filter: Some(filter) })
     }
 
     /// Whether it reads the column that only the pairs of two outputs have.
@@ -141,9 +148,9 @@ impl Condition {
         }
         match Self::planned(text, schema) {
             Ok(condition) => Ok(Some(condition)),
-            Err(Wrong::NotSql(why, meant)) => {
-                let meant = meant.or_else(|| meant::alternatives(text));
-                let not_sql = Some(NotSql { why: error_line(&why), meant, is_like_sql: is_like_sql(text) });
+            Err(Wrong::NotSql { why, meant, advice }) => {
+                let meant = meant.or_else(|| meant::search(text));
+                let not_sql = Some(NotSql { why: error_line(&why), meant, advice, is_like_sql: is_like_sql(text) });
                 Ok(Some(Self { not_sql, ..Self::words(text, schema) }))
             }
             Err(Wrong::Refused(why)) => Err(why),
@@ -158,10 +165,12 @@ impl Condition {
             return plan_err!("expected a condition such as pruned_tokens > 100, found an empty text");
         }
         Self::planned(text, schema).map_err(|wrong| match wrong {
-            Wrong::NotSql(_, None) if !is_like_sql(text) && !schema.has_column_with_unqualified_name(text.trim()) => {
+            Wrong::NotSql { meant: None, advice: None, .. }
+                if !is_like_sql(text) && !schema.has_column_with_unqualified_name(text.trim()) =>
+            {
                 plan_datafusion_err!("expected a condition, found words: write {}", meant::words(text))
             }
-            Wrong::NotSql(why, _) | Wrong::Refused(why) => why,
+            Wrong::NotSql { why, .. } | Wrong::Refused(why) => why,
         })
     }
 
@@ -171,10 +180,14 @@ impl Condition {
         let text = straight(text);
         let not_sql = |why, on_fields: Option<String>| {
             let meant = meant::condition(&text, schema);
-            let advice = meant.as_ref().map(|meant| format!("write {meant}")).or(on_fields);
-            Wrong::NotSql(explained(advice, why), meant)
+            let advice = on_fields.or_else(|| advice(&text, schema)).filter(|_| meant.is_none());
+            let said = meant.as_ref().map(|meant| format!("write {meant}")).or(advice.clone());
+            Wrong::NotSql { why: explained(said, why), meant, advice }
         };
         let parsed = parsed(&text).map_err(|why| not_sql(why, None))?;
+        if let Some(why) = mismatch(&parsed, schema) {
+            return Err(not_sql(plan_datafusion_err!("{why}"), None));
+        }
         if visit_expressions(&parsed, is_query).is_break() {
             let said = "a filter cannot contain a query: write a condition over the columns of the output";
             return Err(Wrong::Refused(plan_datafusion_err!("{said}")));
@@ -197,64 +210,14 @@ impl Condition {
 }
 
 fn explained(advice: Option<String>, error: DataFusionError) -> DataFusionError {
+    let why = error_line(&error);
+    let is_of_types = ["Failed to coerce", "There isn't a common type"].iter().any(|begins| why.starts_with(begins));
     match advice {
-        Some(advice) => plan_datafusion_err!("{advice} ({})", error_line(&error)),
+        // The engine names each field of both types.
+        Some(advice) if is_of_types => plan_datafusion_err!("{advice} (the types of this comparison differ)"),
+        Some(advice) => plan_datafusion_err!("{advice} ({why})"),
         None => error,
     }
-}
-
-/// What a search of words looks for: the alternatives between `OR`, each with the words and quoted texts that a row has
-/// all of. `AND` between them says the same.
-fn alternatives(text: &str) -> Vec<Vec<String>> {
-    let (mut found, mut all, mut rest) = (Vec::new(), Vec::new(), text.trim());
-    for left in (0..WORDS).rev() {
-        let (word, after) = if left == 0 { (rest, "") } else { first_word(rest) };
-        match word {
-            "OR" => found.push(std::mem::take(&mut all)),
-            "" | "AND" => {}
-            word => all.push(word.to_lowercase()),
-        }
-        rest = after.trim_start();
-    }
-    found.push(all);
-    found.retain(|all| !all.is_empty());
-    // No operator without words around it.
-    if found.is_empty() { vec![vec![text.trim().to_lowercase()]] } else { found }
-}
-
-/// The first word of a text, or its first text in quotes, and what follows.
-fn first_word(text: &str) -> (&str, &str) {
-    let quotes = [('"', '"'), ('\'', '\''), ('“', '”'), ('‘', '’'), ('„', '“')];
-    let quoted = quotes.iter().find_map(|(open, close)| text.strip_prefix(*open)?.split_once(*close));
-    let is_whole = |(quoted, rest): &(&str, &str)| {
-        !quoted.trim().is_empty() && (rest.is_empty() || rest.starts_with(char::is_whitespace))
-    };
-    quoted.filter(is_whole).or_else(|| text.split_once(char::is_whitespace)).unwrap_or((text, ""))
-}
-
-/// How to write a field of steps, which SQL writes otherwise.
-fn advice_on_fields(parsed: &SqlExpr, schema: &DFSchema) -> Option<String> {
-    let is_list = |name: &str| {
-        let field = schema.field_with_unqualified_name(name);
-        field.is_ok_and(|field| matches!(field.data_type(), DataType::List(_) | DataType::LargeList(_)))
-    };
-    let found = visit_expressions(parsed, |part| match part {
-        SqlExpr::CompoundIdentifier(names) => match names.as_slice() {
-            [list, field] if is_list(&list.value) => ControlFlow::Break(format!(
-                "{list} is a list: {list}[1]['{}'] is that of its first item. For all items, unnest({list}) in asap sql",
-                field.value
-            )),
-            _ => ControlFlow::Continue(()),
-        },
-        SqlExpr::CompoundFieldAccess { access_chain, .. } => match access_chain.last() {
-            Some(AccessExpr::Dot(field)) => {
-                ControlFlow::Break(format!("a field is in brackets and quotes: ['{field}']"))
-            }
-            _ => ControlFlow::Continue(()),
-        },
-        _ => ControlFlow::Continue(()),
-    });
-    found.break_value()
 }
 
 /// Stops at a query. The planner would look for its tables first, and report that they are missing.
@@ -341,19 +304,4 @@ fn refuse(part: &Expr, schema: &DFSchema) -> Result<()> {
 /// Whether all values of a type have the same small size.
 fn is_fixed(kind: &DataType) -> bool {
     kind.is_primitive() || matches!(kind, DataType::Boolean | DataType::Null)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_told_from_operators_and_quoted_texts() {
-        let of = |text| alternatives(text).iter().map(|all| all.join("|")).collect::<Vec<_>>().join(" or ");
-        assert_eq!(of(" Prime AND \"two  Steps\" 'it is' it's"), "prime|two  steps|it is|it's");
-        assert_eq!(of("a b OR \"c"), "a|b or \"c");
-        assert_eq!((of("OR"), of("and")), ("or".to_string(), "and".to_string()));
-        let many = "w ".repeat(WORDS) + "x y";
-        assert!(of(&many).ends_with("w|w x y"), "{}", of(&many));
-    }
 }

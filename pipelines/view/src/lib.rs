@@ -8,13 +8,14 @@
 //! | module | contents |
 //! |---|---|
 //! | [`source`], [`place`] | an output at one version, the rows of a query, and the names of rows |
-//! | [`queries`], [`filter`], [`meant`] | the queries of the overview, filters and searches that users type, and what they mean |
+//! | [`queries`], [`filter`], [`meant`], [`rewrite`] | the queries of the overview, filters and searches that users type, and what they mean |
 //! | [`pictures`], [`choices`], [`svg`] | pictures of the rows; those of outputs that choose among chains |
 //! | [`chain`], [`turns`], [`stages`], [`list`], [`reject`], [`report`], [`page`] | parts of pages |
 //! | [`prose`], [`code`], [`text`] | texts as pages show them |
-//! | [`server`], [`pages`] | the pages in the browser |
+//! | [`server`], [`pages`], [`asked`] | the pages in the browser, and their addresses |
 //! | [`faults`], [`health`] | the kinds of faults of rows; how `asap inspect --health` counts them |
 
+mod asked;
 pub mod chain;
 mod choices;
 mod code;
@@ -31,6 +32,7 @@ mod prose;
 mod queries;
 mod reject;
 mod report;
+mod rewrite;
 mod server;
 mod source;
 mod stages;
@@ -39,6 +41,9 @@ mod text;
 mod turns;
 
 use std::path::{Path, PathBuf};
+
+use asap_kernels::front_end::Flag;
+use datafusion::common::plan_err;
 
 pub(crate) use asap_console::{failure, output, progress, signals, terminal};
 
@@ -88,6 +93,7 @@ pub fn report_file(name: &str) -> Result<PathBuf, String> {
 /// # Errors
 /// If the output cannot be read, the filter is wrong, or the file or the port cannot be had.
 pub async fn run(request: Request) -> Result<(), Failure> {
+    request.to.as_deref().map_or(Ok(()), refuse_other)?;
     let report = unless_interrupted(show(&request)).await?;
     match &request.to {
         Some(to) => {
@@ -113,7 +119,16 @@ async fn show(request: &Request) -> Result<Report, Failure> {
 
 /// A filter that was typed, and the number of chains that it selects. Some mistakes show only on rows.
 async fn selected(source: &Source, typed: &str) -> datafusion::common::Result<(Condition, u64)> {
-    let filter = Condition::checked(typed, &source.schema)?;
+    let filter = match Condition::checked(typed, &source.schema) {
+        Ok(filter) => filter,
+        Err(why) => match place::named(source, &source.location, &source.schema, typed).await? {
+            Some((row, what)) => return plan_err!("expected a condition, found {what}: write {}", row.text),
+            None => match place::InputRow::parse(typed.trim()) {
+                Some(row) => return plan_err!("there is no row {row}: {}", row.missing(source).await?),
+                None => return Err(why),
+            },
+        },
+    };
     let selected = source.selected(Some(&filter)).await?;
     Ok((filter, selected))
 }
@@ -129,6 +144,7 @@ pub async fn frame(
     to: Option<&str>,
 ) -> Result<String, Failure> {
     let to = to.map(report_file).transpose().map_err(Failure::Usage)?;
+    to.as_deref().map_or(Ok(()), refuse_other)?;
     let report = Report::of(Source::open(location, against, exam).await?).await?;
     let frame = report.frame().into_string();
     if let Some(to) = to {
@@ -148,6 +164,25 @@ pub async fn card(location: &str) -> Result<Option<String>, Failure> {
     }
 }
 
+/// Refuses to replace a file that is no report.
+fn refuse_other(to: &Path) -> Result<(), Failure> {
+    let Ok(held) = std::fs::read(to) else { return Ok(()) };
+    let held = String::from_utf8_lossy(&held);
+    let is_report = match to.extension().and_then(|extension| extension.to_str()) {
+        Some("md") => held.starts_with("# ") && held.lines().next().is_some_and(|title| title.contains(", version ")),
+        Some("json") => held.starts_with('{') && held.contains("\"table_version\":"),
+        _ => held.contains(page::WRITTEN_BY),
+    };
+    match is_report || held.trim().is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Usage(format!(
+            "{} is there, and is no report of asap view: pass another {}, or delete it",
+            to.display(),
+            Flag("--to")
+        ))),
+    }
+}
+
 async fn write(report: &Report, to: &Path) -> Result<(), Failure> {
     let chains = report.drawn(CHAINS).await?;
     let text = match to.extension().and_then(|extension| extension.to_str()) {
@@ -158,10 +193,11 @@ async fn write(report: &Report, to: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::Failed(format!("cannot write {}: {error}", to.display()));
     std::fs::write(to, text).map_err(failed)?;
     if chains.is_empty() {
-        note(if report.selected.is_some() {
-            "no chain passes --where"
-        } else {
-            "all rows were rejected: there is no chain"
+        let looser = report.selected.as_ref().and_then(|(filter, _)| filter.looser(&report.source.schema));
+        note(match (&report.selected, looser.and_then(|meant| Some((meant.said, meant.filter?)))) {
+            (Some(_), Some((said, filter))) => format!("no chain passes --where. {said} {filter}?"),
+            (Some(_), None) => "no chain passes --where".to_string(),
+            (None, _) => "all rows were rejected: there is no chain".to_string(),
         });
     }
     Ok(())

@@ -1,20 +1,37 @@
 //! How a text is read as SQL, and what it means if it is no condition, but nearly one.
 
-use std::ops::ControlFlow;
-
 use asap_llm::Llm;
-use asap_udfs::{Models, register_all};
+use asap_udfs::{Models, register_all, typo};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result, plan_err};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::{Expr, ExprSchemable};
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr as SqlExpr, ExprWithAlias, Value, visit_expressions_mut};
+use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, ExprWithAlias};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::filter::OTHER_TOKENS;
+use super::rewrite::{Columns, mismatch, of_words, rewritten};
 use crate::output::quoted;
+
+/// Words of a search; what follows the others is searched as it is.
+const WORDS: usize = 16;
+/// Operators of other languages, and heads of the list of chains, with what SQL and the columns call them.
+const WRITTEN: [(&str, &str); 11] = [
+    ("=<", "<="),
+    ("=>", ">="),
+    ("≤", "<="),
+    ("≥", ">="),
+    ("≠", "<>"),
+    (" && ", " AND "),
+    ("tokens before", "original_tokens"),
+    ("tokens after", "pruned_tokens"),
+    ("other output", OTHER_TOKENS),
+    ("other.pruned_tokens", OTHER_TOKENS),
+    ("other_pruned_tokens", OTHER_TOKENS),
+];
 
 /// Reads a text as one expression.
 pub(crate) fn parsed(text: &str) -> Result<SqlExpr> {
@@ -38,8 +55,9 @@ pub(crate) fn expression(parsed: SqlExpr, schema: &DFSchema) -> Result<Expr> {
 }
 
 /// Whether a text is a condition over the columns.
-fn is_condition(text: &str, schema: &DFSchema) -> bool {
-    let planned = parsed(text).and_then(|parsed| expression(parsed, schema)?.get_type(schema));
+pub(crate) fn is_condition(text: &str, schema: &DFSchema) -> bool {
+    let Some(parsed) = parsed(text).ok().filter(|parsed| mismatch(parsed, schema).is_none()) else { return false };
+    let planned = expression(parsed, schema).and_then(|planned| planned.get_type(schema));
     planned.is_ok_and(|kind| kind == DataType::Boolean)
 }
 
@@ -61,19 +79,82 @@ pub(crate) fn straight(text: &str) -> String {
 }
 
 /// The condition that a text means, if it is one.
-pub(crate) fn condition(text: &str, schema: &DFSchema) -> Option<String> {
-    let part = part_of_query(text);
-    let text = part.unwrap_or(text);
-    let meant = part.map(str::to_string).filter(|part| is_condition(part, schema));
+pub(crate) fn condition(typed: &str, schema: &DFSchema) -> Option<String> {
+    let written = written(typed);
+    let text = part_of_query(&written).unwrap_or(&written);
     let rewritten = || parsed(text).ok().and_then(|parsed| rewritten(parsed, schema));
-    let of_text = || [by_parts(text, schema), without(text), pattern(text)].into_iter().flatten();
-    meant.or_else(rewritten).into_iter().chain(of_text()).find(|meant| is_condition(meant, schema))
+    let of_words = || parsed(text).ok().filter(|_| text.contains('(')).and_then(|parsed| of_words(&parsed, schema));
+    let of_text = || [by_parts(text, schema), without(text), pattern(text), of_words()].into_iter().flatten();
+    let as_it_is = (text != typed).then(|| text.to_string()).filter(|text| is_condition(text, schema));
+    as_it_is.or_else(rewritten).into_iter().chain(of_text()).find(|meant| is_condition(meant, schema))
 }
 
-/// The search that a text means whose alternatives are joined by another word than `OR`.
-pub(crate) fn alternatives(text: &str) -> Option<String> {
-    let meant = text.replace(" or ", " OR ").replace(" | ", " OR ");
-    (meant != text && !is_like_sql(text)).then_some(meant)
+/// The text with what SQL writes otherwise, outside of quotes.
+fn written(text: &str) -> String {
+    let plain = |part: &str| WRITTEN.iter().fold(part.to_string(), |part, (from, to)| part.replace(from, to));
+    let parts = text.split('\'').enumerate();
+    parts.map(|(at, part)| if at % 2 == 0 { plain(part) } else { part.to_string() }).collect::<Vec<_>>().join("'")
+}
+
+/// Whether a text in double quotes begins and does not end.
+pub(crate) fn is_open(text: &str) -> bool {
+    text.matches('"').count() % 2 == 1 && text.split_whitespace().any(|word| word.starts_with('"'))
+}
+
+/// The search that a text means: with a quote that is closed, alternatives joined by `OR`, and words without the signs that
+/// other searches have around them.
+pub(crate) fn search(text: &str) -> Option<String> {
+    if is_like_sql(text) {
+        return None;
+    }
+    if is_open(text) {
+        return Some(format!("{}\"", text.trim_end()));
+    }
+    let joined = text.replace(" or ", " OR ");
+    let meant = if text.contains(['"', '\'']) { joined } else { joined.replace("||", "|").replace('|', " OR ") };
+    let is_sign = |sign: char| match sign {
+        ',' | ';' | '*' => true,
+        '(' | ')' => !meant.contains(" OR "),
+        _ => false,
+    };
+    let bare = |word: &str| match meant.contains('"') || word.contains('(') && !word.starts_with('(') {
+        true => word.to_string(),
+        false => word.trim_matches(is_sign).to_string(),
+    };
+    let of = |bare: &dyn Fn(&str) -> String, text: &str| {
+        text.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    };
+    let meant = of(&bare, &meant);
+    (!meant.is_empty() && meant != of(&str::to_string, text)).then_some(meant)
+}
+
+/// What a search of words looks for: the alternatives between `OR`, each with the words and quoted texts that a row has
+/// all of. `AND` between them says the same.
+pub(crate) fn alternatives(text: &str) -> Vec<Vec<String>> {
+    let (mut found, mut all, mut rest) = (Vec::new(), Vec::new(), text.trim());
+    for left in (0..WORDS).rev() {
+        let (word, after) = if left == 0 { (rest, "") } else { first_word(rest) };
+        match word {
+            "OR" => found.push(std::mem::take(&mut all)),
+            "" | "AND" => {}
+            word => all.push(word.to_lowercase()),
+        }
+        rest = after.trim_start();
+    }
+    found.push(all);
+    found.retain(|all| !all.is_empty());
+    // No operator without words around it.
+    if found.is_empty() { vec![vec![text.trim().to_lowercase()]] } else { found }
+}
+
+/// The first word of a text, or its first text in quotes, and what follows.
+fn first_word(text: &str) -> (&str, &str) {
+    let quotes = [('"', '"'), ('\'', '\''), ('“', '”'), ('‘', '’'), ('„', '“')];
+    let quoted = quotes.iter().find_map(|(open, close)| text.strip_prefix(*open)?.split_once(*close));
+    let is_whole = |(quoted, rest): &(&str, &str)| {
+        !quoted.trim().is_empty() && (rest.is_empty() || rest.starts_with(char::is_whitespace))
+    };
+    quoted.filter(is_whole).or_else(|| text.split_once(char::is_whitespace)).unwrap_or((text, ""))
 }
 
 /// The condition with each part between AND and OR that is none replaced by what it means.
@@ -85,7 +166,10 @@ fn by_parts(text: &str, schema: &DFSchema) -> Option<String> {
             let same = column.filter(|_| is_equal && joint == " OR ");
             let same = same.map(|column| format!("{column} = {}", quoted(part.trim_matches(['\'', '"']))));
             let of_words = (is_like_sql(text) && !is_like_sql(part)).then(|| words(part));
-            [operator(part), continued, share(part), with_quotes(part), same, of_words].into_iter().flatten()
+            let rewritten = parsed(part).ok().and_then(|parsed| rewritten(parsed, schema));
+            let of_signs = [listed(part), null(part), percents(part), with_quotes(part), labelled(part, schema)];
+            let first = [operator(part), continued, share(part)].into_iter();
+            first.chain(of_signs).chain([same, rewritten, of_words]).flatten()
         };
         let own = std::iter::once(part.to_string()).chain(others()).find(|part| is_condition(part, schema))?;
         let name = part.split([' ', '<', '>', '=', '!', '~']).next().filter(|name| is_column(name, schema));
@@ -93,6 +177,66 @@ fn by_parts(text: &str, schema: &DFSchema) -> Option<String> {
         meant.push_str(&format!("{joint}{own}"));
     }
     Some(meant)
+}
+
+/// A list without its parentheses: `source['row'] in 1, 2`.
+fn listed(text: &str) -> Option<String> {
+    let at = text.to_ascii_lowercase().find(" in ")?;
+    let (column, items) = (&text[..at], text[at + " in ".len()..].trim_matches(['[', ']', '(', ')']));
+    let item = |item: &str| match item.parse::<f64>() {
+        Ok(_) => item.to_string(),
+        Err(_) => quoted(item.trim_matches(['\'', '"'])),
+    };
+    let items: Vec<_> = items.split(',').map(|text| item(text.trim())).collect();
+    Some(format!("{column} IN ({})", items.join(", ")))
+}
+
+/// `IS NULL` with a typo.
+fn null(text: &str) -> Option<String> {
+    let (before, last) = text.trim_end().rsplit_once(' ')?;
+    let is_after = [" is", " is not"].iter().any(|end| before.to_ascii_lowercase().ends_with(end));
+    let near = is_after.then(|| typo::nearest(&last.to_ascii_uppercase(), ["NULL"]))?;
+    near.map(|null| format!("{before} {null}"))
+}
+
+/// Percents as numbers: `pruned_tokens > original_tokens * 30%`, `pruned_tokens > 30% of original_tokens`.
+fn percents(text: &str) -> Option<String> {
+    let (spaced, mut is_changed) = (text.replace(" %", "%").replace("% of ", "% * "), false);
+    let number = |word: &str| match word.strip_suffix('%').and_then(|number| number.parse::<f64>().ok()) {
+        Some(number) => {
+            is_changed = true;
+            (number / 100.0).to_string()
+        }
+        None => word.to_string(),
+    };
+    let meant = spaced.split_whitespace().map(number).collect::<Vec<_>>().join(" ");
+    is_changed.then_some(meant)
+}
+
+/// A comparison as other searches write it: `question:pottery`, `pruned_tokens:>100`.
+fn labelled(text: &str, schema: &DFSchema) -> Option<String> {
+    let (column, value) = text.split_once(':')?;
+    let value = value.trim().trim_matches(['\'', '"']);
+    match value.starts_with(['<', '>', '=']) || Columns(schema).is_number(column) {
+        true if value.starts_with(['<', '>', '=']) => Some(format!("{column} {value}")),
+        true => Some(format!("{column} = {value}")),
+        false => Some(is(column, value)),
+    }
+}
+
+/// Texts of many words: a condition asks for a part of them.
+const LONG: [&str; 7] = ["question", "cot", "original_cot", "answer", "system", "error", "generation"];
+
+pub(crate) fn is_long(column: &str) -> bool {
+    LONG.contains(&column)
+}
+
+/// The condition that a column is a text, or has it if it is long.
+pub(crate) fn is(column: &str, value: &str) -> String {
+    match is_long(column) {
+        true => format!("contains(lower({column}), {})", quoted(&value.to_lowercase())),
+        false => format!("{column} = {}", quoted(value)),
+    }
 }
 
 fn is_column(name: &str, schema: &DFSchema) -> bool {
@@ -178,18 +322,25 @@ fn share(text: &str) -> Option<String> {
 fn with_quotes(text: &str) -> Option<String> {
     let padded = format!(" {text}");
     let lower = padded.to_ascii_lowercase();
-    let (operator, at) = [" ilike ", " like ", "="].into_iter().find_map(|each| Some((each, lower.find(each)?)))?;
+    let (operator, at) =
+        [" ilike ", " like ", " ~ ", "="].into_iter().find_map(|each| Some((each, lower.find(each)?)))?;
     let (column, value) = (padded[..at].trim(), padded[at + operator.len()..].trim());
     let column = if column.is_empty() { "question" } else { column };
-    (!value.contains(['\'', '"'])).then(|| format!("{column} {} {}", operator.trim().to_uppercase(), quoted(value)))
+    let meant = || match operator {
+        "=" => is(column, value.trim_start_matches('=').trim()),
+        operator => format!("{column} {} {}", operator.trim().to_uppercase(), quoted(value)),
+    };
+    (!value.contains(['\'', '"'])).then(meant)
 }
 
-/// The condition that a question has each of some words.
+/// The condition that a question has the words of a search.
 pub(crate) fn words(text: &str) -> String {
-    text.split_whitespace().map(has).collect::<Vec<_>>().join(" AND ")
+    let searched = search(text);
+    let all = |words: &Vec<String>| words.iter().map(|word| has(word)).collect::<Vec<_>>().join(" AND ");
+    alternatives(searched.as_deref().unwrap_or(text)).iter().map(all).collect::<Vec<_>>().join(" OR ")
 }
 
-fn has(word: &str) -> String {
+pub(crate) fn has(word: &str) -> String {
     format!("contains(lower(question), {})", quoted(&word.to_lowercase()))
 }
 
@@ -206,91 +357,39 @@ fn without(text: &str) -> Option<String> {
     is_meant.then(|| each.collect::<Vec<_>>().join(" AND "))
 }
 
-/// The condition with quotes around the names of no column that it compares with, with the numbers and items of lists, with
-/// both halves of `a < b < c`, and with lists in place of `x = 1 OR 2`. None if that changes nothing.
-fn rewritten(mut meant: SqlExpr, schema: &DFSchema) -> Option<String> {
-    let typed = meant.clone();
-    let column = |name: &str| {
-        let lower = name.to_lowercase();
-        schema.field_with_unqualified_name(&lower).or(schema.field_with_unqualified_name(name)).ok()
-    };
-    let is_column = |side: &SqlExpr| matches!(side, SqlExpr::Identifier(name) if column(&name.value).is_some());
-    let is_list = |side: &SqlExpr| match side {
-        SqlExpr::Identifier(name) => column(&name.value)
-            .is_some_and(|field| matches!(field.data_type(), DataType::List(_) | DataType::LargeList(_))),
-        _ => false,
-    };
-    let _ = visit_expressions_mut(&mut meant, |part| -> ControlFlow<()> {
-        if let Some(Ok(meant)) = shorter(part, &is_column).map(|meant| parsed(&meant)) {
-            *part = meant;
-            return ControlFlow::Continue(());
-        }
-        let (text, any) = match part {
-            SqlExpr::BinaryOp { op, right, .. } if is_comparison(op) => (right, ""),
-            SqlExpr::Like { pattern, .. } | SqlExpr::ILike { pattern, .. } => (pattern, "%"),
-            _ => return ControlFlow::Continue(()),
-        };
-        if let SqlExpr::Identifier(name) = text.as_ref()
-            && column(&name.value).is_none()
-        {
-            let any = if name.value.contains('%') { "" } else { any };
-            **text = SqlExpr::value(Value::SingleQuotedString(format!("{any}{}{any}", name.value)));
-        }
-        let SqlExpr::BinaryOp { left, op, right } = part else { return ControlFlow::Continue(()) };
-        let is_text =
-            matches!(right.as_ref(), SqlExpr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)));
-        let meant = match left.as_ref() {
-            list if is_list(list) && is_text => Some(format!("array_has({list}, {right})")),
-            list if is_list(list) => Some(format!("cardinality({list}) {op} {right}")),
-            SqlExpr::BinaryOp { op: first, right: middle, .. } if is_comparison(first) && is_column(middle) => {
-                Some(format!("{left} AND {middle} {op} {right}"))
-            }
-            _ => None,
-        };
-        if let Some(Ok(meant)) = meant.map(|meant| parsed(&meant)) {
-            *part = meant;
-        }
-        ControlFlow::Continue(())
-    });
-    (meant != typed).then(|| meant.to_string())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// What `x = 1 OR 2` means, and the name of a stage in `dropped`, which is a field of steps.
-fn shorter(part: &SqlExpr, is_column: &dyn Fn(&SqlExpr) -> bool) -> Option<String> {
-    let SqlExpr::BinaryOp { left, op, right } = part else { return None };
-    match (left.as_ref(), op) {
-        (SqlExpr::Identifier(name), BinaryOperator::Eq) if name.value == "dropped" && !is_column(left) => {
-            let is_first = ["anchor", "stage 1", "stage1"].iter().any(|stage| right.to_string().contains(stage));
-            let meant = ["pruned_tokens < coarse_tokens", "coarse_tokens < original_tokens"][usize::from(is_first)];
-            Some(meant.to_string())
-        }
-        (_, BinaryOperator::Or) => {
-            let value = match right.as_ref() {
-                SqlExpr::Value(value) => value.to_string(),
-                SqlExpr::Identifier(name) if !is_column(right) => quoted(&name.value),
-                _ => return None,
-            };
-            match left.as_ref() {
-                SqlExpr::BinaryOp { left: column, op: BinaryOperator::Eq, right: first } if is_column(column) => {
-                    Some(format!("{column} IN ({first}, {value})"))
-                }
-                SqlExpr::BinaryOp { op: BinaryOperator::Or, right: last, .. } => match last.as_ref() {
-                    SqlExpr::BinaryOp { left: column, op: BinaryOperator::Eq, .. } if is_column(column) => {
-                        Some(format!("{left} OR {column} = {value}"))
-                    }
-                    _ => None,
-                },
-                SqlExpr::InList { negated: false, .. } => {
-                    left.to_string().strip_suffix(')').map(|list| format!("{list}, {value})"))
-                }
-                _ => None,
-            }
-        }
-        _ => None,
+    #[test]
+    fn words_are_told_from_operators_and_quoted_texts() {
+        let of = |text| alternatives(text).iter().map(|all| all.join("|")).collect::<Vec<_>>().join(" or ");
+        assert_eq!(of(" Prime AND \"two  Steps\" 'it is' it's"), "prime|two  steps|it is|it's");
+        assert_eq!(of("a b OR \"c"), "a|b or \"c");
+        assert_eq!((of("OR"), of("and")), ("or".to_string(), "and".to_string()));
+        let many = "w ".repeat(WORDS) + "x y";
+        assert!(of(&many).ends_with("w|w x y"), "{}", of(&many));
     }
-}
 
-fn is_comparison(operator: &BinaryOperator) -> bool {
-    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
-    matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+    #[test]
+    fn searches_of_other_engines_have_their_words() {
+        let meant = [
+            ("pott*", "pott"),
+            ("pottery, cups", "pottery cups"),
+            ("pottery|tractor", "pottery OR tractor"),
+            ("one or two", "one OR two"),
+            ("(pottery cups)", "pottery cups"),
+            ("\"three or more", "\"three or more\""),
+        ];
+        for (text, expected) in meant {
+            assert_eq!(search(text).as_deref(), Some(expected), "{text}");
+        }
+        for text in ["two  steps", "it's 5\" wide", "f(x)", "a OR b", "\"a, b\"", "(a OR b)"] {
+            assert_eq!(search(text), None, "{text}");
+        }
+        assert_eq!(
+            words("pottery OR cups"),
+            "contains(lower(question), 'pottery') OR contains(lower(question), 'cups')"
+        );
+    }
 }

@@ -18,6 +18,9 @@ pub(crate) fn policy(form: &str) -> String {
     )
 }
 
+/// What each page says of its origin.
+pub(crate) const WRITTEN_BY: &str = "Written by asap ";
+
 /// The keys, what they do, and the parts of a page without which they do nothing.
 const KEYS: [(&str, &str, &[&str]); 5] = [
     ("j k", "next, previous", &["rel=\"next\"", "rel=\"prev\"", "<article id=", "<table class=\"list\""]),
@@ -40,7 +43,7 @@ pub(crate) fn search(page: &str, label: &str, filter: &str, order: &str) -> Mark
 }
 
 /// A page. `has_keys` says whether it has a script, for keys.
-pub(crate) fn page(title: &str, form: &str, nav: Markup, body: Markup, has_keys: bool) -> String {
+pub(crate) fn page(title: Markup, form: &str, nav: Markup, body: Markup, has_keys: bool) -> String {
     let works = |(_, _, parts): &&(&str, &str, &[&str])| has_keys && parts.iter().any(|part| body.0.contains(part));
     let keys: Vec<_> = KEYS.iter().filter(works).collect();
     let page = html! {
@@ -55,16 +58,15 @@ pub(crate) fn page(title: &str, form: &str, nav: Markup, body: Markup, has_keys:
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                (nav)
+                header { (nav) label.switch { input type="checkbox" id="raw"; " Raw text" } }
                 main id="main" { (body) }
                 footer {
-                    label.switch { input type="checkbox" id="raw"; " Raw text" }
                     @if !keys.is_empty() {
                         p.keys {
                             @for (index, (key, what, _)) in keys.iter().enumerate() { @if index > 0 { " · " } kbd { (key) } " " (what) }
                         }
                     }
-                    p { "Written by asap " (asap_pipelines::VERSION) ". This page loads nothing from the network." }
+                    p { (WRITTEN_BY) (asap_pipelines::VERSION) ". This page loads nothing from the network." }
                 }
                 // Only for keys.
                 @if !keys.is_empty() { script { (PreEscaped(SCRIPT)) } }

@@ -2,8 +2,8 @@
 
 use datafusion::common::{DFSchema, Result};
 use maud::{Markup, html};
-use url::form_urlencoded;
 
+use super::asked::{Asked, address};
 use super::chain::{self, On, steps};
 use super::filter::{Condition, OtherMeaning};
 use super::list::{self, COLUMNS, Column, Entry, QUESTION};
@@ -11,7 +11,7 @@ use super::page::search;
 use super::place::{BY_PLACE, InputRow, PLACE};
 use super::reject;
 use super::report::{Report, SEARCHED};
-use super::source::{Listing, QueryRow, QueryRows, Source};
+use super::source::{Listing, QueryRow, QueryRows};
 use super::text::beginning;
 use crate::output::{count, quoted, several};
 use crate::terminal::visible;
@@ -19,123 +19,12 @@ use crate::terminal::visible;
 /// Rows of a list.
 const PAGE: u64 = 50;
 
-/// What an address asks for.
-#[derive(Debug, Default)]
-pub(super) struct Asked {
-    filter: String,
-    /// The name of a column, after a `-` if the largest is first.
-    order: String,
-    from: u64,
-    at: Option<u64>,
-    place: Option<InputRow>,
-    is_whole: bool,
-    /// What is wrong with the first argument that cannot be read.
-    pub wrong: Option<String>,
-}
-
 /// Where a row is in its list.
 struct Position {
     place: Option<InputRow>,
     at: u64,
     /// The rows of the list.
     of: u64,
-}
-
-impl Asked {
-    /// The filter of the form over a table: SQL, the place or the id of a row, words, or the beginning of ids. The first that
-    /// finds a row is meant; what else the text may mean is said.
-    async fn condition(&self, source: &Source, table: &str, schema: &DFSchema) -> Result<Option<Condition>> {
-        let typed = Condition::typed(&self.filter, schema)?;
-        let Some(words) = typed.as_ref().filter(|typed| typed.not_sql.is_some()) else { return Ok(typed) };
-        let named = self.filter.trim();
-        let id = schema.field_with_unqualified_name("id").ok();
-        let id = id.filter(|id| id.data_type().is_string() || id.data_type().is_integer());
-        let place = InputRow::parse(named).map(|place| (InputRow::condition(&[place]), "a row of the input"));
-        for (row, what) in place.into_iter().chain(id.map(|_| (Condition::is("id", named), "an id"))) {
-            if source.passed(table, &row).await? > 0 {
-                let said = format!("This was read as {what}. Quotes search for the words:");
-                return Ok(Some(row.or_else(said, Some(format!("\"{named}\"")))));
-            }
-        }
-        if id.is_none() || named.contains(char::is_whitespace) {
-            return Ok(typed);
-        }
-        let begins = Condition::begins("id", named);
-        let ids = source.passed(table, &begins).await?;
-        if ids == 0 {
-            return Ok(typed);
-        }
-        let begin =
-            if ids == 1 { "1 id begins with it".to_string() } else { format!("{} ids begin with it", count(ids)) };
-        // Counting the words reads the texts once more.
-        Ok(Some(match source.passed(table, words).await? {
-            0 => begins.or_else(format!("No text has it. {begin}."), None),
-            _ => words.clone().or_else(format!("{begin}:"), Some(begins.text)),
-        }))
-    }
-
-    pub(super) fn is_filtered(&self) -> bool {
-        !self.filter.is_empty() && self.wrong.is_none()
-    }
-
-    pub(super) fn of(query: Option<&str>) -> Self {
-        let (mut asked, mut file, mut row) = (Self::default(), None, None);
-        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-            let number = value.parse::<u64>();
-            if matches!(name.as_ref(), "from" | "at" | "row") && number.is_err() {
-                asked.wrong.get_or_insert(format!("{name}={value}: expected a whole number"));
-            }
-            match name.as_ref() {
-                "where" => asked.filter = value.into_owned(),
-                "sort" => asked.order = value.into_owned(),
-                "from" => asked.from = number.unwrap_or(0),
-                "at" => asked.at = number.ok(),
-                "file" => file = Some(value.into_owned()),
-                "row" => row = number.ok(),
-                "whole" => asked.is_whole = value == "1",
-                other => {
-                    let known = "where, sort, from, at, file with row, and whole";
-                    asked.wrong.get_or_insert(format!("an address has no part {other}: it may have {known}"));
-                }
-            }
-        }
-        let names = COLUMNS.iter().map(|column| column.name).collect::<Vec<_>>();
-        let order = asked.order.strip_prefix('-').unwrap_or(&asked.order);
-        if !order.is_empty() && !names.contains(&order) {
-            asked.wrong.get_or_insert(format!(
-                "sort={}: expected one of {}, after - for the largest first",
-                asked.order,
-                names.join(", ")
-            ));
-        }
-        if asked.wrong.is_none() && file.is_some() != row.is_some() {
-            let example = "chain?file=a.jsonl&row=0";
-            asked.wrong =
-                Some(format!("a row is named by file=NAME and row=NUMBER, such as {example}; one of them is missing"));
-        }
-        asked.place = file.zip(row).map(|(file, row)| InputRow { file, row });
-        asked
-    }
-
-    /// The column of the order, and whether the largest is first.
-    fn sorted(&self, has_other: bool) -> (&'static Column, bool) {
-        let order = if self.order.is_empty() && has_other { "-difference" } else { self.order.as_str() };
-        let (name, is_largest_first) = order.strip_prefix('-').map_or((order, false), |name| (name, true));
-        let known = COLUMNS.iter().find(|column| column.name == name && (has_other || !column.is_of_other));
-        known.map_or((&COLUMNS[0], false), |column| (column, is_largest_first))
-    }
-
-    /// The address of a page with the same filter and order.
-    fn link(&self, page: &str, more: &[(&str, &str)]) -> String {
-        let kept = [("where", self.filter.as_str()), ("sort", &self.order)];
-        let is_kept = |(name, value): &(&str, &str)| !value.is_empty() && more.iter().all(|(other, _)| other != name);
-        let kept = kept.into_iter().filter(is_kept);
-        address(page, &kept.chain(more.iter().copied()).collect::<Vec<_>>())
-    }
-}
-
-pub(super) fn address(page: &str, pairs: &[(&str, &str)]) -> String {
-    format!("{page}?{}", form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish())
 }
 
 /// The address of the page of a row.
@@ -186,9 +75,9 @@ impl Report {
             (html! { a href=(asked.link("chains", &[("sort", &order)])) { (column.head) (arrow) } }, sorted)
         };
         Ok(html! {
-            h1 { "Chains" }
+            h1 { (self.of_output("Chains")) }
             (form("chains", asked))
-            (asked.found("chain", filter.as_ref(), total))
+            (self.found(asked, "chain", filter.as_ref(), total, &source.schema))
             @if let Some(rejects) = self.rejects_found(asked, filter.as_ref()).await? { p { (rejects) } }
             @else if let (0, Some(place)) = (total, InputRow::parse(&asked.filter)) {
                 p { (visible(&place.to_string())) ": " (visible(&place.missing(source).await?)) "." }
@@ -231,9 +120,9 @@ impl Report {
         let own = row_address(place);
         Ok(Some(html! {
             article {
-                h1 { "Chain " (visible(&place.to_string())) }
+                h1 { (self.of_output(&format!("Chain {place}"))) }
                 (around(asked, "chain", place, &position, html! {
-                    a href=(own) { "link to this chain" }
+                    a href=(own) { "link" }
                     @if !asked.is_whole { a href={ (own) "&whole=1" } { "all text" } }
                     a href=(asked.link("chains", &[])) { "list" }
                 }))
@@ -255,7 +144,7 @@ impl Report {
         let Some(row) = reject::read(&self.source, place).await? else { return Ok(None) };
         Ok(Some(html! {
             article {
-                h1 { "Reject " (visible(&place.to_string())) }
+                h1 { (self.of_output(&format!("Reject {place}"))) }
                 (around(asked, "reject", place, &position, html! { a href=(asked.link("rejects", &[])) { "list" } }))
                 (reject::html(&row))
             }
@@ -264,7 +153,21 @@ impl Report {
 
     /// The filter over rejects.
     async fn of_rejects(&self, asked: &Asked) -> Result<Option<Condition>> {
-        asked.condition(&self.source, &self.source.rejects(), &self.source.columns_of_rejects().await?).await
+        let (source, schema) = (&self.source, self.source.columns_of_rejects().await?);
+        let mut filter = asked.condition(source, &source.rejects(), &schema).await?;
+        // A status is a word too.
+        let status = asked.filter.trim().strip_prefix("NOT ").or(asked.filter.trim().strip_prefix('-'));
+        if let Some(not_sql) = filter.as_mut().and_then(|filter| filter.not_sql.as_mut())
+            && let Some(status) = status.map(str::trim).filter(|status| source.status.rejects.contains_key(*status))
+        {
+            not_sql.meant = Some(format!("status <> {}", quoted(status)));
+        }
+        Ok(filter)
+    }
+
+    /// The heading of a page, with the output: a browser may show pages of several.
+    fn of_output(&self, what: &str) -> String {
+        visible(&format!("{what} of {}", self.source.location)).into_owned()
     }
 
     /// The rejects that a text finds which is no condition of chains.
@@ -286,17 +189,22 @@ impl Report {
         })
     }
 
-    /// Why there is no row that was asked for.
-    pub(super) async fn missing(&self, asked: &Asked) -> Result<String> {
+    /// Why there is no row that was asked for. `thing` is a chain or a reject.
+    pub(super) async fn missing(&self, asked: &Asked, thing: &str) -> Result<String> {
         let source = &self.source;
-        match &asked.place {
-            Some(place) => Ok(format!("{} has no row {place}: {}.", source.location, place.missing(source).await?)),
-            None => {
-                let filter = asked.condition(source, &source.location, &source.schema).await?;
-                let chains = several(source.selected(filter.as_ref()).await?, "chain");
-                Ok(format!("The list has {chains}, and at counts them from 0."))
-            }
+        if let Some(place) = &asked.place {
+            return Ok(format!("{} has no row {place}: {}.", source.location, place.missing(source).await?));
         }
+        let rows = if thing == "chain" {
+            let filter = asked.condition(source, &source.location, &source.schema).await?;
+            source.selected(filter.as_ref()).await?
+        } else {
+            match self.of_rejects(asked).await? {
+                Some(filter) => source.passed(&source.rejects(), &filter).await?,
+                None => source.status.rejects.values().sum(),
+            }
+        };
+        Ok(format!("The list has {}, and at counts them from 0.", several(rows, thing)))
     }
 
     /// Where the row is that was asked for, and the row there.
@@ -322,9 +230,10 @@ impl Report {
         let source = &self.source;
         let rejects = &source.status.rejects;
         if rejects.is_empty() {
-            return Ok(html! { h1 { "Rejects" } p { "No row was rejected." } });
+            return Ok(html! { h1 { (self.of_output("Rejects")) } p { "No row was rejected." } });
         }
         let filter = self.of_rejects(asked).await?;
+        let schema = source.columns_of_rejects().await?;
         let listing = Listing {
             table: &source.rejects(),
             columns: &["status", PLACE[0], PLACE[1], "error"],
@@ -340,7 +249,7 @@ impl Report {
         let row_link =
             |place: &InputRow| asked.link("reject", &[("file", &place.file), ("row", &place.row.to_string())]);
         Ok(html! {
-            h1 { "Rejects" }
+            h1 { (self.of_output("Rejects")) }
             (form("rejects", asked))
             p {
                 a href="rejects" aria-current=[is_chosen("")] { "all" }
@@ -349,7 +258,10 @@ impl Report {
                     " · " a href=(address("rejects", &[("where", &filter)])) aria-current=[is_chosen(&filter)] { (visible(status)) " (" (count(*rows)) ")" }
                 }
             }
-            (asked.found("reject", filter.as_ref(), total))
+            (self.found(asked, "reject", filter.as_ref(), total, &schema))
+            @if let (0, Some(place)) = (total, InputRow::parse(&asked.filter)) {
+                p { a href=(row_address(&place)) { (visible(&place.to_string())) } ": " (visible(&place.missing(source).await?)) "." }
+            }
             @if !rows.rows.is_empty() { div.scroll role="region" aria-label="Rejects" tabindex="0" {
                 table.list {
                     thead { tr { @for head in ["row", "status", "error"] { th scope="col" { (head) } } } }
@@ -376,10 +288,12 @@ pub(super) fn form(page: &str, asked: &Asked) -> Markup {
     search(page, label, &asked.filter, &asked.order)
 }
 
-impl Asked {
+impl Report {
     /// How many chains or rejects a filter found, and as what it was read.
-    fn found(&self, thing: &str, filter: Option<&Condition>, total: u64) -> Markup {
+    fn found(&self, asked: &Asked, thing: &str, filter: Option<&Condition>, total: u64, schema: &DFSchema) -> Markup {
         let not_sql = filter.and_then(|filter| filter.not_sql.as_ref());
+        let looser = filter.filter(|_| total == 0).and_then(|filter| filter.looser(schema));
+        let others = filter.and_then(|filter| filter.other.clone()).into_iter().chain(looser);
         let page = format!("{thing}s");
         html! {
             div.facts {
@@ -394,19 +308,20 @@ impl Asked {
                     (total, None) => (several(total, thing)),
                     (total, Some(_)) => { (several(total, thing)) ", searched for these words" }
                 }
-                @if let Some(OtherMeaning { said, filter }) = filter.and_then(|filter| filter.other.as_ref()) {
-                    p { (visible(said)) @if let Some(filter) = filter { " " a href=(address(&page, &[("where", filter)])) { code { (visible(filter)) } } } }
+                @for OtherMeaning { said, filter } in others {
+                    p { (visible(&said)) @if let Some(filter) = &filter { " " a href=(address(&page, &[("where", filter)])) { code { (visible(filter)) } } } }
                 }
                 @if let Some(not_sql) = not_sql {
                     @if let Some(meant) = &not_sql.meant {
                         p { @if not_sql.is_like_sql { "This is nearly a condition. " } "Did you mean " a href=(address(&page, &[("where", meant)])) { code { (visible(meant)) } } "?" }
                     }
-                    @if not_sql.is_like_sql {
+                    @if let Some(advice) = not_sql.advice.as_ref().filter(|_| total == 0 || not_sql.is_like_sql) { p { "Not read as SQL: " (visible(advice)) "." } }
+                    @else if not_sql.is_like_sql {
                         details open[not_sql.meant.is_none()] { summary { "Not read as SQL" } p { (visible(&not_sql.why)) } }
                     }
                 }
-                @if self.from >= total && self.from > 0 && total > 0 {
-                    p { "This page begins after the last " (thing) ". " a href=(self.link(&page, &[])) { "To the first" } }
+                @if asked.from >= total && asked.from > 0 && total > 0 {
+                    p { "This page begins after the last " (thing) ". " a href=(asked.link(&page, &[])) { "To the first" } }
                 }
             }
         }
@@ -417,7 +332,7 @@ impl Asked {
 fn around(asked: &Asked, page: &str, place: &InputRow, position: &Position, more: Markup) -> Markup {
     // The filter may exclude the row.
     let is_here = position.place.as_ref() == Some(place);
-    let sort = if asked.place.is_some() { "chain" } else { asked.order.as_str() };
+    let sort = if asked.place.is_some() && page == "chain" { "chain" } else { asked.order.as_str() };
     let order: &[_] = if sort.is_empty() { &[] } else { &[("sort", sort)] };
     let link = |at: u64| asked.link(page, &[&[("at", at.to_string().as_str())][..], order].concat());
     html! {

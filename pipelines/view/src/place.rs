@@ -1,7 +1,7 @@
 //! Rows of the input, by which chains and rejects are named.
 
 use asap_udfs::typo;
-use datafusion::common::Result;
+use datafusion::common::{DFSchema, Result};
 use datafusion::functions::core::expr_fn::get_field;
 use datafusion::logical_expr::{Expr, ident, lit};
 use serde::Serialize;
@@ -94,6 +94,30 @@ impl std::fmt::Display for InputRow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{}", self.file, self.row)
     }
+}
+
+/// The row that FILE:ROW or an id names in a table, with what named it.
+pub(crate) async fn named(
+    source: &Source,
+    table: &str,
+    schema: &DFSchema,
+    text: &str,
+) -> Result<Option<(Condition, &'static str)>> {
+    let text = text.trim();
+    let place = InputRow::parse(text).map(|place| (InputRow::condition(&[place]), "a row of the input"));
+    let id = has_id(schema).then(|| (Condition::is("id", text), "an id"));
+    for (row, what) in place.into_iter().chain(id) {
+        if source.passed(table, &row).await? > 0 {
+            return Ok(Some((row, what)));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether rows have an id that a text names.
+pub(crate) fn has_id(schema: &DFSchema) -> bool {
+    let id = schema.field_with_unqualified_name("id");
+    id.is_ok_and(|id| id.data_type().is_string() || id.data_type().is_integer())
 }
 
 fn field(name: &str) -> Expr {

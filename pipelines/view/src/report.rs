@@ -19,7 +19,7 @@ use super::place::InputRow;
 use super::queries::{Overview, drawn, example, overview, said};
 use super::source::{Picture, QueryRow, QueryRows, Source};
 use super::stages::Stages;
-use super::text::{beginning, cell, head};
+use super::text::{as_command, beginning, cell, head};
 use crate::output::{count, percent, several};
 use crate::terminal::visible;
 
@@ -114,7 +114,7 @@ impl Report {
                 }
             }
         };
-        page(&format!("asap view {}", self.title()), "'none'", nav, body, true)
+        page(html! { "asap view " (visible(&self.title())) }, "'none'", nav, body, true)
     }
 
     /// Why the report shows no chains.
@@ -313,7 +313,8 @@ impl Report {
 
     /// The overview as a page within a frame: a notebook and the page cannot change each other's style.
     pub(crate) fn frame(&self) -> Markup {
-        let page = page(&format!("asap view {}", self.title()), "'none'", html! {}, self.html(None, &[]), false);
+        let page =
+            page(html! { "asap view " (visible(&self.title())) }, "'none'", html! {}, self.html(None, &[]), false);
         html! { iframe title="What pruning did" srcdoc=(page) sandbox="" style="width: 100%; height: 640px; border: 0; resize: vertical" {} }
     }
 
@@ -340,7 +341,7 @@ impl Report {
             h1 { (visible(&self.title())) }
             div.lead {
                 p { @for sentence in &sentences { (visible(sentence)) " " } }
-                @if let Some(command) = command { p { "To measure it: " code { (visible(&command)) } } }
+                @if let Some(command) = command { p { "To measure it: " (as_command(&command)) } }
             }
             @if let Some(warning) = self.warning() { p.warning { "Note: " (visible(&warning)) "." } }
             @if link.is_some() { (search("chains", SEARCHED, "", "")) }
@@ -360,7 +361,7 @@ impl Report {
                                     }
                                 }
                             }
-                            @if link.is_none() { p.about { "To read the first: " code { (visible(&self.reading(&things[0].1))) } } }
+                            @if link.is_none() { p.about { "To read the first: " (as_command(&self.reading(&things[0].1))) } }
                         }
                         (numbers(&self.overview.things, true, link))
                     }

@@ -21,14 +21,15 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use maud::{DOCTYPE, Markup, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
+use super::asked::{Asked, address};
 use super::page::{page, policy};
-use super::pages::{Asked, address, form};
+use super::pages::form;
 use super::report::Report;
 use crate::failure::Failure;
 use crate::output::{complain, error_line, note, print};
@@ -165,11 +166,12 @@ impl Server {
             },
         };
         let kind = if body.starts_with('<') { "text/html; charset=utf-8" } else { "text/plain; charset=utf-8" };
+        let moved = format!("/{}/{body}", self.token);
         let mut response = Response::new(body);
         *response.status_mut() = status;
         let headers = response.headers_mut();
         if status == StatusCode::PERMANENT_REDIRECT {
-            headers.extend(format!("/{}/", self.token).parse().ok().map(|own| (LOCATION, own)));
+            headers.extend(moved.parse().ok().map(|own| (LOCATION, own)));
         }
         headers.insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
         headers.insert(CACHE_CONTROL, hyper::header::HeaderValue::from_static("no-store"));
@@ -201,11 +203,15 @@ impl Server {
     }
 
     async fn page(&self, path: &str, query: Option<&str>) -> (StatusCode, String) {
-        let asked = Asked::of(query);
         let name = path.get(self.token.len() + 1..).unwrap_or_default();
+        // Links of pages are relative to the address with a slash.
+        if let Some(page) = moved(name) {
+            let query = query.filter(|_| !page.is_empty() && !page.contains('?'));
+            return (StatusCode::PERMANENT_REDIRECT, query.map_or(page.clone(), |query| format!("{page}?{query}")));
+        }
+        let up = "../".repeat(name.matches('/').count().saturating_sub(1));
+        let asked = Asked::of(name.trim_start_matches('/'), query, self.report.source.against.is_some());
         let made = match (name, &asked.wrong) {
-            // Links of pages are relative to the address with a slash.
-            ("", _) => return (StatusCode::PERMANENT_REDIRECT, String::new()),
             ("/", _) => Ok(Some(self.report.html(Some(&address), &[]))),
             ("/chains" | "/chain" | "/rejects" | "/reject", Some(wrong)) => plan_err!("{wrong}"),
             ("/chains", None) => self.report.chains_page(&asked).await.map(Some),
@@ -220,10 +226,11 @@ impl Server {
                 StatusCode::NOT_FOUND,
                 match name {
                     "/chain" | "/reject" => {
-                        let why = self.report.missing(&asked).await.unwrap_or_else(|error| error_line(&error));
-                        html! { h1 { "There is no such row" } p { (visible(&why)) } p { a href="chains" { "All chains" } } }
+                        let thing = name.trim_start_matches('/');
+                        let why = self.report.missing(&asked, thing).await.unwrap_or_else(|error| error_line(&error));
+                        html! { h1 { "There is no such row" } p { (visible(&why)) } p { a href={ (thing) "s" } { "All " (thing) "s" } } }
                     }
-                    _ => html! { h1 { "There is no such page" } p { a href="./" { "Overview" } } },
+                    _ => html! { h1 { "There is no such page" } p { a href={ (up) "./" } { "Overview" } } },
                 },
             ),
             Err(error) => {
@@ -234,16 +241,31 @@ impl Server {
                 (StatusCode::BAD_REQUEST, html! { h1 { (what) } (form) p.error role="alert" { (visible(&message)) } })
             }
         };
-        let title = format!("asap view {}", self.report.title());
-        (status, page(&title, "'self'", nav(name), body, true))
+        let heading = body.0.split_once("<h1>").and_then(|(_, rest)| rest.split_once("</h1>"));
+        let heading = heading.filter(|_| name != "/").map_or(String::new(), |(heading, _)| format!("{heading}, "));
+        let title = html! { (PreEscaped(heading)) "asap view " (visible(&self.report.title())) };
+        (status, page(title, "'self'", nav(name, &up), body, true))
     }
 }
 
-fn nav(page: &str) -> Markup {
+/// The address of a page below the token that another one means: `chains/`, `chain/3` or `index.html`.
+fn moved(name: &str) -> Option<String> {
+    let parts: Vec<_> = name.split('/').skip(1).collect();
+    match parts.as_slice() {
+        [] | ["index.html" | "index.htm" | "overview"] => Some(String::new()),
+        [page @ ("chains" | "rejects"), ..] if parts.len() > 1 => Some((*page).to_string()),
+        [page @ ("chain" | "reject"), at] if at.parse::<u64>().is_ok() => Some(address(page, &[("at", at)])),
+        [page @ ("chain" | "reject"), ..] if parts.len() > 1 => Some(format!("{page}s")),
+        _ => None,
+    }
+}
+
+/// The links to the pages. `up` leads to the folder of all.
+fn nav(page: &str, up: &str) -> Markup {
     let pages = [("/", "./", "Overview"), ("/chains", "chains", "Chains"), ("/rejects", "rejects", "Rejects")];
     html! {
         nav aria-label="Pages" {
-            @for (name, link, title) in pages { a href=(link) aria-current=[(name == page).then_some("page")] { (title) } }
+            @for (name, link, title) in pages { a href={ (up) (link) } aria-current=[(name == page).then_some("page")] { (title) } }
         }
     }
 }

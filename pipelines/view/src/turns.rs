@@ -74,7 +74,9 @@ impl Turn {
             p.role.turn { "Turn " (number) ", " (visible(&self.role)) }
             (steps)
             @for (role, text) in &self.said {
-                details { summary { (visible(&self.fold(role, text))) } (shown(text)) }
+                @if text.trim().contains('\n') || text.chars().count() > FOLD {
+                    details { summary { (visible(&self.fold(role, text))) } (shown(text)) }
+                } @else if *role == self.role { (shown(text)) } @else { p.call { (visible(&self.fold(role, text))) } }
             }
         }
     }

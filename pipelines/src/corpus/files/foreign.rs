@@ -134,12 +134,12 @@ pub(crate) async fn refuse_file<T>(store: &dyn ObjectStore, file: &ObjectMeta, n
     if ["tokenizer.json", "tokenizer_config.json"].contains(&file) {
         return exec_err!("{folder} is a model, and no corpus: {} describes it", command(&["asap", "model", folder]));
     }
-    match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'{' | b'[') if is_named(".json") => exec_err!(
+    match is_json(&start) {
+        true if is_named(".json") => exec_err!(
             "{name} is JSON. In folders, asap reads only *.parquet and *.jsonl, because other JSON files often describe the \
              data: name the file itself, or a pattern such as '{folder}/*.json'"
         ),
-        Some(b'{' | b'[') => exec_err!("{name} is JSON, not Parquet: give it the ending .jsonl or .json"),
+        true => exec_err!("{name} is JSON, not Parquet: give it the ending .jsonl or .json"),
         _ if is_named(".csv") => refuse_csv(name, &start, "CSV", ""),
         _ if is_named(".tsv") => refuse_csv(name, &start, "TSV", "'format.delimiter' E'\\t', "),
         _ if is_text(&start) => exec_err!(
@@ -148,6 +148,13 @@ pub(crate) async fn refuse_file<T>(store: &dyn ObjectStore, file: &ObjectMeta, n
         ),
         _ => exec_err!("{name} is not a Parquet file: neither its first nor its last bytes are PAR1"),
     }
+}
+
+/// Whether the beginning of a file is JSON: an object or a list, which may go on.
+fn is_json(start: &[u8]) -> bool {
+    let is_begun = start.trim_ascii_start().starts_with(b"{") || start.trim_ascii_start().starts_with(b"[");
+    let first = serde_json::Deserializer::from_slice(start).into_iter::<serde::de::IgnoredAny>().next();
+    is_begun && first.is_some_and(|first| first.map_or_else(|error| error.is_eof(), |_| true))
 }
 
 /// Refuses files by their first bytes, whatever their name is: Excel files, other archives, and text in UTF-16.

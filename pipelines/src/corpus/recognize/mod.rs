@@ -230,6 +230,11 @@ fn is_json(text: &str) -> bool {
 }
 
 fn refuse<T>(schema: &Schema, file: &str, texts: &[TextTags], tagged: &[&TextTags]) -> Result<T> {
+    if ["pipeline", "share", "survives"].iter().all(|name| schema.field_with_name(name).is_ok()) {
+        return exec_err!(
+            "{file} is an exam, and no corpus: asap view OUT --exam LOC shows it next to the output of its pipeline"
+        );
+    }
     let named = |names: &[&str]| {
         let mut held = names.iter().filter_map(|name| shape::find(schema, name));
         let is_text = |name: &String| texts.iter().any(|text| text.path == Path::column(name));

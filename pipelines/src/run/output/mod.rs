@@ -109,7 +109,12 @@ impl Output {
         if let Some(log) = &table {
             log.state.check_writable(&url)?;
         }
-        if table.as_ref().is_some_and(|log| !log.state.metadata.configuration.contains_key(PIPELINE)) {
+        if let Some(log) = table.as_ref().filter(|log| !log.state.metadata.configuration.contains_key(PIPELINE)) {
+            if log.state.schema()?.field_with_name("survives").is_ok() {
+                let shown = location::display(&url);
+                let view = location::command(&["asap", "view", "OUT", "--exam", &shown]);
+                return exec_err!("{shown} is an exam, and not an output of asap run: {view} shows it");
+            }
             return exec_err!(
                 "{} is a Delta table, but not an output of asap run: choose another location",
                 location::display(&url)
