@@ -96,6 +96,13 @@ fn folder(named: &str, part: Part, others: &str) -> Result<PathBuf> {
             "there is no folder {named}{near}; a model is a folder in Hugging Face's layout, {others}"
         )));
     };
+    // A folder next to it exists: the name is that of a folder, and no repository.
+    let is_local = Path::new(repository).parent().is_some_and(Path::is_dir) && !named.contains('@');
+    if is_local && asap_hub::cached_model(repository, revision).is_none() {
+        return Err(LmError::NoModel(format!(
+            "there is no folder {named}{near}; for a model of the Hub, add the revision: {named}@main"
+        )));
+    }
     asap_hub::model(repository, revision, part).map_err(|error| match error {
         HubError::Disk { path, kind, message } => LmError::Write { path, source: std::io::Error::new(kind, message) },
         HubError::Unavailable(why) => {
