@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use asap_kernels::front_end::either;
 use asap_pipelines::statement::STACK_BYTES;
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tokio::runtime::Runtime;
@@ -141,7 +142,7 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
                 // An argument may be the name of a file that somebody else chose, so it is not printed with the colors.
                 None if error.use_stderr() => {
                     let text = either(error.render().to_string(), format!("error: {}", first_paragraph(&error)));
-                    complain(plain(&text).trim_end());
+                    complain(without_help(plain(&text).trim_end(), error.kind()));
                 }
                 None => drop(error.print()),
             }
@@ -180,6 +181,14 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
         Command::SandboxedPython(args) => Err(Failure::Failed(asap_programs::enter(&args.arguments).to_string())),
     };
     finish(result)
+}
+
+/// The message of an error. One on a wrong value says what the flag takes, so the help adds nothing.
+fn without_help(text: &str, kind: ErrorKind) -> &str {
+    match kind {
+        ErrorKind::ValueValidation => text.split("\n\nFor more information, try").next().unwrap_or(text),
+        _ => text,
+    }
 }
 
 /// The commands by what a user wants to do.

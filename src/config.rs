@@ -100,6 +100,11 @@ pub fn load(args: &SettingArgs) -> Result<Settings, Failure> {
         let Some((key, value)) = pair.split_once('=') else {
             return Err(Failure::Usage(format!("--set takes KEY=VALUE, found '{pair}'")));
         };
+        let key_of =
+            |part: &str| part.split_once('=').map(|(key, _)| key.trim().trim_start_matches("asap.").to_string());
+        if value.split(',').skip(1).filter_map(key_of).any(|key| Settings::KEYS.contains(&key.as_str())) {
+            return Err(Failure::Usage(format!("--set takes one setting, found '{pair}': repeat --set for each")));
+        }
         set(&mut settings, key.trim(), value, either("--set", ""))?;
     }
     refuse_typos(&settings)?;
@@ -128,7 +133,10 @@ fn refuse_typos(settings: &Settings) -> Result<(), Failure> {
             return Err(Failure::Usage(what));
         }
         if !is_key && UNKNOWN.lock().insert(name.clone()) {
-            note(format!("the variable {name} has no effect: it names no setting"));
+            let ends = known.iter().filter(|known| known.ends_with(&name[PREFIX.len() - 1..]));
+            let ends = ends.map(String::as_str).collect::<Vec<_>>().join(" or ");
+            let hint = if ends.is_empty() { String::new() } else { format!(" (did you mean {ends}?)") };
+            note(format!("the variable {name} has no effect: it names no setting{hint}"));
         }
     }
     Ok(())
@@ -165,8 +173,13 @@ pub fn flatten(table: &toml::Table) -> Vec<(String, String)> {
     pairs
 }
 
+/// Servers of models, none of which is a backend by its name.
+const SERVERS: [&str; 6] = ["vllm", "sglang", "ollama", "openai", "llama.cpp", "tgi"];
+
 fn set(settings: &mut Settings, key: &str, value: &str, from: &str) -> Result<(), Failure> {
     let key = key.strip_prefix("asap.").unwrap_or(key);
     let from = if from.is_empty() { String::new() } else { format!(" (from {from})") };
-    settings.set(key, value).map_err(|error| Failure::Usage(format!("{}{from}", error_line(&error))))
+    let is_server = key == "scorer.backend" && SERVERS.contains(&value.to_lowercase().as_str());
+    let hint = if is_server { "; 'served' asks a server, at asap.scorer.base_url" } else { "" };
+    settings.set(key, value).map_err(|error| Failure::Usage(format!("{}{hint}{from}", error_line(&error))))
 }

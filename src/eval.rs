@@ -29,7 +29,7 @@ Without --endpoint, asap loads the model from a folder and answers.
 Run the same command again to resume, or to grade the stored responses again without a call.")]
 pub struct EvalArgs {
     /// Evaluate on this benchmark
-    #[arg(long, value_enum, required_unless_present_any = WITHOUT_BENCH, requires = "to")]
+    #[arg(long, value_enum, ignore_case = true, required_unless_present_any = WITHOUT_BENCH, requires = "to")]
     bench: Option<Bench>,
     /// Read the problems from this file: JSON lines, also compressed with gzip. May be repeated
     #[arg(long, value_name = "FILE", required_unless_present_any = WITHOUT_BENCH)]

@@ -1,6 +1,7 @@
 //! `asap exam`: compares pipelines by whether the answer survives pruning.
 
 use asap_eval::exam::{self, Request};
+use asap_kernels::front_end::Flag;
 use clap::Args;
 
 use crate::config::{self, SettingArgs};
@@ -30,7 +31,7 @@ pub struct ExamArgs {
     pipelines: Vec<String>,
     /// Prune to these shares of the tokens of a chain
     #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "0.25,0.5,0.75",
-        value_parser = crate::generate::share)]
+        value_parser = below_one)]
     shares: Vec<f64>,
     /// Use at most N questions
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = at_least_one::<usize>)]
@@ -54,8 +55,24 @@ pub struct ExamArgs {
     settings: SettingArgs,
 }
 
+fn below_one(text: &str) -> Result<f64, String> {
+    let share = crate::generate::share(text)?;
+    (share < 1.0).then_some(share).ok_or_else(|| "1 removes nothing, and each exam has the original chain".to_string())
+}
+
+/// Settings of the budget, which each variant sets.
+const BUDGET: [&str; 2] = ["refine.ratio", "refine.max_tokens"];
+
 pub async fn run(args: ExamArgs) -> Result<(), Failure> {
     let settings = config::load(&args.settings)?;
+    let keys = args.settings.set.iter().filter_map(|pair| pair.split('=').next());
+    let mut keys = keys.map(|key| key.trim().trim_start_matches("asap."));
+    if let Some(key) = keys.find(|key| BUDGET.contains(key)) {
+        return Err(Failure::Usage(format!(
+            "asap.{key} has no effect on an exam, which prunes to the shares of {}: leave it out",
+            Flag("--shares")
+        )));
+    }
     let ExamArgs { from, pipelines, shares, questions, max_tokens, seed, to, print, format, settings: _ } = args;
     exam::run(
         Request { from, pipelines, shares, questions, max_tokens, seed, to, print, format, settings },

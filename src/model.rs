@@ -51,7 +51,7 @@ pub struct ModelArgs {
     #[arg(value_name = "MODEL")]
     model: String,
     /// Estimate the time to score N tokens
-    #[arg(long, value_name = "N", default_value_t = 100_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = amount)]
     tokens: u64,
     /// Estimate the time to score the chains of this corpus: a Delta table, or a folder or file of Parquet or JSON lines
     #[arg(long, value_name = "LOC", conflicts_with = "tokens")]
@@ -61,6 +61,20 @@ pub struct ModelArgs {
     format: SummaryFormat,
     #[command(flatten)]
     settings: SettingArgs,
+}
+
+/// Parses a number of tokens, also with a unit, such as 600M.
+fn amount(text: &str) -> Result<u64, String> {
+    let (number, factor) = match text.strip_suffix(['K', 'k']).map(|number| (number, 1e3)) {
+        Some(found) => found,
+        None => match text.strip_suffix('M').map(|number| (number, 1e6)) {
+            Some(found) => found,
+            None => text.strip_suffix(['B', 'G']).map_or((text, 1.0), |number| (number, 1e9)),
+        },
+    };
+    let wrong = || "expected a number of tokens, such as 600000000 or 600M".to_string();
+    let number = number.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0).ok_or_else(wrong)?;
+    Ok((number * factor) as u64)
 }
 
 #[derive(Debug, Serialize)]
@@ -121,7 +135,10 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
     let settings = Settings { scorer_model: args.model.clone(), ..config::load(&args.settings)? };
     let wrong = |error: LmError| match error.is_unavailable() {
         true => Failure::from(error),
-        false => Failure::Usage(format!("{}: {error}", args.model)),
+        false => match error.to_string() {
+            said if said.contains(&args.model) => Failure::Usage(said),
+            said => Failure::Usage(format!("{}: {said}", args.model)),
+        },
     };
     let folder = locate(&args.model).map_err(wrong)?;
     let limits = Limits::load(&folder).map_err(wrong)?;

@@ -15,6 +15,7 @@ use asap_llm::Llm;
 use asap_pipelines::answers::SharedAnswers;
 use asap_pipelines::corpus::{CORPUS, ColumnMapping, Corpus, guarded_future};
 use asap_pipelines::named_tables;
+use asap_pipelines::statement::alias_of_select;
 use asap_udfs::typo;
 use clap::Args;
 use datafusion::arrow::error::ArrowError;
@@ -194,6 +195,9 @@ fn with_hint(error: DataFusionError, sql: &str) -> DataFusionError {
             "there is no column {name} yet, since SELECT names it after WHERE: write SELECT * FROM (SELECT … AS {name} …) WHERE \
              {name} …"
         ),
+        false if field.relation.is_none() => {
+            alias_of_select(name, sql).map_or(error, |advice| plan_datafusion_err!("{advice}"))
+        }
         false => error,
     }
 }

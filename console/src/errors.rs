@@ -143,7 +143,7 @@ const WRITTEN: &str =
 
 /// How messages of the engine begin that name its own types, and what they mean. `{}` is the word after the beginning.
 #[rustfmt::skip]
-const WORDS: [(&str, &str); 44] = [
+const WORDS: &[(&str, &str)] = &[
     ("Cannot infer common argument type for comparison operation List", "a list is compared by its items: cardinality(steps) > 2, array_has(labels, 'core')"),
     ("Cannot infer common argument type for comparison operation Struct", "a column with fields is compared by one of them: source['file'] = 'a.parquet'"),
     ("Cannot infer common argument type for comparison operation Boolean <", TWO_SIDES),
@@ -169,6 +169,7 @@ const WORDS: [(&str, &str); 44] = [
     ("Unsupported SQL statement: USE", "SQL here has no databases: a table is a path, FROM 'out/pruned'"),
     ("Unsupported SQL statement: ", "SQL here has no statement {}: it has SELECT, COPY, CREATE, DESCRIBE, EXPLAIN, SET and SHOW TABLES"),
     ("Unsupported logical plan: ", "SQL here has no statement {}: it has SELECT, COPY, CREATE, DESCRIBE, EXPLAIN, SET and SHOW TABLES"),
+    ("Uncomparable values", "a list or a column with fields has no order: name a field or an item, such as source['row'] or steps[1]['tokens']"),
     ("ANY in LIKE expression", "LIKE takes one pattern: x LIKE 'a%' OR x LIKE 'b%', or x ~ '^(a|b)'"),
     ("There isn't a common type to coerce", "LIKE compares texts: CAST(x AS TEXT) LIKE '5%'"),
     ("There is no registered file format with ext", WRITTEN),
@@ -197,10 +198,14 @@ fn in_words(message: &str) -> Option<String> {
         );
     }
     let words = WORDS.iter().find_map(|(begins, words)| {
-        let word = message.strip_prefix(begins)?.split(|sign: char| !sign.is_alphanumeric() && sign != '_').next()?;
+        let rest = message.strip_prefix(begins)?;
+        let word = match rest.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"')?.0,
+            None => rest.split(|sign: char| !sign.is_alphanumeric() && sign != '_').next()?,
+        };
         Some(words.replace("{}", word))
     });
-    words.or_else(|| outside_of_groups(message)).or_else(|| wrong_arguments(message))
+    words.or_else(|| outside_of_groups(message)).or_else(|| wrong_arguments(message)).or_else(|| not_coerced(message))
 }
 
 /// A column that GROUP BY does not name.
@@ -235,7 +240,33 @@ fn wrong_arguments(message: &str) -> Option<String> {
     let mut wanted: Vec<&str> = of(" expects ").filter_map(|part| part.split(' ').next()).collect();
     wanted.dedup();
     let found = rest.split_once("but received ")?.1.split([',', '.']).next()?;
-    Some(format!("{function} takes {} arguments, found {found}", wanted.join(" or ")))
+    let wanted = wanted.join(" or ");
+    let arguments = if wanted == "1" { "argument" } else { "arguments" };
+    Some(format!("{function} takes {wanted} {arguments}, found {found}"))
+}
+
+/// A call with arguments that the engine cannot convert.
+fn not_coerced(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once("to satisfy a call to '")?;
+    let (function, rest) = rest.split_once('\'')?;
+    let (mut found, mut depth, mut begin) = (Vec::new(), 0, 0);
+    let types = rest.split_once("coercion from ")?.1.split_once(" to the signature ")?.0;
+    for (at, sign) in types.char_indices() {
+        match sign {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                found.push(kind(&types[begin..at]));
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found.push(kind(&types[begin..]));
+    let is_list = found.contains(&"a list");
+    let advice =
+        if is_list { ": cardinality(x) counts the items of a list, and unnest(x) makes a row of each" } else { "" };
+    Some(format!("{function} does not take {}{advice}", found.join(" and ")))
 }
 
 /// A type of the engine in words.
@@ -277,7 +308,8 @@ pub fn no_table<'a>(table: &str, known: impl IntoIterator<Item = &'a str>) -> St
 }
 
 /// Names that are no table, and how to name what was meant.
-const TABLES: [(&[&str], &str); 3] = [
+const TABLES: [(&[&str], &str); 4] = [
+    (&["describe"], "DESCRIBE is a statement of its own; with --format json, its rows are JSON"),
     (&["rejects"], "the rejects of an output are a table by their path, FROM 'out/pruned/.asap/rejects'"),
     (&["output", "pruned"], "an output is a table by its path, FROM 'out/pruned'"),
     (
@@ -287,7 +319,7 @@ const TABLES: [(&[&str], &str); 3] = [
 ];
 
 /// Functions of other databases, and what to write here.
-const FUNCTIONS: [(&[&str], &str); 18] = [
+const FUNCTIONS: [(&[&str], &str); 20] = [
     (&["len"], "length(x) for a text, and cardinality(x) for a list"),
     (&["date"], "CAST(x AS DATE)"),
     (&["strftime", "date_format"], "to_char(x, '%Y-%m')"),
@@ -302,6 +334,8 @@ const FUNCTIONS: [(&[&str], &str); 18] = [
     (&["percentile_approx", "approx_percentile"], "approx_percentile_cont"),
     (&["collect_list"], "array_agg"),
     (&["cot_score", "cot_scores"], "cot_surprisal"),
+    (&["tokens", "token_count", "num_tokens", "count_tokens"], "cot_tokens"),
+    (&["ppl", "cot_ppl", "perplexity"], "cot_perplexity"),
     (&["if", "iff", "iif"], "CASE WHEN … THEN … ELSE … END"),
     (
         &["transform", "filter"],

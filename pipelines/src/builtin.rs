@@ -80,6 +80,7 @@ pub fn pipeline(named: &str) -> Result<String, String> {
                     "help" | "list" | "ls" => {
                         either(" (asap run --help shows the help)", " (help(asap.run) shows the help)").to_string()
                     }
+                    "all" => " (name each pipeline, with commas between them)".to_string(),
                     _ => typo::hint(named, names()),
                 };
                 format!("there is no file and no built-in pipeline {named}{hint}; asap includes {included}")

@@ -1,12 +1,14 @@
 //! What a statement of SQL may be: the engine walks an expression by recursion, and a stack has an end. And what it may
 //! not mean.
 
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{ExprSchema, Result, ScalarValue, plan_err};
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
+mod advice;
+
+use datafusion::common::{Result, plan_err};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+
+pub use advice::{alias_of_select, surprise};
 
 /// The most levels of an expression, far below what overflows a stack of [`STACK_BYTES`].
 pub const MOST_LEVELS: usize = 1_000;
@@ -109,88 +111,6 @@ fn foreign(tokens: &[Token], dialect: &dyn Dialect) -> Option<&'static str> {
     };
     let known = FORMS.iter().filter(|(_, advice)| *advice != LAMBDA || !dialect.supports_lambda_functions());
     known.into_iter().find(|(form, _)| has(form)).map(|(_, advice)| *advice)
-}
-
-/// Advice on an expression that does not say what it seems to: a division of two whole numbers of columns, whose result is
-/// 0 for every share, a comparison with NULL, which is never true, item 0 of a list, which is NULL, and a stage by another name.
-///
-/// # Errors
-/// As the types of the expression.
-pub fn surprise(expr: &Expr, schema: &dyn ExprSchema) -> Result<Option<String>> {
-    let is_whole =
-        |side: &Expr| !side.column_refs().is_empty() && side.get_type(schema).is_ok_and(|kind| kind.is_integer());
-    let shown = |side: &Expr| match side {
-        Expr::Column(column) => column.name.clone(),
-        other => other.to_string(),
-    };
-    let is_null = |side: &Expr| matches!(side, Expr::Literal(value, _) if value.is_null());
-    let is_zero = |index: &Expr| matches!(index, Expr::Literal(ScalarValue::Int64(Some(0)), _));
-    let mut advice = None;
-    expr.apply(|part| match part {
-        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Divide, right }) if is_whole(left) && is_whole(right) => {
-            let division = format!("{} / {}", shown(left), shown(right));
-            advice = Some(format!(
-                "{division} divides whole numbers, and leaves out the fraction: 1.0 * {division} keeps it"
-            ));
-            Ok(TreeNodeRecursion::Stop)
-        }
-        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Eq | Operator::NotEq), right }) if is_null(right) => {
-            let not = if *op == Operator::NotEq { "NOT " } else { "" };
-            advice = Some(format!("no comparison with NULL is true: write {} IS {not}NULL", shown(left)));
-            Ok(TreeNodeRecursion::Stop)
-        }
-        part if let Some(stage) = other_stage(part) => {
-            advice = Some(stage);
-            Ok(TreeNodeRecursion::Stop)
-        }
-        Expr::ScalarFunction(call) if call.name() == "array_element" && call.args.get(1).is_some_and(is_zero) => {
-            let list = call.args.first().map_or(String::new(), shown);
-            advice = Some(format!("SQL counts from 1, and {list}[0] is NULL: {list}[1] is the first item"));
-            Ok(TreeNodeRecursion::Stop)
-        }
-        Expr::SimilarTo(_) => {
-            advice = Some(
-                "SIMILAR TO takes a regular expression here, and % is no wildcard: write x ~ 'parcel|ticket'"
-                    .to_string(),
-            );
-            Ok(TreeNodeRecursion::Stop)
-        }
-        _ => Ok(TreeNodeRecursion::Continue),
-    })?;
-    Ok(advice)
-}
-
-/// Advice on a comparison of `dropped` with what pages and papers call a stage or a kept step: it is never that.
-fn other_stage(part: &Expr) -> Option<String> {
-    let text = |expr: &Expr| match expr {
-        Expr::Literal(value, _) => value.try_as_str().flatten().map(str::to_string),
-        _ => None,
-    };
-    let (side, values) = match part {
-        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq | Operator::NotEq, right }) => {
-            (left.as_ref(), vec![right.as_ref()])
-        }
-        Expr::InList(list) => (list.expr.as_ref(), list.list.iter().collect()),
-        _ => return None,
-    };
-    let is_dropped = match side {
-        Expr::Column(column) => column.name == "dropped",
-        Expr::ScalarFunction(call) if call.name() == "get_field" => {
-            call.args.last().and_then(text).is_some_and(|field| field == "dropped")
-        }
-        _ => false,
-    };
-    let found = values.into_iter().filter(|_| is_dropped).filter_map(text).find(|value| is_no_stage(value))?;
-    Some(format!(
-        "dropped is never '{found}': stage 1 is 'anchor', stage 2 is 'surprisal' or the name that the pipeline gives it, and a \
-         kept step has NULL"
-    ))
-}
-
-fn is_no_stage(text: &str) -> bool {
-    let lower = text.to_lowercase();
-    let number = lower.trim_start_matches("stage").trim_matches([' ', '_', '-']);
-    ["", "1", "2", "one", "two", "kept", "none", "null"].contains(&number)
 }
 
 /// A bracket or a CASE that is open.

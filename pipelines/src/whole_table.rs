@@ -9,6 +9,7 @@ use datafusion::arrow::json::writer::JsonArray;
 use datafusion::arrow::json::{ReaderBuilder, WriterBuilder};
 use datafusion::common::{Result, config_err, exec_datafusion_err, exec_err};
 use futures::TryStreamExt;
+use object_store::ObjectStore;
 use object_store::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -64,22 +65,30 @@ pub fn batch<T: Serialize>(columns: &[(DataType, &str)], rows: &[T]) -> Result<R
     Ok(decoder.flush()?.unwrap_or_else(|| RecordBatch::new_empty(schema)))
 }
 
-/// Checks that a table at `url`, if there is one, has the value `identity` in `property`. It reads no row. Returns
-/// whether there is a table.
+/// Checks that a table at `url`, if there is one, has the value `identity` in `property`, and that a folder without a table
+/// has no files of others. It reads no row. Returns whether there is a table.
 ///
 /// # Errors
-/// If there is another table, or the store fails.
+/// If there is another table, or files of others, or the store fails.
 pub async fn check_identity(url: &Url, property: &str, identity: &str) -> Result<bool> {
     stores::register();
-    let Some(log) = Log::open(url).await? else { return Ok(false) };
     let shown = location::display(url);
+    let command = property.replace('.', " ");
+    let Some(log) = Log::open(url).await? else {
+        let held = store_of(url)?.list_with_delimiter(None).await?;
+        let names = held.objects.iter().map(|object| &object.location).chain(&held.common_prefixes);
+        let is_own = |name: &&Path| name.as_ref().starts_with(['.', '_']);
+        return match names.into_iter().find(|name| !is_own(name)) {
+            Some(name) => config_err!("{shown} has {name}, and no table of {command}: choose a new folder"),
+            None => Ok(false),
+        };
+    };
     match log.state.metadata.configuration.get(property) {
         Some(found) if found == identity => Ok(true),
         Some(found) => {
             config_err!("{shown} has {property} with {}: choose another folder", differences(found, identity))
         }
         None => {
-            let command = property.replace('.', " ");
             config_err!("{shown} is a table of something else than {command}: choose another folder")
         }
     }

@@ -12,11 +12,12 @@ use crate::config;
 /// What to type instead of commands and flags, by the command that they follow. `LOC` is an argument that no flag takes.
 /// Former commands that [`crate::table`] took over are not here.
 #[rustfmt::skip]
-const INSTEAD: [(&str, &str, &str); 47] = [
+const INSTEAD: &[(&str, &str, &str)] = &[
     ("asap", "cache", "asap cache gc is now asap table vacuum LOC --answers; for ls and stats, query 'LOC/.asap/cache' with asap sql, as docs/runs.md shows"),
     ("asap", "sample", "asap sample has gone; data/README.md names the commit whose asap sample made the sample"),
     ("asap", "experiment", "asap experiment has gone: docs/evidence.md of commit 48353b40 has its figures, and python -m asap.paper run docs/recipes/paper/student.toml repeats its arms"),
-    ("asap", "compare", "asap eval --compare A B compares evaluations, and asap view A --against B outputs"),
+    ("asap", "score|perplexity|surprisal", "asap sql --from LOC -c \"SELECT id, cot_surprisal(question, cot_steps(cot)) FROM corpus\" scores steps"),
+    ("asap", "compare|diff", "asap eval --compare A B compares evaluations, and asap view A --against B outputs"),
     ("asap", "config|settings|init|set", "asap has no command for settings: write them into asap.toml, or pass --set asap.KEY=VALUE; docs/commands.md describes both"),
     ("asap", "download|login|pull", "asap downloads models and datasets of the Hub when you name them: hf auth login stores a token"),
     ("asap", "pipelines|list", "asap run --help lists the pipelines, and asap run NAME --print shows one"),
@@ -24,6 +25,7 @@ const INSTEAD: [(&str, &str, &str); 47] = [
     ("asap", "version", "asap --version prints the version"),
     ("asap completions", "--format", "asap completions has no --format: it prints a script"),
     ("asap eval", "LOC", "name the problems with --data, and the output with --to"),
+    ("asap eval", "--top-k", TOP_K),
     ("asap exam", "LOC", "name the input with --from, and the output with --to; commas separate pipelines"),
     ("asap export", "LOC", "name the output with --to"),
     ("asap export", "--from|--data", "asap export takes the output without a flag: asap export out/pruned --to FOLDER"),
@@ -33,10 +35,11 @@ const INSTEAD: [(&str, &str, &str); 47] = [
     ("asap feed", "--format", "asap feed has no --format: it writes Arrow batches, and one JSON object with --count"),
     ("asap generate", "LOC", "name the model with --model, and ask a question with --prompt, or those of a corpus with --data"),
     ("asap generate", "--format", "asap generate has no --format: it prints JSON lines with --data, and plain text with --prompt"),
+    ("asap generate", "--top-k", TOP_K),
     ("asap generate", "--to|--out|--output", "asap generate prints its answers: end the command with > answers.jsonl"),
-    ("asap inspect", "LOC", "name one location, such as a folder, or a pattern in quotes: 'in/*.parquet'"),
+    ("asap inspect", "LOC", "name one location, such as a folder, or a pattern in quotes: 'in/*.parquet'; asap view A --against B compares two outputs"),
     ("asap inspect", "--from|--data", "asap inspect takes the location without a flag: asap inspect data/sample"),
-    ("asap inspect", "--against", "asap inspect shows one output: asap view LOC --against OTHER compares two"),
+    ("asap inspect", "--against|--diff|--compare", "asap inspect shows one output: asap view LOC --against OTHER compares two"),
     ("asap inspect", "--rejects", "asap inspect LOC/.asap/rejects shows the rejects of the output LOC"),
     ("asap inspect", "--row", "asap inspect LOC --chain FILE:ROW shows one row, and --rows N the first rows of each layout"),
     ("asap inspect", "--status", "asap table status LOC shows the status of the output LOC"),
@@ -53,6 +56,8 @@ const INSTEAD: [(&str, &str, &str); 47] = [
     ("asap sql", "--format", "asap sql --format takes csv, tsv, table, json, nd-json (JSON lines) or automatic"),
     ("asap table vacuum", "--retention-hours|--retention|--older-than", "asap table vacuum has no such flag: --retain 168h keeps the files of the last week"),
     ("asap train", "LOC", "name the corpus with --data, and the model's folder with --out"),
+    ("asap train", "--max-steps|--steps|--num-steps", "asap train counts epochs, --epochs N; asap sql -c \"COPY (SELECT * FROM 'LOC' LIMIT 100) TO 'some.parquet'\" writes fewer rows"),
+    ("asap train", "--warmup", "--warmup takes a share of the steps, from 0 to below 1, such as 0.05; --warmup-steps takes a number of steps"),
     ("asap view", "LOC", "to compare it with a second output, pass that one to --against"),
     ("asap view", "--from|--data", "asap view takes the output without a flag: asap view out/pruned"),
     ("asap view", "--compare|--with|--other|--baseline", "to compare with a second output, pass that one to --against"),
@@ -62,13 +67,16 @@ const INSTEAD: [(&str, &str, &str); 47] = [
     ("asap view", "--host", "asap view answers only on this machine: to look from another one, forward its port there, as with ssh -L 8000:127.0.0.1:8000 HOST and --port 8000"),
 ];
 
+const TOP_K: &str = "asap has no top-k sampling: --top-p takes a share from 0 to 1, and --temperature a number";
+
 /// A hint for words where clap's own tip does not help: former commands and flags, settings as flags, and SQL without
 /// `-c`.
 pub(super) fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let kind = match error.kind() {
         ErrorKind::ArgumentConflict => return conflict(error),
         ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
-        ErrorKind::UnknownArgument | ErrorKind::InvalidValue => ContextKind::InvalidArg,
+        ErrorKind::WrongNumberOfValues => return not_split(error, arguments),
+        ErrorKind::UnknownArgument | ErrorKind::InvalidValue | ErrorKind::ValueValidation => ContextKind::InvalidArg,
         _ => return None,
     };
     let Some(ContextValue::String(typed)) = error.get(kind) else { return None };
@@ -91,12 +99,14 @@ pub(super) fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<Str
     {
         return Some(format!("error: {instead}"));
     }
-    if error.kind() == ErrorKind::InvalidValue {
+    if matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation) {
         return None;
     }
     let what = match (kind, typed.strip_prefix("--")) {
         (ContextKind::InvalidSubcommand, _) => unknown_command(&command, &path, typed),
-        (_, Some(flag)) if has(&command, "set") && config::setting_of_flag(flag).is_some() => {
+        (_, Some(flag))
+            if has(&command, "set") && config::setting_of_flag(flag).is_some() && same(&command, flag).is_none() =>
+        {
             let key = config::setting_of_flag(flag)?;
             let set = match value_after(typed, arguments) {
                 Some(value) => copied(&["--set", &format!("asap.{key}={value}")]),
@@ -107,7 +117,9 @@ pub(super) fn refusal(error: &clap::Error, arguments: &[OsString]) -> Option<Str
         (_, None) if path == "asap sql" && !typed.starts_with('-') => {
             let (flag, what) = if typed.ends_with(".sql") { ("-f", "a file after -f") } else { ("-c", "SQL after -c") };
             let typed = if flag == "-c" { query(typed, arguments) } else { typed.clone() };
-            format!("expected {what}, found '{typed}': run {}", copied(&["asap", "sql", flag, &typed]))
+            let is_location = flag == "-c" && std::path::Path::new(&typed).exists();
+            let sql = if is_location { format!("SELECT * FROM '{typed}'") } else { typed.clone() };
+            format!("expected {what}, found '{typed}': run {}", copied(&["asap", "sql", flag, &sql]))
         }
         (_, None) if matches!(typed.as_bytes(), [b'-', b'0'..=b'9', ..]) => {
             let at = arguments.iter().position(|argument| argument.to_string_lossy().starts_with(typed.as_str()))?;
@@ -147,7 +159,7 @@ fn has(command: &clap::Command, flag: &str) -> bool {
 }
 
 /// Flags of commands, and words for the same, with hyphens. The first that a command has is meant.
-const SAME: [&[&str]; 18] = [
+const SAME: [&[&str]; 19] = [
     &["learning-rate", "lr"],
     &["new-generation", "force", "overwrite"],
     &["samples", "n", "num-samples", "best-of"],
@@ -161,6 +173,7 @@ const SAME: [&[&str]; 18] = [
     &["bench", "tasks", "task", "benchmark"],
     &["columns", "question-column", "cot-column", "answer-column", "mapping"],
     &["command", "query", "e", "execute", "q"],
+    &["held-out", "eval-split", "validation-split", "test-size", "val-size"],
     &["epochs", "num-train-epochs", "num-epochs"],
     &["model", "model-name-or-path", "pretrained", "checkpoint"],
     &["ratio", "shares", "share", "rate", "compression", "compression-ratio", "target-ratio", "fraction", "keep"],
@@ -171,6 +184,22 @@ const SAME: [&[&str]; 18] = [
 /// Flags of other tools that choose rows.
 const OF_ROWS: [&str; 6] = ["where", "filter", "limit", "head", "max-samples", "num-rows"];
 
+/// The flag of a command that other tools call by this name.
+fn same(command: &clap::Command, flag: &str) -> Option<&'static str> {
+    let hyphens = flag.replace('_', "-");
+    let words = SAME.iter().filter(|words| words.contains(&hyphens.as_str()));
+    words.flat_map(|words| words.iter().copied()).find(|word| has(command, word))
+}
+
+/// Values of a flag in one word, with commas.
+fn not_split(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    let flag = flag.split(' ').next()?;
+    let at = arguments.iter().position(|argument| argument == flag)?;
+    let value = arguments.get(at + 1)?.to_str().filter(|value| value.contains(','))?;
+    Some(format!("error: {flag} takes several words: {flag} {}", value.replace(',', " ")))
+}
+
 /// A flag that the command lacks. The tips of clap may be far from what was typed.
 fn unknown_flag(error: &clap::Error, command: &clap::Command, path: &str, typed: &str) -> String {
     let flag = typed.trim_start_matches('-');
@@ -178,14 +207,13 @@ fn unknown_flag(error: &clap::Error, command: &clap::Command, path: &str, typed:
         return format!("{typed} is a flag of {path}: write it after {path}");
     }
     let hyphens = flag.replace('_', "-");
-    let same = SAME.iter().filter(|words| words.contains(&hyphens.as_str())).flat_map(|words| words.iter().copied());
     let tip = match error.get(ContextKind::SuggestedArg) {
         Some(ContextValue::String(tip)) => Some(tip.trim_start_matches('-')),
         _ => None,
     };
     let is_near = |tip: &&str| tip.starts_with(flag) || typo::nearest(flag, [*tip]).is_some();
-    let mut meant = std::iter::once(hyphens.as_str()).chain(same).find(|word| has(command, word));
-    meant = meant.or(tip.filter(is_near));
+    let own = Some(hyphens.as_str()).filter(|word| has(command, word));
+    let meant = own.or(same(command, flag)).or(tip.filter(is_near));
     if meant.is_none() && OF_ROWS.contains(&hyphens.as_str()) && ["from", "data"].iter().any(|from| has(command, from))
     {
         return format!(
@@ -195,7 +223,7 @@ fn unknown_flag(error: &clap::Error, command: &clap::Command, path: &str, typed:
     }
     let hint = match meant {
         Some(meant) => format!(" (did you mean --{meant}?)"),
-        None => of_others(flag),
+        None => of_others(&hyphens),
     };
     format!("{path} has no flag {typed}{hint}; {path} --help lists them")
 }
@@ -218,6 +246,12 @@ fn query(unexpected: &str, arguments: &[OsString]) -> String {
     let begin = begin.or(words.iter().position(|word| word == unexpected)).unwrap_or_default();
     let own = words[begin..].iter().take_while(|word| !word.starts_with("--"));
     own.map(|word| word.as_ref()).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether commas separate the values of a flag.
+fn is_split(command: &clap::Command, flag: &str) -> bool {
+    let mut arguments = command.get_arguments().filter(|argument| argument.get_value_delimiter().is_some());
+    arguments.any(|argument| argument.get_long() == flag.strip_prefix("--"))
 }
 
 /// An argument that no flag takes.
@@ -252,11 +286,8 @@ fn unexpected(command: &clap::Command, path: &str, typed: &str, arguments: &[OsS
                  several sources with --from a=… --from b=…"
             ));
         }
-        Some("--pipelines") => {
-            return Some(format!(
-                "--pipelines takes one word: {}",
-                copied(&["--pipelines", &format!("{before},{typed}")])
-            ));
+        Some(flag) if is_split(command, flag) => {
+            return Some(format!("{flag} takes one word: {}", copied(&[flag, &format!("{before},{typed}")])));
         }
         Some(flag) if before.ends_with(',') || typed == "%" => {
             return Some(format!("{flag} takes one word: {}", copied(&[flag, &format!("{before}{typed}")])));
@@ -279,11 +310,11 @@ const COMMANDS: [(&str, &[&str]); 10] = [
     ("history", &["log", "commits"]),
     ("inspect", &["show", "describe", "head", "stats", "count", "validate", "tokenize"]),
     ("optimize", &["compact", "merge"]),
-    ("run", &["prune", "compress", "score"]),
+    ("run", &["prune", "compress"]),
     ("schedule", &["cron"]),
     ("sql", &["query", "filter", "select"]),
     ("train", &["finetune", "fine-tune"]),
-    ("view", &["report", "diff", "serve"]),
+    ("view", &["report", "serve"]),
 ];
 
 fn unknown_command(command: &clap::Command, path: &str, typed: &str) -> String {

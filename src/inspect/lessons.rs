@@ -215,12 +215,13 @@ impl Lessons {
         ];
         lines.extend(self.loss_kept.iter().map(|Masked { rows, tokens, learned, left_out }| {
             format!(
-                "loss      with --loss kept, {} of {} tokens are learned ({}), in {} before pruning; {} left out",
+                "loss      with --loss kept, {} of {} tokens are learned ({}), in {} before pruning; {} left out{}",
                 count(*learned),
                 count(*tokens),
                 percent(*learned as f64, *tokens as f64),
                 several(*rows, "chain"),
-                count(*left_out)
+                count(*left_out),
+                if *rows == 0 && *left_out > 0 { ": none has kept steps and fits --max-length" } else { "" }
             )
         }));
         let left_out = self.left_out.by_rows().into_iter();

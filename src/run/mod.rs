@@ -150,14 +150,14 @@ impl RunArgs {
             let (seed, sample) = (Flag("--seed"), either("--sample N", "sample=N"));
             return Err(Failure::Usage(format!("{seed} chooses the rows of a sample: add {sample}")));
         }
-        let has_budget = self.max_tokens.is_some() || self.ratio.is_some();
+        let has_ratio = self.ratio.is_some();
+        let has_budget = self.max_tokens.is_some() || has_ratio;
         self.settings.add("--max-tokens", "refine.max_tokens", self.max_tokens)?;
         self.settings.add("--ratio", "refine.ratio", self.ratio)?;
         let settings = config::load(&self.settings)?;
         let sql = builtin::pipeline(&self.pipeline).map_err(Failure::Usage)?;
         if has_budget && !sql.contains(builtin::BUDGET) {
-            let (tokens, ratio) = (Flag("--max-tokens"), Flag("--ratio"));
-            note(format!("the pipeline {} ignores {tokens} and {ratio}: it calls no cot_budget", self.pipeline));
+            without_budget(&self.pipeline, &sql, has_ratio).iter().for_each(note);
         }
         let is_limited =
             self.settings.set.iter().any(|pair| pair.trim_start_matches("asap.").starts_with("anchor.max_c"));
@@ -192,6 +192,21 @@ impl RunArgs {
             says_finished: self.watch.is_none(),
             settings,
         })
+    }
+}
+
+/// A note on the flags without effect on a pipeline that does not call `cot_budget`. Without a maximum, its functions take
+/// `asap.refine.max_tokens`.
+fn without_budget(pipeline: &str, sql: &str, has_ratio: bool) -> Option<String> {
+    let (tokens, ratio) = (Flag("--max-tokens"), Flag("--ratio"));
+    match ["cot_refine", "cot_fit("].iter().any(|function| sql.contains(function)) {
+        false => Some(format!("the pipeline {pipeline} ignores {tokens} and {ratio}: it calls no cot_budget")),
+        true => has_ratio.then(|| {
+            format!(
+                "the pipeline {pipeline} ignores {ratio}, and {tokens} applies: for {ratio}, pass \
+                 cot_budget(cot_tokens(cot)) as the third argument of cot_refine"
+            )
+        }),
     }
 }
 

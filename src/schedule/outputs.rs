@@ -13,6 +13,8 @@ struct Written {
     to: String,
     pipeline: String,
     settings: Vec<(&'static str, String)>,
+    /// Whether it deletes the rows of the other jobs before it writes its own.
+    replaces: bool,
 }
 
 /// Checks that no two jobs write rows of different pipelines or settings to one output. The error names a job and the
@@ -20,7 +22,8 @@ struct Written {
 pub(super) fn check(flags: &Flags, jobs: &[Job]) -> Result<(), String> {
     let written: Vec<_> = jobs.iter().filter_map(|job| Some((&job.name, Written::of(flags, job)?))).collect();
     for (index, (name, own)) in written.iter().enumerate() {
-        let Some((other, found)) = written[..index].iter().find(|(_, other)| other.to == own.to) else { continue };
+        let same = |(_, other): &&(_, Written)| other.to == own.to && !(other.replaces && own.replaces);
+        let Some((other, found)) = written[..index].iter().find(same) else { continue };
         let differs = if found.pipeline == own.pipeline {
             let all = found.settings.iter().chain(&own.settings);
             let is_same = |(key, _): &&(&str, String)| own.value(key) == found.value(key);
@@ -53,7 +56,8 @@ impl Written {
         let settings = config::load(&args).ok()?.of_results().into_iter();
         let settings = settings.filter(|(.., effect)| *effect == Effect::Results);
         let settings = settings.map(|(key, value, _)| (key, value)).collect();
-        Some(Self { to, pipeline: words.collect::<Vec<_>>().join(" "), settings })
+        let replaces = given.get_flag("new_generation");
+        Some(Self { to, pipeline: words.collect::<Vec<_>>().join(" "), settings, replaces })
     }
 
     fn value(&self, key: &str) -> Option<&str> {

@@ -1,5 +1,6 @@
 //! The declaration of a SQL function: its name, its arguments and their types, and its documentation.
 
+use asap_kernels::steps::Separator;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{DocSection, Documentation, ReturnFieldArgs};
@@ -35,6 +36,8 @@ pub struct Argument {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arg {
     Text,
+    /// A text that names what separates steps. Another literal fails the query, and a row of a column gives NULL.
+    Separator,
     Int,
     /// A number of any type, read as Float64. Outside 0 to 1, a literal fails the query, and a row of a column gives NULL.
     Ratio,
@@ -66,7 +69,7 @@ impl Argument {
     /// or `question` for a text or a conversation.
     pub fn kind(&self) -> &'static str {
         match self.kind {
-            Arg::Text => "text",
+            Arg::Text | Arg::Separator => "text",
             Arg::Int => "int",
             Arg::Ratio | Arg::Share => "number",
             Arg::TextList => "texts",
@@ -76,6 +79,37 @@ impl Argument {
             Arg::Trace | Arg::Turns => "trace",
             Arg::Asked => "question",
         }
+    }
+}
+
+impl Argument {
+    /// What makes a value of this kind from one of another.
+    fn advice(&self, found: &str) -> &'static str {
+        match (self.kind, found) {
+            (Arg::TextList, "a text") => ": cot_steps(cot) makes one",
+            (Arg::Text, "a list of texts") => r": array_to_string(steps, E'\n\n') makes one",
+            (Arg::Int, "a number") if self.name == "max_tokens" => {
+                ": cot_budget(cot_tokens(cot)) makes one of the share asap.refine.ratio"
+            }
+            _ => "",
+        }
+    }
+}
+
+/// A type in words.
+fn in_words(given: &DataType) -> &'static str {
+    match (messages::item(given), given) {
+        (Some(item), _) if Arg::Text.accepts(item) => "a list of texts",
+        (Some(item), _) if item.is_numeric() => "a list of numbers",
+        (Some(item), _) if item.is_nested() => "a list of structs",
+        (Some(_), _) => "a list",
+        (None, DataType::Struct(_)) => "a column with fields",
+        (None, DataType::Boolean) => "a truth value",
+        (None, given) if Arg::Text.accepts(given) => "a text",
+        (None, given) if given.is_integer() => "a whole number",
+        (None, given) if given.is_numeric() => "a number",
+        (None, given) if given.is_temporal() => "a time",
+        _ => "a value of another type",
     }
 }
 
@@ -113,13 +147,15 @@ impl Declaration {
     pub(crate) fn coerce(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let required = self.arguments.iter().filter(|argument| !argument.is_optional).count();
         if given.len() < required || given.len() > self.arguments.len() {
-            return plan_err!("expected {}, found {} arguments", self.syntax(), given.len());
+            let arguments = if given.len() == 1 { "argument" } else { "arguments" };
+            return plan_err!("expected {}, found {} {arguments}", self.syntax(), given.len());
         }
         let mut types = Vec::with_capacity(given.len());
         for (argument, given) in self.arguments.iter().zip(given) {
             if !argument.kind.accepts(given) {
-                let (name, expected) = (argument.name, argument.kind.describe());
-                return plan_err!("argument {name} of {} must be {expected}, found {given}", self.name);
+                let (name, expected, found) = (argument.name, argument.kind.describe(), in_words(given));
+                let advice = argument.advice(found);
+                return plan_err!("argument {name} of {} must be {expected}, found {found}{advice}", self.name);
             }
             types.push(argument.kind.read_as(given));
         }
@@ -130,11 +166,20 @@ impl Declaration {
     /// NULL.
     pub(crate) fn refuse_literals(&self, given: &ReturnFieldArgs<'_>) -> Result<()> {
         for (argument, literal) in self.arguments.iter().zip(given.scalar_arguments) {
-            let (Some(range), Some(literal)) = (argument.kind.range(), literal) else { continue };
+            let Some(literal) = literal else { continue };
+            let (name, function) = (argument.name, self.name);
+            if argument.kind == Arg::Separator
+                && let Some(text) = literal.try_as_str().flatten().filter(|text| Separator::named(text).is_none())
+            {
+                return plan_err!(
+                    "argument {name} of {function} must be 'blank-line' or 'line', found '{}'",
+                    text.replace('\n', "\\n")
+                );
+            }
+            let Some(range) = argument.kind.range() else { continue };
             if let ScalarValue::Float64(Some(number)) = literal.cast_to(&DataType::Float64)?
                 && !argument.kind.holds(number)
             {
-                let (name, function) = (argument.name, self.name);
                 return plan_err!("argument {name} of {function} must be a number {range}, found {number}");
             }
         }
@@ -170,7 +215,7 @@ impl Arg {
             (Arg::IntList, given) => {
                 list_of(messages::item(given).map_or(DataType::Int64, |item| Arg::Int.read_as(item)))
             }
-            (Arg::Text | Arg::Asked, _) => DataType::Utf8View,
+            (Arg::Text | Arg::Separator | Arg::Asked, _) => DataType::Utf8View,
             (Arg::Int, _) => DataType::Int64,
             (Arg::Ratio | Arg::Share, _) => DataType::Float64,
             (Arg::TextList, _) => list_of(DataType::Utf8View),
@@ -184,6 +229,7 @@ impl Arg {
         match (self, given) {
             (_, Null) | (Arg::Text, Utf8 | LargeUtf8 | Utf8View) => true,
             (Arg::Text, Dictionary(_, value)) => self.accepts(value),
+            (Arg::Separator, given) => Arg::Text.accepts(given),
             (Arg::Int, given) => given.is_integer(),
             (Arg::Ratio | Arg::Share, given) => given.is_numeric(),
             (Arg::TextList, _) => items(|item| Arg::Text.accepts(item)),
@@ -201,12 +247,12 @@ impl Arg {
 
     fn describe(self) -> &'static str {
         match self {
-            Arg::Text => "a string",
-            Arg::Asked => "a string, or a list of structs with role and content",
-            Arg::Int => "an integer",
+            Arg::Text | Arg::Separator => "a text",
+            Arg::Asked => "a text, or a list of structs with role and content",
+            Arg::Int => "a whole number",
             Arg::Ratio | Arg::Share => "a number",
-            Arg::TextList => "a list of strings",
-            Arg::IntList => "a list of integers",
+            Arg::TextList => "a list of texts",
+            Arg::IntList => "a list of whole numbers",
             Arg::FloatList => "a list of numbers",
             Arg::Trace => "a list of structs with dropped, as the column steps of an output",
             Arg::Turns => "a list of structs with role and calls, as the column turns of a corpus",

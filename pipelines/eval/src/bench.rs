@@ -215,7 +215,7 @@ impl Wording {
     pub(crate) fn new(file: Option<&str>, suffix: &str) -> Result<Self, Failure> {
         let read = |file: &str| {
             let text = std::fs::read_to_string(file)
-                .map_err(|error| Failure::Usage(format!("--prompt: cannot read {file}: {error}")))?;
+                .map_err(|error| Failure::Usage(format!("--prompt takes a file, and cannot read {file}: {error}")))?;
             match text.contains("{question}") {
                 true => Ok(text),
                 false => {

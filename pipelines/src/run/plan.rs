@@ -10,6 +10,7 @@
 //!
 //! The pipeline states only new columns; every output row and every reject still has its original columns.
 
+use asap_kernels::front_end::Flag;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, ScalarValue, TableReference, plan_err};
@@ -21,6 +22,8 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection
 use crate::conversations::{are_pruned, is_conversation};
 use crate::corpus::CORPUS;
 use crate::passed_on::passed_on;
+
+const MAPS: &str = "a pipeline maps rows to rows and cannot hold";
 
 pub(crate) const ORIGINAL: &str = "__original";
 
@@ -65,7 +68,10 @@ fn check_node(node: &LogicalPlan) -> Result<()> {
         LogicalPlan::Aggregate(_) => "an aggregate (GROUP BY, count, sum, …)",
         LogicalPlan::Join(_) => "a join",
         LogicalPlan::Sort(_) => "ORDER BY",
-        LogicalPlan::Limit(_) => "LIMIT",
+        LogicalPlan::Limit(_) => {
+            let (limit, sample) = (Flag("--limit"), Flag("--sample"));
+            return plan_err!("{MAPS} LIMIT over corpus: {limit} N takes the first rows, and {sample} N any rows");
+        }
         LogicalPlan::Distinct(_) => "DISTINCT",
         LogicalPlan::Union(_) => "UNION",
         LogicalPlan::Window(_) => "a window function",
@@ -80,13 +86,13 @@ fn check_node(node: &LogicalPlan) -> Result<()> {
         }
         _ => return plan_err!("a pipeline is one SELECT over corpus that maps rows to rows"),
     };
-    plan_err!("a pipeline maps rows to rows and cannot hold {found} over corpus")
+    plan_err!("{MAPS} {found} over corpus")
 }
 
 fn check_expression(expr: &Expr) -> Result<TreeNodeRecursion> {
     match expr {
         Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_) => {
-            plan_err!("a pipeline maps rows to rows and cannot hold a subquery in an expression: {expr}")
+            plan_err!("{MAPS} a subquery in an expression: {expr}")
         }
         _ => Ok(TreeNodeRecursion::Continue),
     }

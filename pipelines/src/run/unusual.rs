@@ -21,6 +21,7 @@ use crate::passed_on::passed_on;
 use crate::run::ledger::{Ledger, RetriedSlice};
 use crate::run::output::provenance::Provenance;
 use crate::run::output::table_properties::{PROVENANCE, decode};
+use crate::statement::alias_of_select;
 
 /// Endings of files with rows.
 const FILES: [&str; 4] = ["parquet", "jsonl", "json", "csv"];
@@ -56,7 +57,8 @@ pub(super) fn check_around(to: &Url) -> Result<()> {
     }
 }
 
-/// The error of a pipeline that reads another table, or computes a column with the name of one of the input.
+/// The error of a pipeline that reads another table, computes a column with the name of one of the input, or reads one that it
+/// computes itself.
 pub(super) fn explained(request: &Request, corpus: &Corpus, error: DataFusionError) -> DataFusionError {
     if let DataFusionError::Plan(said) = error.find_root()
         && let Some(table) =
@@ -72,6 +74,9 @@ pub(super) fn explained(request: &Request, corpus: &Corpus, error: DataFusionErr
     let name = match found.as_ref() {
         SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => name,
         SchemaError::AmbiguousReference { field } => &field.name,
+        SchemaError::FieldNotFound { field, .. } if field.relation.is_none() => {
+            return alias_of_select(&field.name, &request.sql).map_or(error, |said| plan_datafusion_err!("{said}"));
+        }
         SchemaError::FieldNotFound { .. } => return error,
     };
     if !corpus.original_columns().contains(name) {

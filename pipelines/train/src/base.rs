@@ -121,6 +121,9 @@ impl Base {
 
 fn config(path: &Path) -> Result<(Value, String), Failure> {
     let wrong = |found: String| Failure::Usage(format!("{}: {found}", path.display()));
+    if path.is_dir() {
+        return Err(wrong(format!("expected a config, found a folder: pass {}", path.join("config.json").display())));
+    }
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::Usage(format!("cannot read {}: {error}", path.display())))?;
     ModelConfig::parse(&text).map_err(wrong)?;

@@ -126,13 +126,15 @@ pub async fn find(location: &str, named: &str) -> Result<Chain, Failure> {
     }
     let listed = async |condition: &Condition, columns: &[&str]| {
         let (table, condition) = (source.location.as_str(), Some(condition));
-        source.listed(&Listing { table, columns, condition, order: &BY_PLACE, first: 0, rows: Some(FOUND) }).await
+        source.listed(&Listing { table, columns, condition, order: &BY_PLACE, first: 0, rows: Some(FOUND + 1) }).await
     };
     let places: Vec<_> = listed(&Condition::is("id", named), &PLACE).await?.iter().map(InputRow::of).collect();
     if places.is_empty() {
         let found = listed(&Condition::begins("id", named), &["CAST(id AS TEXT) AS id"]).await?;
-        let ids: Vec<_> = found.iter().map(|row| row.text("id")).collect();
-        let more = if ids.len() as u64 == FOUND { ", …" } else { "" };
+        let mut ids: Vec<_> = found.iter().map(|row| row.text("id")).collect();
+        ids.dedup();
+        let more = if ids.len() as u64 > FOUND { ", …" } else { "" };
+        ids.truncate(FOUND as usize);
         if !ids.is_empty() {
             why = format!("{why} ({}{more} begin with it)", ids.join(", "));
         }
@@ -302,9 +304,13 @@ impl Chain {
     pub(crate) fn preview(&self, other: Option<(&str, &Chain)>, stages: &Stages<'_>) -> Markup {
         let runs: Vec<_> = self.runs(0..self.steps.len()).collect();
         let mut fence = Fence::default();
-        let mut line = |step: &Step| {
-            let shown = prose(folded(&step.text, LINE).0, &mut fence.clone());
-            fence.pass(&step.text);
+        // Of several steps only the number is shown.
+        let mut line = |run: &[Step]| {
+            let shown = match run {
+                [step] => prose(folded(&step.text, LINE).0, &mut fence.clone()),
+                _ => html! { (folded_steps(run)) },
+            };
+            run.iter().for_each(|step| fence.pass(&step.text));
             shown
         };
         html! {
@@ -312,10 +318,7 @@ impl Chain {
             (self.strips(other, stages))
             ol.steps.preview {
                 @for (place, run) in runs.iter().take(PREVIEW) {
-                    @let texts: Vec<_> = run.iter().map(&mut line).collect();
-                    li class=(class(&run[0])) value=(place + 1) dir="auto" {
-                        @if let [text] = texts.as_slice() { (text) } @else { (folded_steps(run)) }
-                    }
+                    li class=(class(&run[0])) value=(place + 1) dir="auto" { (line(run)) }
                 }
             }
             @if let Some((place, _)) = runs.get(PREVIEW) { p.about { "… and " (several((self.steps.len() - place) as u64, "more step")) } }
@@ -377,7 +380,7 @@ impl Chain {
     }
 }
 
-fn indented(text: &str, by: &str) -> String {
+pub(crate) fn indented(text: &str, by: &str) -> String {
     visible(text).lines().map(|line| format!("{by}{line}")).collect::<Vec<_>>().join("\n")
 }
 

@@ -186,7 +186,7 @@ fn without_texts(line: &str) -> String {
     shown[..end.unwrap_or(shown.len())].to_string()
 }
 
-/// The words of a line that are none of programs.
+/// The words of a line that are no keywords of programs.
 fn words(line: &str) -> usize {
     let is_word = |word: &&str| {
         word.len() > 2 && word.chars().all(char::is_alphabetic) && !KEYWORDS.contains(&word.to_lowercase().as_str())

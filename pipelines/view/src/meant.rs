@@ -157,7 +157,7 @@ fn first_word(text: &str) -> (&str, &str) {
     quoted.filter(is_whole).or_else(|| text.split_once(char::is_whitespace)).unwrap_or((text, ""))
 }
 
-/// The condition with each part between AND and OR that is none replaced by what it means.
+/// The condition, with what each part between AND and OR means in the place of a part that is no condition.
 fn by_parts(text: &str, schema: &DFSchema) -> Option<String> {
     let (mut meant, mut column, mut is_equal) = (String::new(), None, false);
     for (joint, part) in parts(text) {

@@ -166,12 +166,9 @@ fn with_dollars(text: &str) -> String {
         let inner = pair.and_then(|(_, closing, _)| rest[2..].find(closing).map(|end| &rest[2..2 + end]));
         let is_formula =
             |inner: &&str| !inner.trim().is_empty() && !inner.contains(['$', '`']) && !inner.contains("\n\n");
-        let open = open_dollar(&written);
-        if let Some((tex, after)) =
-            boxed(rest).filter(|(_, after)| open.is_none() || !first_paragraph(after).contains('$'))
-        {
+        if let Some((tex, after)) = boxed(rest).filter(|(_, after)| !first_paragraph(after).contains('$')) {
             // This one is an amount of money.
-            open.into_iter().for_each(|at| written.insert(at, '\\'));
+            open_dollar(&written).into_iter().for_each(|at| written.insert(at, '\\'));
             written += &format!("${tex}$");
             rest = after;
             continue;
@@ -216,7 +213,7 @@ fn boxed(text: &str) -> Option<(String, &str)> {
 fn in_box(text: &str) -> Option<(&str, &str)> {
     let answer = text.strip_prefix(BOXED)?.strip_prefix('{')?;
     let mut depth = 1;
-    let (end, _) = answer.char_indices().find(|(at, letter)| {
+    let (end, _) = answer.char_indices().take(FORMULA).find(|(at, letter)| {
         depth += match letter {
             _ if answer[..*at].ends_with('\\') => 0,
             '{' => 1,
@@ -231,7 +228,8 @@ fn in_box(text: &str) -> Option<(&str, &str)> {
 /// The place of a dollar in the last paragraph that no other one closes.
 fn open_dollar(text: &str) -> Option<usize> {
     let paragraph = text.rfind("\n\n").map_or(0, |end| end + 2);
-    let mut dollars = text[paragraph..].match_indices('$');
+    let is_escaped = |(at, _): &(usize, &str)| text[paragraph..][..*at].ends_with('\\');
+    let mut dollars = text[paragraph..].match_indices('$').filter(|dollar| !is_escaped(dollar));
     let last = dollars.next_back()?;
     (dollars.count() % 2 == 0).then_some(paragraph + last.0)
 }

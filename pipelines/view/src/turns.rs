@@ -4,9 +4,10 @@ use asap_kernels::tags;
 use maud::{Markup, html};
 use serde::Serialize;
 
+use super::chain::indented;
 use super::source::QueryRow;
 use super::text::beginning;
-use crate::terminal::visible;
+use crate::terminal::{one_line, visible};
 
 /// The roles of calls of tools and of their results begin with these words. Pages fold them.
 const CALL: &str = "call of";
@@ -83,9 +84,16 @@ impl Turn {
 
     /// The turn on a terminal: a line for itself, then its steps, then a line for each other text.
     pub(crate) fn terminal(&self, number: usize, steps: Vec<String>) -> Vec<String> {
-        let mut lines = vec![format!("turn {number}, {}\n", visible(&self.role))];
+        let mut lines = vec![format!("turn {number}, {}\n", one_line(&self.role))];
         lines.extend(steps);
-        lines.extend(self.said.iter().map(|(role, text)| format!("  {}\n", visible(&self.fold(role, text)))));
+        for (role, text) in &self.said {
+            let is_long = text.trim().contains('\n') || text.chars().count() > FOLD;
+            lines.push(match is_long {
+                true if *role == self.role => format!("{}\n", indented(text, "  ")),
+                true => format!("  {}:\n{}\n", one_line(role), indented(text, "    ")),
+                false => format!("  {}\n", one_line(&self.fold(role, text))),
+            });
+        }
         lines
     }
 

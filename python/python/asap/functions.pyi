@@ -1106,8 +1106,8 @@ def steps(cot: _Text, separator: _Text = None, **settings: Any) -> list[str | No
 
     Args:
         cot: A chain of thought.
-        separator: What separates steps: `blank-line` or `line`. Another text gives NULL. The default is the setting
-            `asap.chain.steps`.
+        separator: What separates steps: `blank-line` or `line`. In a column, another text gives NULL. The default is
+            the setting `asap.chain.steps`.
         settings: Settings by name, such as scorer_model.
 
     >>> asap.steps('2 + 2?\n\nIt is 4.')

@@ -86,9 +86,16 @@ fn folder(named: &str, part: Part, others: &str) -> Result<PathBuf> {
     if folder.exists() {
         return Ok(folder);
     }
-    if let Some((_, path)) = named.split_once("huggingface.co/").or_else(|| named.split_once("hf://")) {
+    let addresses = ["https://huggingface.co/", "http://huggingface.co/", "huggingface.co/", "hf://"];
+    if let Some(path) = addresses.iter().find_map(|address| named.strip_prefix(address)) {
         let name: Vec<&str> = path.trim_start_matches("models/").split('/').take(2).collect();
-        return Err(LmError::NoModel(format!("an address is no model: write {}, its name on the Hub", name.join("/"))));
+        let name = match name.as_slice() {
+            [organization, model] if !model.is_empty() && !["datasets", "spaces"].contains(organization) => {
+                name.join("/")
+            }
+            _ => "organization/model".to_string(),
+        };
+        return Err(LmError::NoModel(format!("an address is no model: write {name}, its name on the Hub")));
     }
     let near = neighbor(&folder);
     let Some((repository, revision)) = repository(named) else {
@@ -96,6 +103,13 @@ fn folder(named: &str, part: Part, others: &str) -> Result<PathBuf> {
             "there is no folder {named}{near}; a model is a folder in Hugging Face's layout, {others}"
         )));
     };
+    // A folder next to it exists: the name is that of a folder, and no repository.
+    let is_local = Path::new(repository).parent().is_some_and(Path::is_dir) && !named.contains('@');
+    if is_local && asap_hub::cached_model(repository, revision).is_none() {
+        return Err(LmError::NoModel(format!(
+            "there is no folder {named}{near}; for a model of the Hub, add the revision: {named}@main"
+        )));
+    }
     asap_hub::model(repository, revision, part).map_err(|error| match error {
         HubError::Disk { path, kind, message } => LmError::Write { path, source: std::io::Error::new(kind, message) },
         HubError::Unavailable(why) => {

@@ -15,7 +15,7 @@ pub(super) const COT_STEPS: RowFunction<Settings, Texts> = RowFunction {
     about: "The steps of a chain of thought, split at blank lines. The separator is `(\\r?\\n){2,}`, so a line that contains spaces does not separate steps. A step loses the blank lines around it and the white space at its end, but keeps the indentation of its first line. Empty steps are dropped. With the separator `line`, a step ends at each line break outside of code fences, displayed formulas, tables and lists, and keeps the line breaks at its end: the steps together are the chain. As published in the ASAP paper, with the separator `blank-line`.",
     arguments: &[
         argument!(cot: Text, "A chain of thought."),
-        argument!(separator?: Text, "What separates steps: `blank-line` or `line`. Another text gives NULL. The default is the setting `asap.chain.steps`."),
+        argument!(separator?: Separator, "What separates steps: `blank-line` or `line`. In a column, another text gives NULL. The default is the setting `asap.chain.steps`."),
     ],
     example: "select cot_steps(E'2 + 2?\\n\\nIt is 4.');\n-- [2 + 2?, It is 4.]",
     row: |settings, row| {

@@ -15,7 +15,7 @@ use datafusion::error::DataFusionError;
 
 use super::Request;
 use crate::failure::Failure;
-use crate::output::{count, note};
+use crate::output::{note, several};
 use crate::progress::while_opening;
 
 /// Writes the questions to a table in `folder`, unless an earlier exam wrote it, and returns its location. Each question
@@ -53,8 +53,8 @@ pub(super) async fn take(from: &str, folder: &str, args: &Request, settings: &Se
     whole_table::replace(&url, &rows, HashMap::new()).await?;
     if drawn < *questions as u64 {
         note(format!(
-            "{from} has {} questions with an answer and a chain of at most {max_tokens} tokens",
-            count(drawn)
+            "{from} has {} with an answer and a chain of at most {max_tokens} tokens",
+            several(drawn, "question")
         ));
     }
     Ok(sample)

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::rows::{ExamRow, Examined};
 use asap_pipelines::builtin::{BLOCK, ORIGINAL, RANDOM};
 
-use crate::output::{count, table};
+use crate::output::{count, several, table};
 use crate::statistics::{Estimate, against_controls, holm, mean, p_value, paired};
 
 /// A pipeline at a share of the tokens, with or without sentences that restate the answer.
@@ -78,7 +78,7 @@ impl Summary {
     }
 
     pub(super) fn table(&self) -> String {
-        let mut text = vec![format!("{} questions -> {}", count(self.questions as u64), self.to)];
+        let mut text = vec![format!("{} -> {}", several(self.questions as u64, "question"), self.to)];
         if self.lost_in_original > 0 {
             text.push(format!(
                 "{} of them do not count for survival, since the model does not state their answer after the original chain",

@@ -30,6 +30,11 @@ pub(super) struct Variant {
 pub(super) fn all(pipelines: &[String], shares: &[f64], seed: u64) -> Result<Vec<Variant>, Failure> {
     let mut named = Vec::new();
     // The block is a control already.
+    if let Some(control) = pipelines.iter().find(|pipeline| [ORIGINAL, RANDOM].contains(&pipeline.as_str())) {
+        return Err(Failure::Usage(format!(
+            "each exam has {control}: leave it out, and name the pipelines to compare"
+        )));
+    }
     let listed: BTreeSet<&String> = pipelines.iter().filter(|pipeline| *pipeline != BLOCK).collect();
     for pipeline in listed {
         let sql = builtin::pipeline(pipeline).map_err(Failure::Usage)?;
