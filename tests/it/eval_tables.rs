@@ -223,5 +223,5 @@ fn a_prompt_and_a_suffix_belong_to_an_evaluation() {
     refused("own", &[], "choose another folder");
     workplace.write("no.txt", "Be brief.");
     refused("new", &["--prompt", "no.txt"], "expected {question} somewhere in no.txt");
-    refused("new", &["--prompt", "none.txt"], "--prompt: cannot read none.txt");
+    refused("new", &["--prompt", "none.txt"], "--prompt takes a file, and cannot read none.txt");
 }

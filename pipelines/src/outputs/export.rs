@@ -27,7 +27,7 @@ use crate::outputs::messages::{has_messages, with_pruned_thoughts};
 use crate::outputs::{open, table};
 use crate::run::RunError;
 use crate::run::output::Output;
-use crate::run::output::provenance::Provenance;
+use crate::run::output::provenance::{Provenance, WRITTEN_BY};
 use crate::run::output::receipt::Counts;
 use crate::run::output::rejects;
 use crate::run::output::table_properties::originals_of;
@@ -35,8 +35,6 @@ use crate::run::says_finished;
 use crate::shards::writer_properties;
 use crate::{location, objects};
 
-/// Begins the line of a dataset card that says who wrote the dataset.
-pub(crate) const WRITTEN_BY: &str = "Written by asap ";
 const FILE_BYTES: u64 = 500 << 20;
 /// An object that exists until an export is complete.
 const UNFINISHED: &str = "_unfinished";

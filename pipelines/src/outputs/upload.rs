@@ -13,7 +13,8 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::location::command;
-use crate::outputs::export::{Exported, Messages, WRITTEN_BY, export};
+use crate::outputs::export::{Exported, Messages, export};
+use crate::run::output::provenance::WRITTEN_BY;
 
 const SCHEME: &str = "hf://datasets/";
 /// What a dataset of asap consists of, besides its card.

@@ -107,17 +107,10 @@ pub async fn estimate(
     }
     let shards = job.output.table().filter(|_| job.new_generation).map(|log| log.state.files.values());
     let rows_deleted = shards.map(|shards| shards.filter_map(|shard| shard.rows()).sum());
-    let prunes_nothing = unusual::prunes_nothing(&request, &pipeline);
-    let (Summary { pipeline, from, to, sample, mut notes, .. }, anchor) = (job.summary, job.llm.usage());
-    notes.extend(prunes_nothing);
-    let most = request.settings.anchor_max_cost.as_ref().map(|most| most.0).filter(|most| anchor.cost > *most);
-    notes.extend(most.map(|most| {
-        format!(
-            "the run would end before its last row: the estimated cost, {:.4}, is above {} = {most}",
-            anchor.cost,
-            Setting("asap.anchor.max_cost")
-        )
-    }));
+    let anchor = job.llm.usage();
+    let unusual = notes(&request, &pipeline, &anchor);
+    let Summary { pipeline, from, to, sample, mut notes, .. } = job.summary;
+    notes.extend(unusual);
     Ok(Estimate {
         pipeline,
         from,
@@ -135,6 +128,19 @@ pub async fn estimate(
         scorer: used.scorer.then(|| Place::of_scorer_here(&request.settings)),
         encoder: used.encoder.then(|| Place::of_encoder_here(&request.settings)),
     })
+}
+
+/// Notes on a run that would prune nothing, or end at its limit.
+fn notes(request: &Request, pipeline: &LogicalPlan, anchor: &Usage) -> Vec<String> {
+    let most = request.settings.anchor_max_cost.as_ref().map(|most| most.0).filter(|most| anchor.cost > *most);
+    let over = most.map(|most| {
+        format!(
+            "the run would end before its last row: the estimated cost, {:.4}, is above {} = {most}",
+            anchor.cost,
+            Setting("asap.anchor.max_cost")
+        )
+    });
+    unusual::prunes_nothing(request, pipeline).into_iter().chain(over).collect()
 }
 
 /// Whether a row of the corpus with a status is a row of the output with it.

@@ -16,10 +16,10 @@ use asap_llm::Llm;
 use asap_udfs::plan::used_models;
 use asap_udfs::{Models, scorers};
 
-use super::check::{check_sql, locations, planned};
 use super::output::Output;
 use super::progress::Progress;
 use super::request::{OnChange, OnSchemaChange, Originals, Request};
+use super::request_checks::{check_sql, locations, planned};
 use super::slice_rows::of_cost;
 use super::summary::Summary;
 use super::{plan, retry, unusual};

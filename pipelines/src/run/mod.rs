@@ -37,6 +37,7 @@ pub mod output;
 pub mod plan;
 pub mod progress;
 pub mod request;
+mod request_checks;
 pub mod retry;
 pub mod sample;
 mod slice_rows;

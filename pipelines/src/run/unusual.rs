@@ -16,10 +16,9 @@ use crate::builtin;
 use crate::corpus::{CORPUS, Corpus, CorpusFile, Source, Table};
 use crate::delta;
 use crate::location;
-use crate::outputs::export::WRITTEN_BY;
 use crate::passed_on::passed_on;
 use crate::run::ledger::{Ledger, RetriedSlice};
-use crate::run::output::provenance::Provenance;
+use crate::run::output::provenance::{Provenance, WRITTEN_BY};
 use crate::run::output::table_properties::{PROVENANCE, decode};
 use crate::statement::alias_of_select;
 

@@ -16,7 +16,7 @@ use super::reject;
 use super::source::{Listing, QueryRow, Source};
 use super::stages::{self, Stages, stage};
 use super::svg;
-use super::text::{FOLDED, folded};
+use super::text::{FOLDED, folded, indented};
 use super::turns::{self, Turn, is_folded};
 use crate::failure::Failure;
 use crate::output::{count, percent, quoted, several};
@@ -378,10 +378,6 @@ impl Chain {
             format!("{head}\n{}\n", indented(&step.text, &format!("{mark} ")))
         })
     }
-}
-
-pub(crate) fn indented(text: &str, by: &str) -> String {
-    visible(text).lines().map(|line| format!("{by}{line}")).collect::<Vec<_>>().join("\n")
 }
 
 /// The steps of a row, with their texts if the row has them.

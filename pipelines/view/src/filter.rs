@@ -16,7 +16,8 @@ use datafusion::logical_expr::{Expr, ExprSchemable, Operator, Volatility, cast, 
 use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, visit_expressions};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 
-use super::meant::{self, alternatives, expression, is_like_sql, parsed, straight};
+use super::expression::{OTHER_TOKENS, expression, is_like_sql, parsed};
+use super::meant::{self, alternatives, straight};
 use super::rewrite::{advice, advice_on_fields, looser, mismatch};
 use super::text::identifier;
 use crate::output::{error_line, quoted};
@@ -31,8 +32,6 @@ const NOT_LONGER: [&str; 33] = [
     "nullif", "nvl", "reverse", "right", "rtrim", "split_part", "substr", "upper",
 ];
 
-/// The column that only the pairs of two outputs have: the tokens of the other one.
-pub(crate) const OTHER_TOKENS: &str = "other_tokens";
 /// The columns of chains in which words are searched. Of rejects, all texts are.
 const SEARCHED: [&str; 3] = ["question", "original_cot", "answer"];
 

@@ -19,6 +19,7 @@ mod asked;
 pub mod chain;
 mod choices;
 mod code;
+mod expression;
 pub mod faults;
 mod filter;
 pub mod health;

@@ -1,19 +1,12 @@
-//! How a text is read as SQL, and what it means if it is no condition, but nearly one.
+//! What a text means that is no condition, but nearly one.
 
-use asap_llm::Llm;
-use asap_udfs::{Models, register_all, typo};
+use asap_udfs::typo;
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::{DFSchema, Result, plan_err};
-use datafusion::execution::SessionStateBuilder;
-use datafusion::logical_expr::{Expr, ExprSchemable};
-use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, ExprWithAlias};
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::common::DFSchema;
+use datafusion::sql::sqlparser::ast::Expr as SqlExpr;
 
-use super::filter::OTHER_TOKENS;
-use super::rewrite::{Columns, mismatch, of_words, rewritten};
+use super::expression::{OTHER_TOKENS, has, is, is_like_sql, is_long, is_open, parsed};
+use super::rewrite::{Columns, is_condition, mismatch, of_words, rewritten};
 use crate::output::quoted;
 
 /// Words of a search; what follows the others is searched as it is.
@@ -32,43 +25,6 @@ const WRITTEN: [(&str, &str); 11] = [
     ("other.pruned_tokens", OTHER_TOKENS),
     ("other_pruned_tokens", OTHER_TOKENS),
 ];
-
-/// Reads a text as one expression.
-pub(crate) fn parsed(text: &str) -> Result<SqlExpr> {
-    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text)?;
-    // The word may stand before a condition.
-    let _ = parser.parse_keyword(Keyword::WHERE);
-    let parsed = parser.parse_expr()?;
-    match parser.peek_token().token {
-        Token::EOF => Ok(parsed),
-        other => plan_err!(
-            "expected one expression over the columns, as after WHERE, such as pruned_tokens > 100; found '{other}' after it"
-        ),
-    }
-}
-
-/// Plans an expression in a session without files, tables and models: no name in it can reach one.
-pub(crate) fn expression(parsed: SqlExpr, schema: &DFSchema) -> Result<Expr> {
-    let mut state = SessionStateBuilder::new().with_default_features().build();
-    register_all(&mut state, &Models::default(), &Llm::default())?;
-    state.create_logical_expr_from_sql_expr(ExprWithAlias { expr: parsed, alias: None }, schema)
-}
-
-/// Whether a text is a condition over the columns.
-pub(crate) fn is_condition(text: &str, schema: &DFSchema) -> bool {
-    let Some(parsed) = parsed(text).ok().filter(|parsed| mismatch(parsed, schema).is_none()) else { return false };
-    let planned = expression(parsed, schema).and_then(|planned| planned.get_type(schema));
-    planned.is_ok_and(|kind| kind == DataType::Boolean)
-}
-
-/// Whether a text looks like SQL rather than like words.
-pub(crate) fn is_like_sql(text: &str) -> bool {
-    let is_word = |word: &str| {
-        ["LIKE", "ILIKE", "SELECT", "BETWEEN"].iter().any(|known| known.eq_ignore_ascii_case(word))
-            || ["WHERE", "LIMIT", "ORDER", "NOT", "IS", "IN"].contains(&word)
-    };
-    text.contains(['<', '>', '=']) || text.split_whitespace().any(is_word)
-}
 
 /// The text with the quotes that SQL has, if it has only others.
 pub(crate) fn straight(text: &str) -> String {
@@ -94,11 +50,6 @@ fn written(text: &str) -> String {
     let plain = |part: &str| WRITTEN.iter().fold(part.to_string(), |part, (from, to)| part.replace(from, to));
     let parts = text.split('\'').enumerate();
     parts.map(|(at, part)| if at % 2 == 0 { plain(part) } else { part.to_string() }).collect::<Vec<_>>().join("'")
-}
-
-/// Whether a text in double quotes begins and does not end.
-pub(crate) fn is_open(text: &str) -> bool {
-    text.matches('"').count() % 2 == 1 && text.split_whitespace().any(|word| word.starts_with('"'))
 }
 
 /// The search that a text means: with a quote that is closed, alternatives joined by `OR`, and words without the signs that
@@ -224,21 +175,6 @@ fn labelled(text: &str, schema: &DFSchema) -> Option<String> {
     }
 }
 
-/// Texts of many words: a condition asks for a part of them.
-const LONG: [&str; 7] = ["question", "cot", "original_cot", "answer", "system", "error", "generation"];
-
-pub(crate) fn is_long(column: &str) -> bool {
-    LONG.contains(&column)
-}
-
-/// The condition that a column is a text, or has it if it is long.
-pub(crate) fn is(column: &str, value: &str) -> String {
-    match is_long(column) {
-        true => format!("contains(lower({column}), {})", quoted(&value.to_lowercase())),
-        false => format!("{column} = {}", quoted(value)),
-    }
-}
-
 fn is_column(name: &str, schema: &DFSchema) -> bool {
     schema.has_column_with_unqualified_name(name)
 }
@@ -338,10 +274,6 @@ pub(crate) fn words(text: &str) -> String {
     let searched = search(text);
     let all = |words: &Vec<String>| words.iter().map(|word| has(word)).collect::<Vec<_>>().join(" AND ");
     alternatives(searched.as_deref().unwrap_or(text)).iter().map(all).collect::<Vec<_>>().join(" OR ")
-}
-
-pub(crate) fn has(word: &str) -> String {
-    format!("contains(lower(question), {})", quoted(&word.to_lowercase()))
 }
 
 /// A search for what words are not in: `NOT parcel`, `ticket -parcel`.

@@ -5,13 +5,15 @@ use maud::{Markup, html};
 use super::choices;
 use super::place::InputRow;
 use super::queries::edge;
-use super::report::Link;
 use super::source::{Picture, QueryRow, Source};
 use super::stages::{Stages, stage};
 use super::svg::{Axis, Bar, Columns, Line, Points, bars, columns, lines, scatter};
 use super::text::{cell, head};
 use crate::output::{count, percent, several};
 use crate::terminal::visible;
+
+/// The address of a page with arguments.
+pub(crate) type Link<'a> = &'a dyn Fn(&str, &[(&str, &str)]) -> String;
 
 /// Draws a picture; the numbers of the others are enough.
 pub(crate) fn picture(of: &Picture, source: &Source, stages: &Stages<'_>) -> Markup {

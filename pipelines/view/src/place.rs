@@ -6,6 +6,7 @@ use datafusion::functions::core::expr_fn::get_field;
 use datafusion::logical_expr::{Expr, ident, lit};
 use serde::Serialize;
 
+use super::expression::ROW;
 use super::filter::Condition;
 use super::source::{QueryRow, Source};
 use crate::output::quoted;
@@ -126,7 +127,6 @@ fn field(name: &str) -> Expr {
 
 /// The file and the row of the input that a row comes from.
 pub(crate) const FILE: &str = "source['file']";
-pub(crate) const ROW: &str = "source['row']";
 /// Both as columns, and as an order.
 pub(crate) const PLACE: [&str; 2] = ["source['file'] AS file", "source['row'] AS row"];
 pub(crate) const BY_PLACE: [(&str, bool); 2] = [(FILE, false), (ROW, false)];

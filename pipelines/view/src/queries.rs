@@ -4,9 +4,10 @@ use datafusion::common::Result;
 
 use super::chain::COUNTED_ALONE;
 use super::choices;
+use super::expression::ROW;
 use super::faults::{self, Kind};
 use super::filter::Condition;
-use super::place::{BY_PLACE, FILE, InputRow, PLACE, ROW};
+use super::place::{BY_PLACE, FILE, InputRow, PLACE};
 use super::source::{Listing, Picture, Source};
 use crate::output::quoted;
 

@@ -14,7 +14,7 @@ use super::faults::{self, Kind};
 use super::filter::Condition;
 use super::list::{self, Entry, QUESTION};
 use super::page::{page, search};
-use super::pictures::{numbers, picture, reading};
+use super::pictures::{Link, numbers, picture, reading};
 use super::place::InputRow;
 use super::queries::{Overview, drawn, example, overview, said};
 use super::source::{Picture, QueryRow, QueryRows, Source};
@@ -25,9 +25,6 @@ use crate::terminal::visible;
 
 /// What a search reads.
 pub(crate) const SEARCHED: &str = "Search question, chain and answer, or filter by a condition in SQL";
-
-/// The address of a page with arguments.
-pub(crate) type Link<'a> = &'a dyn Fn(&str, &[(&str, &str)]) -> String;
 
 pub(crate) struct Report {
     pub source: Source,

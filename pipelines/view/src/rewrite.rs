@@ -4,14 +4,13 @@ use std::ops::ControlFlow;
 
 use datafusion::arrow::datatypes::{DataType, Field, Fields};
 use datafusion::common::DFSchema;
+use datafusion::logical_expr::ExprSchemable;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, Expr as SqlExpr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Subscript,
     UnaryOperator, Value, visit_expressions, visit_expressions_mut,
 };
 
-use super::filter::OTHER_TOKENS;
-use super::meant::{has, is, is_condition, is_like_sql, is_long, is_open, parsed};
-use super::place::ROW;
+use super::expression::{OTHER_TOKENS, ROW, expression, has, is, is_like_sql, is_long, is_open, parsed};
 use crate::output::quoted;
 
 /// Names on pages, with what they are of a row.
@@ -215,6 +214,13 @@ pub(crate) fn mismatch(parsed: &SqlExpr, schema: &DFSchema) -> Option<String> {
         }
     });
     found.break_value()
+}
+
+/// Whether a text is a condition over the columns.
+pub(crate) fn is_condition(text: &str, schema: &DFSchema) -> bool {
+    let Some(parsed) = parsed(text).ok().filter(|parsed| mismatch(parsed, schema).is_none()) else { return false };
+    let planned = expression(parsed, schema).and_then(|planned| planned.get_type(schema));
+    planned.is_ok_and(|kind| kind == DataType::Boolean)
 }
 
 /// A condition that finds more than one that found nothing, and why.

@@ -74,6 +74,10 @@ fn rounded(number: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
+pub(crate) fn indented(text: &str, by: &str) -> String {
+    visible(text).lines().map(|line| format!("{by}{line}")).collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,9 +4,8 @@ use asap_kernels::tags;
 use maud::{Markup, html};
 use serde::Serialize;
 
-use super::chain::indented;
 use super::source::QueryRow;
-use super::text::beginning;
+use super::text::{beginning, indented};
 use crate::terminal::{one_line, visible};
 
 /// The roles of calls of tools and of their results begin with these words. Pages fold them.

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::location::redact;
 use crate::run::request::Request;
 
+/// Begins the line of a dataset card that says who wrote the dataset.
+pub(crate) const WRITTEN_BY: &str = "Written by asap ";
+
 /// The names that the run used when it created or rebuilt a table. Later runs may use other names for the same things.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
