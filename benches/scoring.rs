@@ -84,7 +84,8 @@ struct Check {
 /// Scores the answers after the prunings of some chains, rung by rung, as `cot_shortest_surviving` does. Prints the
 /// mean ln P of the tokens of each answer.
 fn climb(name: &str, dtype: Dtype) {
-    let folder = std::env::var("ASAP_BENCH_LADDER").expect("ASAP_BENCH_LADDER: the folder that ladder.py makes");
+    // The folder that ladder.py makes.
+    let folder = std::env::var("ASAP_BENCH_LADDER").unwrap();
     let folder = Path::new(&folder).join(dtype.name());
     let memory = Arc::<Memory>::default();
     let tokenizer = Arc::new(Tokenizer::load(&folder).unwrap());

@@ -33,7 +33,7 @@ pub fn surprise(expr: &Expr, schema: &dyn ExprSchema) -> Result<Option<String>> 
             Ok(TreeNodeRecursion::Stop)
         }
         Expr::ScalarFunction(call) if call.name() == "array_element" && call.args.get(1).is_some_and(is_zero) => {
-            let list = call.args.first().map_or(String::new(), |list| shown(list));
+            let list = call.args.first().map_or(String::new(), shown);
             advice = Some(format!("SQL counts from 1, and {list}[0] is NULL: {list}[1] is the first item"));
             Ok(TreeNodeRecursion::Stop)
         }

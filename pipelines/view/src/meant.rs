@@ -1,12 +1,10 @@
 //! What a text means that is no condition, but nearly one.
 
 use asap_udfs::typo;
-use datafusion::arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
-use datafusion::sql::sqlparser::ast::Expr as SqlExpr;
 
-use super::expression::{OTHER_TOKENS, has, is, is_like_sql, is_long, is_open, parsed};
-use super::rewrite::{Columns, is_condition, mismatch, of_words, rewritten};
+use super::expression::{OTHER_TOKENS, has, is, is_like_sql, is_open, parsed};
+use super::rewrite::{Columns, is_condition, of_words, rewritten};
 use crate::output::quoted;
 
 /// Words of a search; what follows the others is searched as it is.
