@@ -175,9 +175,10 @@ def budget(tokens: _IntArrow = None, **settings: Any) -> Any: ...
 
 @overload
 def call_faults(turns: _Trace, **settings: Any) -> dict[str, Any] | None:
-    r"""The faults of calls of tools in a conversation, in three lists: calls `without_result` before the last turn,
-    results `without_call`, and calls whose arguments are `not_json`. A result answers the call with its id. Without
-    ids, it answers the first open call of its tool, else the first open call, also one in `<tool_call>` tags.
+    r"""The faults of calls of tools in a conversation, in four lists: calls `without_result` before the last turn,
+    results `without_call`, calls whose arguments are `not_json`, and calls with the `same_id` as a call that has no
+    result yet. A result answers the call with its id. Without ids, it answers the first open call of its tool, else
+    the first open call, also one in `<tool_call>` tags.
 
     Args:
         turns: The column `turns` of a corpus.
@@ -367,6 +368,7 @@ def example(
     step after it. The tags, the answer and the end are learned. Numbers in `kept` that do not ascend, or that no
     step has, fail the query. A NULL answer is left out. A NULL chain or `kept` gives NULL, and so does an example
     of more than max_length tokens, or a row that the chat template does not print: `cot_no_score` gives the reason.
+    A conversation with several exchanges or tools may have several examples, and gives NULL: use `asap feed`.
 
     Args:
         question: The question: a text, or a conversation with its system prompt, such as `cot_prompt` returns.
@@ -1106,8 +1108,8 @@ def steps(cot: _Text, separator: _Text = None, **settings: Any) -> list[str | No
 
     Args:
         cot: A chain of thought.
-        separator: What separates steps: `blank-line` or `line`. In a column, another text gives NULL. The default is
-            the setting `asap.chain.steps`.
+        separator: What separates steps: `blank-line` or `line`. In a column, another text gives NULL. The default
+            is the setting `asap.chain.steps`.
         settings: Settings by name, such as scorer_model.
 
     >>> asap.steps('2 + 2?\n\nIt is 4.')
