@@ -19,7 +19,7 @@ use super::place::InputRow;
 use super::queries::{Overview, drawn, example, overview, said};
 use super::source::{Picture, QueryRow, QueryRows, Source};
 use super::stages::Stages;
-use super::text::{as_command, beginning, cell, head};
+use super::text::{beginning, cell, head};
 use crate::output::{count, percent, several};
 use crate::terminal::visible;
 
@@ -338,7 +338,7 @@ impl Report {
             h1 { (visible(&self.title())) }
             div.lead {
                 p { @for sentence in &sentences { (visible(sentence)) " " } }
-                @if let Some(command) = command { p { "To measure it: " (as_command(&command)) } }
+                @if let Some(command) = command { p { "To measure it: " code { (visible(&command)) } } }
             }
             @if let Some(warning) = self.warning() { p.warning { "Note: " (visible(&warning)) "." } }
             @if link.is_some() { (search("chains", SEARCHED, "", "")) }
@@ -358,7 +358,7 @@ impl Report {
                                     }
                                 }
                             }
-                            @if link.is_none() { p.about { "To read the first: " (as_command(&self.reading(&things[0].1))) } }
+                            @if link.is_none() { p.about { "To read the first: " code { (visible(&self.reading(&things[0].1))) } } }
                         }
                         (numbers(&self.overview.things, true, link))
                     }

@@ -1,7 +1,5 @@
 //! Texts as pages show them.
 
-use maud::{Markup, html};
-
 use crate::output::count;
 use crate::terminal::visible;
 
@@ -26,12 +24,6 @@ pub(crate) fn beginning(text: &str, limit: usize) -> String {
         (_, 0) => line,
         (beginning, _) => format!("{beginning}…"),
     }
-}
-
-/// A command. Lines break between its words, and not after a hyphen.
-pub(crate) fn as_command(command: &str) -> Markup {
-    let shown = visible(command);
-    html! { code { @for (at, word) in shown.split(' ').enumerate() { @if at > 0 { " " } span.word { (word) } } } }
 }
 
 /// A column as SQL names it.
