@@ -1,9 +1,11 @@
 //! Conditions as SQL: whether a text is one, and how parts of one are written.
 
+use std::sync::OnceLock;
+
 use asap_llm::Llm;
 use asap_udfs::{Models, register_all};
 use datafusion::common::{DFSchema, Result, plan_err};
-use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, ExprWithAlias};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
@@ -35,9 +37,17 @@ pub(crate) fn parsed(text: &str) -> Result<SqlExpr> {
 
 /// Plans an expression in a session without files, tables and models: no name in it can reach one.
 pub(crate) fn expression(parsed: SqlExpr, schema: &DFSchema) -> Result<Expr> {
-    let mut state = SessionStateBuilder::new().with_default_features().build();
-    register_all(&mut state, &Models::default(), &Llm::default())?;
-    state.create_logical_expr_from_sql_expr(ExprWithAlias { expr: parsed, alias: None }, schema)
+    // Building a session takes longer than planning, and a search tries many conditions.
+    static SESSION: OnceLock<SessionState> = OnceLock::new();
+    let session = match SESSION.get() {
+        Some(session) => session,
+        None => {
+            let mut session = SessionStateBuilder::new().with_default_features().build();
+            register_all(&mut session, &Models::default(), &Llm::default())?;
+            SESSION.get_or_init(|| session)
+        }
+    };
+    session.create_logical_expr_from_sql_expr(ExprWithAlias { expr: parsed, alias: None }, schema)
 }
 
 /// Whether a text looks like SQL rather than like words.
